@@ -1,0 +1,88 @@
+use std::net::TcpListener;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::cluster::{Awaited, Deployment, Nodes};
+use super::*;
+use crate::api::WatchEvent;
+use crate::testing::Bench;
+
+fn never() -> Result<(), StepFailure> {
+    Ok(())
+}
+
+fn event(kind: &str, object: serde_json::Value) -> WatchEvent {
+    WatchEvent { kind: kind.into(), object }
+}
+
+#[test]
+fn waits_for_a_port_to_open() {
+    let bench = Bench::new();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = "127.0.0.1".parse().unwrap();
+    let check = [Check::Tcp { address, port }];
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        listener.accept().unwrap();
+    });
+    let start = Instant::now();
+    hold(&bench.job(), &check, &never).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(1));
+    late.join().unwrap();
+}
+
+#[test]
+fn a_wait_in_vain_says_what_was_seen_last() {
+    let bench = Bench::new();
+    let job = Job { deadline: Instant::now() + Duration::from_millis(150), ..bench.job() };
+    let failure = hold(&job, &[Check::Path { path: "/run/x".into() }], &never).unwrap_err();
+    assert_eq!((failure.category, failure.cause.as_str()), (Category::Timeout, "/run/x does not exist"));
+    let job = Job { deadline: Instant::now() + Duration::from_millis(150), ..bench.job() };
+    let failure = hold(&job, &[Check::Socket { path: "/run/x".into() }], &never).unwrap_err();
+    assert!(failure.cause.contains("socket /run/x"), "{failure}");
+}
+
+#[test]
+fn a_wait_ends_when_told_to_stop() {
+    let bench = Bench::new();
+    bench.stop.store(true, Ordering::Relaxed);
+    let failure = hold(&bench.job(), &[Check::Path { path: "/run/x".into() }], &never).unwrap_err();
+    assert_eq!(failure.category, Category::Cancelled);
+}
+
+#[test]
+fn tells_why_nodes_are_not_ready() {
+    let node = |name: &str, status: &str, message: &str| {
+        serde_json::json!({"metadata": {"name": name}, "status": {"conditions": [
+            {"type": "MemoryPressure", "status": "False"},
+            {"type": "Ready", "status": status, "message": message}]}})
+    };
+    let mut nodes = Nodes::new(&["h2".parse().unwrap(), "h3".parse().unwrap()]);
+    assert!(!nodes.see(&event("ADDED", node("h1", "True", ""))), "another node");
+    assert!(!nodes.see(&event("ADDED", node("h2", "True", ""))));
+    assert_eq!(nodes.missing(), "node h3 has not joined");
+    assert!(!nodes.see(&event("ADDED", node("h3", "False", "container runtime network not ready"))));
+    assert_eq!(nodes.missing(), "node h3 is not Ready: container runtime network not ready");
+    assert!(nodes.see(&event("MODIFIED", node("h3", "True", ""))));
+    nodes.begin();
+    assert!(!nodes.see(&event("ADDED", node("h3", "True", ""))), "a new watch starts from nothing");
+}
+
+#[test]
+fn a_deployment_is_available_when_all_replicas_are_new_and_available() {
+    let deployment = |generation: i64, counts: [i64; 3]| {
+        serde_json::json!({"metadata": {"generation": generation}, "spec": {"replicas": 2},
+            "status": {"observedGeneration": 2, "replicas": counts[0], "updatedReplicas": counts[1],
+                       "availableReplicas": counts[2]}})
+    };
+    let mut seen = Deployment::named("coredns");
+    assert_eq!(seen.missing(), "Deployment coredns does not exist");
+    assert!(!seen.see(&event("ADDED", deployment(3, [2, 2, 2]))), "the controller has not seen it yet");
+    assert!(!seen.see(&event("MODIFIED", deployment(2, [2, 2, 1]))));
+    assert_eq!(seen.missing(), "Deployment coredns has 1 of 2 replicas available");
+    assert!(!seen.see(&event("MODIFIED", deployment(2, [3, 2, 3]))));
+    assert_eq!(seen.missing(), "Deployment coredns still has 1 old replicas");
+    assert!(seen.see(&event("MODIFIED", deployment(2, [2, 2, 2]))));
+    assert!(!seen.see(&event("DELETED", deployment(2, [2, 2, 2]))));
+}

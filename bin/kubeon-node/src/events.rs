@@ -1,0 +1,42 @@
+//! What the program says: one line of JSON for each event, whole lines only.
+
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+use kubeon_wire::{Event, StepFailure};
+
+/// The one writer of standard output, shared by all steps.
+pub struct Events {
+    out: Mutex<Box<dyn Write + Send>>,
+    gone: fn(),
+}
+
+impl Events {
+    /// Speaks on standard output and ends the program when nobody listens any more: whoever gave the
+    /// orders is gone, and every effect is safe to be broken off.
+    #[must_use]
+    pub fn stdout() -> Self {
+        Self { out: Mutex::new(Box::new(io::stdout())), gone: || std::process::exit(1) }
+    }
+
+    /// Speaks into a writer; that it is gone is ignored.
+    #[must_use]
+    pub fn into(out: Box<dyn Write + Send>) -> Self {
+        Self { out: Mutex::new(out), gone: || {} }
+    }
+
+    /// Says one event.
+    pub fn say(&self, event: &Event) {
+        let Ok(mut line) = serde_json::to_vec(event) else { return (self.gone)() };
+        line.push(b'\n');
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+            (self.gone)();
+        }
+    }
+
+    /// Says that the session is refused.
+    pub fn refuse(&self, failure: StepFailure) {
+        self.say(&Event::Refused { failure });
+    }
+}

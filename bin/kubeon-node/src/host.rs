@@ -1,0 +1,35 @@
+//! The host that steps work on, shared by all of them.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use crate::root::Root;
+use crate::systemd::{NoServices, Services, Systemd};
+
+/// The host and what the program knows of it.
+pub struct Host {
+    /// The folder that stands for `/`.
+    pub root: Root,
+    /// The host's service manager.
+    pub services: Box<dyn Services>,
+    /// The images in containerd, once asked for.
+    pub images: Mutex<Option<BTreeSet<String>>>,
+    /// Steps that change one shared file take turns.
+    pub shared_files: Mutex<()>,
+}
+
+impl Host {
+    /// The real host for the root `/`; with any other root one without services.
+    #[must_use]
+    pub fn new(root: Root) -> Self {
+        let services: Box<dyn Services> =
+            if root.is_live() { Box::new(Systemd::default()) } else { Box::new(NoServices) };
+        Self::with_services(root, services)
+    }
+
+    /// A host with the given service manager.
+    #[must_use]
+    pub fn with_services(root: Root, services: Box<dyn Services>) -> Self {
+        Self { root, services, images: Mutex::new(None), shared_files: Mutex::new(()) }
+    }
+}

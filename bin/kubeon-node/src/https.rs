@@ -1,0 +1,151 @@
+//! HTTPS with the cluster's own certificates, to addresses, never through a proxy.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubeon_wire::StepFailure;
+use ureq::tls::{ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use crate::failure::{Doing, failed, plain};
+
+/// The largest answer that is taken: a list of thousands of nodes fits.
+const ANSWER_LIMIT: u64 = 256 << 20;
+
+/// A client that keeps its connections.
+#[derive(Debug)]
+pub struct Https {
+    agent: ureq::Agent,
+}
+
+/// An answer, whatever its status.
+#[derive(Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body as text.
+    pub body: String,
+}
+
+impl Https {
+    /// A client that trusts the authorities in `ca`, and shows the certificate and key of `identity`.
+    ///
+    /// # Errors
+    /// When a file cannot be read or holds nothing of the kind.
+    pub fn open(ca: &Path, identity: Option<(&Path, &Path)>) -> Result<Self, StepFailure> {
+        let (authorities, _) = pem(ca)?;
+        if authorities.is_empty() {
+            return Err(failed(format!("{} holds no certificate", ca.display())));
+        }
+        let identity = identity.map(|(certificate, key)| identify(certificate, key)).transpose()?;
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::Specific(Arc::new(authorities)))
+            .client_cert(identity)
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .build();
+        let config = ureq::Agent::config_builder()
+            .tls_config(tls)
+            .proxy(None)
+            .https_only(true)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .user_agent("kubeon-node")
+            .build();
+        Ok(Self { agent: config.new_agent() })
+    }
+
+    /// Sends a GET.
+    ///
+    /// # Errors
+    /// Why there was no answer, in a few words.
+    pub fn get(&self, url: &str, timeout: Duration) -> Result<Answer, String> {
+        let request = self.agent.get(url).config().timeout_global(Some(timeout)).build();
+        answer(request.call())
+    }
+
+    /// Sends a body of the given type.
+    ///
+    /// # Errors
+    /// Why there was no answer, in a few words.
+    pub fn send(
+        &self,
+        method: Method,
+        url: &str,
+        kind: &str,
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<Answer, String> {
+        let request = match method {
+            Method::Patch => self.agent.patch(url),
+            Method::Post => self.agent.post(url),
+        };
+        let request = request.config().timeout_global(Some(timeout)).build();
+        answer(request.content_type(kind).send(body))
+    }
+
+    /// Sends a GET whose answer goes on for a while: its lines. An answer other than 200 is an error.
+    ///
+    /// # Errors
+    /// Why there was no such answer, in a few words.
+    pub fn lines(&self, url: &str, timeout: Duration) -> Result<impl BufRead + use<>, String> {
+        let request = self.agent.get(url).config().timeout_global(Some(timeout)).build();
+        let response = request.call().map_err(|error| say(&error))?;
+        if response.status().as_u16() == 200 {
+            return Ok(BufReader::with_capacity(64 << 10, response.into_body().into_reader()));
+        }
+        let Answer { status, body } = answer(Ok(response))?;
+        Err(format!("HTTP {status}: {}", body.lines().next().unwrap_or_default()))
+    }
+}
+
+/// How a body is sent.
+#[derive(Debug, Clone, Copy)]
+pub enum Method {
+    /// PATCH.
+    Patch,
+    /// POST.
+    Post,
+}
+
+fn answer(outcome: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
+    let response = outcome.map_err(|error| say(&error))?;
+    let status = response.status().as_u16();
+    let body = response.into_body().into_with_config().limit(ANSWER_LIMIT).lossy_utf8(true);
+    Ok(Answer { status, body: body.read_to_string().map_err(|error| say(&error))? })
+}
+
+fn say(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) => plain(error),
+        ureq::Error::Timeout(_) => "no answer in time".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+type Found = (Vec<ureq::tls::Certificate<'static>>, Vec<PrivateKey<'static>>);
+
+fn pem(place: &Path) -> Result<Found, StepFailure> {
+    let text = fs::read(place).doing("read", place)?;
+    let (mut certificates, mut keys) = (Vec::new(), Vec::new());
+    for item in parse_pem(&text) {
+        match item {
+            Ok(PemItem::Certificate(certificate)) => certificates.push(certificate),
+            Ok(PemItem::PrivateKey(key)) => keys.push(key),
+            Ok(_) => {}
+            Err(_) => return Err(failed(format!("{} is not PEM", place.display()))),
+        }
+    }
+    Ok((certificates, keys))
+}
+
+fn identify(certificate: &Path, key: &Path) -> Result<ClientCert, StepFailure> {
+    let (chain, _) = pem(certificate)?;
+    let (_, mut keys) = pem(key)?;
+    match keys.pop() {
+        Some(key) if !chain.is_empty() => Ok(ClientCert::new_with_certs(&chain, key)),
+        Some(_) => Err(failed(format!("{} holds no certificate", certificate.display()))),
+        None => Err(failed(format!("{} holds no key", key.display()))),
+    }
+}

@@ -1,0 +1,36 @@
+//! The program on a host: does the host's part of a plan, tells what stands, takes everything away again.
+//!
+//! ```text
+//!   Request lines, part bytes ──► apply ──► files, units, images, objects of this host
+//!                 Event lines ◄────┘  └───► journal, claim        /var/lib/kubeon
+//!                       Facts ◄── facts ◄── journal, claim, certificates, API server, etcd
+//! ```
+//!
+//! It decides nothing about what should be: a step carries everything. It may not reach other hosts except
+//! to check that they answer, and it writes only under the lock and the claim of [`fence`].
+
+pub mod api;
+pub mod checks;
+pub mod command;
+pub mod durable;
+pub mod events;
+pub mod facts;
+pub mod failure;
+pub mod fence;
+pub mod host;
+pub mod https;
+pub mod input;
+pub mod job;
+pub mod journal;
+pub mod ops;
+pub mod parts;
+pub mod paths;
+pub mod reset;
+pub mod root;
+pub mod session;
+pub mod standing;
+pub mod systemd;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod units;
+pub mod unpack;

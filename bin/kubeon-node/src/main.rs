@@ -1,0 +1,95 @@
+//! `kubeon-node apply | facts | reset --cluster NAME | version`.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use kubeon_node::events::Events;
+use kubeon_node::host::Host;
+use kubeon_node::root::Root;
+use kubeon_node::session::{Ending, Session};
+use kubeon_node::{facts, reset};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+const USAGE: &str = "\
+kubeon-node: the program of kubeon on a host
+
+usage: kubeon-node [--root DIR] COMMAND
+  apply                 do the requests on standard input, tell events on standard output
+  facts                 tell what stands on this host, as JSON; changes nothing
+  reset --cluster NAME  take everything of the cluster away from this host
+  version               tell the version
+  --root DIR            take DIR for /, and touch no service, process or network";
+
+/// Told to stop by a signal.
+const STOPPED: u8 = 130;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (root, words) = match words.as_slice() {
+        ["--root", root, rest @ ..] => (Root::new(Path::new(root)), rest),
+        rest => (Root::new(Path::new("/")), rest),
+    };
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
+    let outcome = match words {
+        ["apply"] => apply(root),
+        ["facts"] => tell_facts(root),
+        ["reset", "--cluster", name] => take_away(root, name),
+        ["version"] => writeln!(io::stdout(), "kubeon-node {}", env!("CARGO_PKG_VERSION")).map(|()| 0),
+        ["help" | "-h" | "--help"] => writeln!(io::stdout(), "{USAGE}").map(|()| 0),
+        _ => writeln!(io::stderr(), "{USAGE}").map(|()| 2),
+    };
+    ExitCode::from(outcome.unwrap_or(1))
+}
+
+fn apply(root: Root) -> io::Result<u8> {
+    let session = Session::new(Host::new(root), Events::stdout());
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let told = Arc::clone(&session);
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            told.finish();
+            std::process::exit(i32::from(STOPPED));
+        }
+    });
+    let stdin = File::from(rustix::io::dup(rustix::stdio::stdin())?);
+    // A wide pipe saves most of the switches between the two programs; not every input is a pipe.
+    let _ = rustix::pipe::fcntl_setpipe_size(&stdin, 1 << 20);
+    Ok(match session.serve(stdin) {
+        Ending::Closed => 0,
+        Ending::Refused => 1,
+    })
+}
+
+fn tell_facts(root: Root) -> io::Result<u8> {
+    match facts::collect(&Arc::new(Host::new(root))) {
+        Ok(facts) => {
+            let mut text = serde_json::to_vec(&facts)?;
+            text.push(b'\n');
+            io::stdout().write_all(&text).map(|()| 0)
+        }
+        Err(failure) => writeln!(io::stderr(), "error: {failure}").map(|()| 1),
+    }
+}
+
+fn take_away(root: Root, name: &str) -> io::Result<u8> {
+    let mut out = io::stdout();
+    let outcome = match name.parse() {
+        Ok(cluster) => reset::by_hand(&Host::new(root), &cluster),
+        Err(error) => return writeln!(io::stderr(), "error: {error}").map(|()| 2),
+    };
+    match outcome {
+        Ok(true) => writeln!(out, "everything of cluster {name} was taken away").map(|()| 0),
+        Ok(false) => writeln!(out, "there was nothing of kubeon on this host").map(|()| 0),
+        Err(failure) => {
+            writeln!(io::stderr(), "error: {failure}")?;
+            failure.log.iter().try_for_each(|line| writeln!(io::stderr(), "  {line}"))?;
+            Ok(1)
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Writes files: all beside their places first, then each into its place.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use kubeon_wire::{Content, File, StepFailure};
+
+use crate::durable::{Staged, folder_of, is_file_with, sha256, sync_folder};
+use crate::failure::{Doing, failed};
+use crate::job::{Effect, Job};
+use crate::journal::Mark;
+
+/// Writes the files that differ.
+///
+/// # Errors
+/// When a file cannot be written; those before it in the list may be in place then.
+pub fn run(job: &Job<'_>, files: &[File]) -> Result<Effect, StepFailure> {
+    let (mut staged, mut marks) = (Vec::new(), Vec::new());
+    for file in files {
+        let place = job.host.root.given(&file.path)?;
+        let text = text(file)?;
+        if !is_file_with(&place, text.as_bytes(), file.mode)? {
+            staged.push((Staged::write(&place, text.as_bytes(), file.mode)?, place));
+        }
+        marks.push(Mark::File { path: file.path.clone(), sha256: sha256(text.as_bytes()), mode: file.mode });
+    }
+    let changed = !staged.is_empty();
+    let mut folders = BTreeSet::new();
+    for (file, place) in staged {
+        file.commit().doing("replace", &place)?;
+        folders.insert(folder_of(&place)?.to_owned());
+    }
+    folders.iter().map(AsRef::<Path>::as_ref).try_for_each(sync_folder)?;
+    Ok(Effect { changed, marks })
+}
+
+fn text(file: &File) -> Result<&str, StepFailure> {
+    let text = match &file.content {
+        Content::Text(text) | Content::Sealed(text) => text,
+        Content::Secret(_) => {
+            return Err(failed(format!("{}: its secret was not resolved before it was sent", file.path)));
+        }
+    };
+    if text.contains("PRIVATE KEY-----") && file.mode & 0o077 != 0 {
+        return Err(failed(format!("{}: a private key may not be readable by others", file.path)));
+    }
+    Ok(text)
+}

@@ -1,0 +1,200 @@
+//! kubeon's own block in the hosts file. Lines outside of it belong to others and are never touched.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::PoisonError;
+
+use kubeon_wire::{HostsEntry, StepFailure};
+
+use crate::durable::{Staged, read_text, sha256, sync_folder};
+use crate::failure::{Doing, failed};
+use crate::job::{Effect, Job};
+use crate::journal::Mark;
+use crate::paths;
+use crate::root::Root;
+
+const BEGIN: &str = "# kubeon begin";
+const END: &str = "# kubeon end";
+
+/// Replaces the block.
+///
+/// # Errors
+/// When a name is not one, or the file cannot be written.
+pub fn run(job: &Job<'_>, entries: &[HostsEntry]) -> Result<Effect, StepFailure> {
+    let block = block(entries)?;
+    let _turn = job.host.shared_files.lock().unwrap_or_else(PoisonError::into_inner);
+    let changed = replace_block(&job.host.root, &block)?;
+    for line in contested(&read_text(&job.host.root.at(paths::HOSTS))?.unwrap_or_default(), entries) {
+        job.note(format!("/etc/hosts also says `{line}`; it was left as it is"));
+    }
+    let marks = vec![Mark::HostsBlock { sha256: sha256(block.as_bytes()) }];
+    Ok(Effect { changed, marks })
+}
+
+/// SHA-256 of the block's lines as they are in the file; of nothing when there is no block.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn block_sha256(root: &Root) -> Result<String, StepFailure> {
+    let text = read_text(&root.at(paths::HOSTS))?.unwrap_or_default();
+    Ok(sha256(split(&text).1.as_bytes()))
+}
+
+/// Puts `block` in the place of the old one, or at the end; an empty block goes away. Tells whether the
+/// file changed.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub fn replace_block(root: &Root, block: &str) -> Result<bool, StepFailure> {
+    let place = root.at(paths::HOSTS);
+    let old = read_text(&place)?;
+    let text = old.clone().unwrap_or_default();
+    let (before, present, after) = split(&text);
+    if present == block {
+        return Ok(false);
+    }
+    let gap = if before.is_empty() || before.ends_with('\n') || block.is_empty() { "" } else { "\n" };
+    write(&place, &format!("{before}{gap}{block}{after}"))?;
+    Ok(true)
+}
+
+fn block(entries: &[HostsEntry]) -> Result<String, StepFailure> {
+    if entries.is_empty() {
+        return Ok(String::new());
+    }
+    let mut block = format!("{BEGIN}\n");
+    for entry in entries {
+        let good = |name: &String| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+        };
+        if entry.names.is_empty() || !entry.names.iter().all(good) {
+            return Err(failed(format!("{}: {:?} are not host names", entry.address, entry.names)));
+        }
+        writeln!(block, "{}\t{}", entry.address, entry.names.join(" ")).map_err(|e| failed(e.to_string()))?;
+    }
+    block.push_str(END);
+    block.push('\n');
+    Ok(block)
+}
+
+/// What stands before the block, the block, and what stands after it. A block without an end is no block:
+/// where it would end is not known, and its lines are taken for those of others.
+fn split(text: &str) -> (&str, &str, &str) {
+    let mut at = 0;
+    let mut begin = None;
+    for line in text.split_inclusive('\n') {
+        match line.trim_end() {
+            BEGIN => begin = Some(at),
+            END => {
+                if let Some(begin) = begin {
+                    let end = at + line.len();
+                    return (&text[..begin], &text[begin..end], &text[end..]);
+                }
+            }
+            _ => {}
+        }
+        at += line.len();
+    }
+    (text, "", "")
+}
+
+/// Lines of others that give one of our names another address.
+fn contested(text: &str, entries: &[HostsEntry]) -> Vec<String> {
+    let names: BTreeSet<&str> = entries.iter().flat_map(|e| e.names.iter().map(String::as_str)).collect();
+    let (before, _, after) = split(text);
+    let ours = |line: &str| {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        words.next().is_some_and(|_| words.any(|name| names.contains(name)))
+    };
+    before.lines().chain(after.lines()).filter(|line| ours(line)).map(str::to_owned).collect()
+}
+
+fn write(place: &Path, text: &str) -> Result<(), StepFailure> {
+    let mode = fs::metadata(place).map_or(0o644, |found| found.permissions().mode());
+    let staged = Staged::write(place, text.as_bytes(), mode)?;
+    match staged.commit() {
+        Ok(()) => sync_folder(place.parent().unwrap_or(place)),
+        // A container's hosts file is a mount of its own and cannot be replaced.
+        Err(error) if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices) => {
+            write_in_place(place, text).doing("write", place)
+        }
+        Err(error) => Err(error).doing("replace", place),
+    }
+}
+
+fn write_in_place(place: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(place)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHERS: &str = "127.0.0.1 localhost\n10.0.0.1 test1\n10.0.0.10 test10 # mine";
+
+    fn entry(address: &str, names: &[&str]) -> HostsEntry {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        HostsEntry { address: address.parse().unwrap(), names }
+    }
+
+    fn host(text: &str) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        fs::create_dir(folder.path().join("etc")).unwrap();
+        fs::write(root.at(paths::HOSTS), text).unwrap();
+        (folder, root)
+    }
+
+    #[test]
+    fn keeps_foreign_lines_byte_for_byte() {
+        let (_folder, root) = host(OTHERS);
+        let one = block(&[entry("172.30.0.11", &["test1", "h1"])]).unwrap();
+        assert!(replace_block(&root, &one).unwrap());
+        assert!(!replace_block(&root, &one).unwrap(), "the second time nothing changes");
+        let text = fs::read_to_string(root.at(paths::HOSTS)).unwrap();
+        assert_eq!(text, format!("{OTHERS}\n{BEGIN}\n172.30.0.11\ttest1 h1\n{END}\n"));
+        assert_eq!(block_sha256(&root).unwrap(), sha256(one.as_bytes()));
+
+        fs::write(root.at(paths::HOSTS), format!("{text}10.9.9.9 later\n")).unwrap();
+        let two = block(&[entry("172.30.0.12", &["h2"])]).unwrap();
+        assert!(replace_block(&root, &two).unwrap());
+        assert!(replace_block(&root, "").unwrap());
+        assert_eq!(fs::read_to_string(root.at(paths::HOSTS)).unwrap(), format!("{OTHERS}\n10.9.9.9 later\n"));
+    }
+
+    #[test]
+    fn a_block_without_an_end_takes_no_foreign_lines_with_it() {
+        let (_folder, root) = host(&format!("{BEGIN}\n10.0.0.1 h1\n10.0.0.2 theirs\n"));
+        replace_block(&root, &block(&[entry("10.0.0.1", &["h1"])]).unwrap()).unwrap();
+        replace_block(&root, "").unwrap();
+        let text = fs::read_to_string(root.at(paths::HOSTS)).unwrap();
+        assert!(text.contains("10.0.0.2 theirs"), "{text}");
+    }
+
+    #[test]
+    fn tells_of_whole_names_only() {
+        let found = contested(OTHERS, &[entry("172.30.0.11", &["test1"])]);
+        assert_eq!(found, ["10.0.0.1 test1"]);
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_name() {
+        assert!(block(&[entry("10.0.0.1", &["a\n10.0.0.2 b"])]).is_err());
+        assert!(block(&[entry("10.0.0.1", &[])]).is_err());
+    }
+
+    #[test]
+    fn makes_the_file_where_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        assert!(replace_block(&root, &block(&[entry("10.0.0.1", &["h1"])]).unwrap()).unwrap());
+        assert!(!replace_block(&root, "").is_err());
+        assert_eq!(fs::read_to_string(root.at(paths::HOSTS)).unwrap(), "");
+    }
+}

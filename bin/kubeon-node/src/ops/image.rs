@@ -1,0 +1,84 @@
+//! Imports image archives into containerd, where their names are missing.
+
+use std::collections::BTreeSet;
+use std::os::unix::net::UnixStream;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use kubeon_api::Digest;
+use kubeon_wire::StepFailure;
+
+use crate::command::run as run_program;
+use crate::failure::{failed, plain};
+use crate::host::Host;
+use crate::job::{Effect, Job};
+use crate::journal::Mark;
+use crate::{parts, paths};
+
+/// Between two looks at a containerd that is starting.
+const INTERVAL: Duration = Duration::from_millis(40);
+
+/// Imports the part's `image.tar` unless containerd knows the name.
+///
+/// # Errors
+/// When containerd does not answer, or refuses the archive, or the archive holds another name.
+pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<Effect, StepFailure> {
+    let mark = Mark::Image { name: name.to_owned() };
+    await_containerd(job)?;
+    if known(job.host, job.deadline, false)?.contains(name) {
+        return Ok(Effect { changed: false, marks: vec![mark] });
+    }
+    let archive = parts::folder(&job.host.root, part).join("image.tar");
+    if !archive.is_file() {
+        return Err(failed(format!(
+            "the part of {name} is not on the host: {} is missing",
+            archive.display()
+        )));
+    }
+    ctr(job.host, &["images", "import", "--digests", &archive.to_string_lossy()], job.deadline)?;
+    if !known(job.host, job.deadline, true)?.contains(name) {
+        return Err(failed(format!("the archive {} does not hold {name}", archive.display())));
+    }
+    Ok(Effect { changed: true, marks: vec![mark] })
+}
+
+/// The names in containerd. They are asked for once, and again with `anew`.
+///
+/// # Errors
+/// When containerd does not answer.
+pub fn known(host: &Host, deadline: Instant, anew: bool) -> Result<BTreeSet<String>, StepFailure> {
+    let mut held = host.images.lock().unwrap_or_else(PoisonError::into_inner);
+    if let (Some(names), false) = (&*held, anew) {
+        return Ok(names.clone());
+    }
+    let listed = ctr(host, &["images", "ls", "-q"], deadline)?;
+    let names: BTreeSet<_> = listed.lines().map(str::to_owned).collect();
+    *held = Some(names.clone());
+    Ok(names)
+}
+
+fn await_containerd(job: &Job<'_>) -> Result<(), StepFailure> {
+    let socket = job.host.root.at(paths::CONTAINERD_SOCKET);
+    loop {
+        match UnixStream::connect(&socket) {
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                job.pause(INTERVAL, || format!("containerd does not answer: {}", plain(&error)))?;
+            }
+        }
+    }
+}
+
+fn ctr(host: &Host, arguments: &[&str], deadline: Instant) -> Result<String, StepFailure> {
+    let program = host.root.at(paths::CTR);
+    let socket = host.root.at(paths::CONTAINERD_SOCKET);
+    let (program, socket) = (program.to_string_lossy(), socket.to_string_lossy());
+    let mut all = vec!["--address", &*socket, "--namespace", "k8s.io"];
+    all.extend(arguments);
+    let done = run_program(&program, &all, None, deadline)?;
+    if done.success {
+        return Ok(done.stdout);
+    }
+    let what = arguments.iter().take(2).copied().collect::<Vec<_>>().join(" ");
+    Err(failed(format!("ctr {what} failed: {}", done.complaint())))
+}

@@ -1,0 +1,43 @@
+//! The effects: one module for each kind, each done twice changes nothing the second time.
+
+pub mod files;
+pub mod hosts;
+pub mod image;
+pub mod kernel;
+pub mod links;
+pub mod objects;
+pub mod part;
+pub mod part_stream;
+pub mod service;
+pub mod swap;
+
+use kubeon_wire::{Op, StepFailure};
+
+use crate::failure::failed;
+use crate::job::{Effect, Job};
+use crate::{checks, reset};
+use part_stream::Arriving;
+
+/// Does one effect. Only a part comes with bytes.
+///
+/// # Errors
+/// What failed; the effect may then be half done, and doing it again completes it.
+pub fn run(job: &Job<'_>, op: &Op, bytes: Option<Arriving>) -> Result<Effect, StepFailure> {
+    match op {
+        Op::Kernel { modules, parameters, optional } => kernel::run(job, modules, parameters, optional),
+        Op::Hosts { entries } => hosts::run(job, entries),
+        Op::Files { files } => files::run(job, files),
+        Op::Part { name, digest, size, unpacked_size } => {
+            let part = part::Part { name, digest, size: *size, unpacked_size: *unpacked_size };
+            part::run(job, &part, bytes.ok_or_else(|| failed("a part came without bytes"))?)
+        }
+        Op::Links { links } => links::run(job, links),
+        Op::Service { name, unit, watches, ready } => {
+            service::run(job, &service::Service { name, unit, watches, ready })
+        }
+        Op::Image { name, part } => image::run(job, name, part),
+        Op::Objects { objects } => objects::run(job, objects),
+        Op::Await { checks } => checks::hold(job, checks, &|| Ok(())).map(|()| Effect::default()),
+        Op::Reset { cluster } => reset::run(job, cluster),
+    }
+}

@@ -1,0 +1,147 @@
+//! Unpacks a part of the bundle to its folder, in one pass over the bytes.
+
+use std::fs;
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kubeon_api::Digest;
+use kubeon_wire::{Category, StepFailure};
+
+use super::part_stream::{Arriving, Ended};
+use crate::durable::make_folders;
+use crate::failure::{Doing, failed, is_full, of, plain};
+use crate::job::{Effect, Job};
+use crate::journal::Mark;
+use crate::unpack::{UnpackError, unpack};
+use crate::{parts, paths};
+
+/// How often the step says how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+const MIB: u64 = 1 << 20;
+
+/// A part to unpack.
+pub struct Part<'a> {
+    /// Its name, for people.
+    pub name: &'a str,
+    /// SHA-256 of its blob.
+    pub digest: &'a Digest,
+    /// Bytes of its blob.
+    pub size: u64,
+    /// Bytes after unpacking.
+    pub unpacked_size: u64,
+}
+
+/// Unpacks the part where it is missing.
+///
+/// # Errors
+/// [`Category::Corrupt`], [`Category::Exhausted`], or [`Category::Unreachable`] when bytes are missing; the
+/// part is then not in its place.
+pub fn run(job: &Job<'_>, part: &Part<'_>, arriving: Arriving) -> Result<Effect, StepFailure> {
+    let root = &job.host.root;
+    let marks = vec![Mark::Part { digest: part.digest.to_string() }];
+    if parts::is_whole(root, part.digest)? {
+        return Ok(Effect { changed: false, marks });
+    }
+    make_folders(&root.at(paths::PARTS))?;
+    demand_space(job, part)?;
+    let temporary = parts::unfinished(root, part.digest, job.id);
+    parts::remove(&temporary)?;
+    fs::create_dir(&temporary).doing("make the folder", &temporary)?;
+    let done = receive(job, part, arriving, &temporary)
+        .and_then(|()| finish(job, part, &temporary))
+        .inspect_err(|_| drop(parts::remove(&temporary)));
+    done.map(|()| Effect { changed: true, marks })
+}
+
+fn finish(job: &Job<'_>, part: &Part<'_>, temporary: &Path) -> Result<(), StepFailure> {
+    // Another step may have brought the same part in between.
+    if parts::is_whole(&job.host.root, part.digest)? {
+        return parts::remove(temporary);
+    }
+    parts::put(&job.host.root, part.digest, temporary)
+}
+
+fn receive(job: &Job<'_>, part: &Part<'_>, arriving: Arriving, folder: &Path) -> Result<(), StepFailure> {
+    let broken = |error: &io::Error| failed(format!("cannot unpack {}: {}", part.name, plain(error)));
+    let told = Told { job, arriving, total: part.size, last: Instant::now() };
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(told).map_err(|error| broken(&error))?;
+    let mut outcome = unpack(&mut decoder, folder);
+    if outcome.is_ok() {
+        // What follows the end of the archive belongs to the blob, and a damaged frame shows only there.
+        outcome = io::copy(&mut decoder, &mut io::sink()).map(drop).map_err(UnpackError::Stream);
+    }
+    if let Err(UnpackError::Write(path, error)) = outcome {
+        let full = is_full(&error).then(|| no_space(job, part, free(job).unwrap_or(0)));
+        return full.map_or_else(|| Err(error).doing("write", &path), Err);
+    }
+    match (decoder.into_inner().arriving.finish(), outcome) {
+        (Ended::Cut(came), _) => Err(of(
+            Category::Unreachable,
+            format!("the connection ended after {} of {} bytes of {}", came, part.size, part.name),
+        )),
+        (Ended::Whole(sum), _) if sum != part.digest.as_str() => Err(of(
+            Category::Corrupt,
+            format!("{} arrived damaged: its SHA-256 is {sum}, not {}", part.name, part.digest),
+        )),
+        (Ended::Whole(_), Err(UnpackError::Refused(why))) => {
+            Err(of(Category::Corrupt, format!("{} cannot be unpacked: {why}", part.name)))
+        }
+        (Ended::Whole(_), Err(UnpackError::Stream(error))) => {
+            Err(of(Category::Corrupt, format!("{} cannot be unpacked: {}", part.name, plain(&error))))
+        }
+        (Ended::Whole(_), _) => Ok(()),
+    }
+}
+
+fn demand_space(job: &Job<'_>, part: &Part<'_>) -> Result<(), StepFailure> {
+    let free = free(job)?;
+    if free < part.unpacked_size { Err(no_space(job, part, free)) } else { Ok(()) }
+}
+
+fn free(job: &Job<'_>) -> Result<u64, StepFailure> {
+    let parts = job.host.root.at(paths::PARTS);
+    let disk = rustix::fs::statvfs(&parts).doing("look at the disk of", &parts)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+fn no_space(job: &Job<'_>, part: &Part<'_>, free: u64) -> StepFailure {
+    let (free, needed) = (free / MIB, part.unpacked_size.div_ceil(MIB));
+    let place = job.host.root.at(paths::STATE);
+    of(
+        Category::Exhausted,
+        format!(
+            "no space left on {} for {} ({free} MiB free, {needed} MiB needed)",
+            place.display(),
+            part.name
+        ),
+    )
+}
+
+/// Says now and then how much arrived.
+struct Told<'a> {
+    job: &'a Job<'a>,
+    arriving: Arriving,
+    total: u64,
+    last: Instant,
+}
+
+impl BufRead for Told<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.last.elapsed() >= PROGRESS_INTERVAL {
+            self.last = Instant::now();
+            self.job.progress(self.arriving.taken, self.total);
+        }
+        self.arriving.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.arriving.consume(amount);
+    }
+}
+
+impl Read for Told<'_> {
+    fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
+        self.arriving.read(place)
+    }
+}

@@ -1,0 +1,228 @@
+//! Writes a systemd unit, starts it, and waits until it is ready.
+//!
+//! ```text
+//!   record ─► unit file ─► enable ─► reload if needed ─► (re)start if content differs ─► record ─► ready
+//! ```
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use kubeon_wire::{Category, Check, StepFailure};
+
+use crate::durable::{read_text, sha256, write_if_different};
+use crate::failure::{failed, of};
+use crate::job::{Effect, Job};
+use crate::journal::Mark;
+use crate::systemd::{NotStarted, UnitState};
+use crate::{checks, units};
+
+/// A unit that systemd had to start again so often is not going to stay up.
+const RESTART_LIMIT: u32 = 3;
+/// How often a unit that is being waited for is asked how it is.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(700);
+/// How long a unit that cannot say when it is ready must stay up.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// A unit to run.
+pub struct Service<'a> {
+    /// Its name with suffix.
+    pub name: &'a str,
+    /// Its file's text.
+    pub unit: &'a str,
+    /// Paths whose change needs a restart.
+    pub watches: &'a [String],
+    /// What must hold before the step is done.
+    pub ready: &'a [Check],
+}
+
+/// Brings the unit up with its present content.
+///
+/// # Errors
+/// When it does not come up; names the unit, its result, and the last lines of its log.
+pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<Effect, StepFailure> {
+    let (root, services) = (&job.host.root, &job.host.services);
+    units::check_name(service.name)?;
+    let started = units::started(root, service.name)?;
+    units::remember(root, service.name, started.as_deref())?;
+    let place = units::file(root, service.name);
+    let known = read_text(&place)?.is_some();
+    let written = write_if_different(&place, service.unit.as_bytes(), 0o644)?;
+    let enabled = units::enable(root, service.name, service.unit)?;
+    let mut state = state(job, service)?;
+    if (written && known) || state.needs_reload || state.load == "not-found" {
+        services.reload()?;
+        state = self::state(job, service)?;
+    }
+    if !matches!(state.load.as_str(), "loaded" | "") {
+        return Err(failed(format!("systemd does not take {}: it is {}", service.name, state.load)));
+    }
+    let content = units::content(root, service.unit, service.watches)?;
+    let stale = started.as_deref() != Some(&*content) || !is_up(service.unit, &state);
+    if stale {
+        start(job, service)?;
+        units::remember(root, service.name, Some(&content))?;
+    }
+    let asked = Cell::new(Instant::now());
+    checks::hold(job, service.ready, &|| {
+        if asked.get().elapsed() < HEALTH_INTERVAL {
+            return Ok(());
+        }
+        asked.set(Instant::now());
+        alive(job, service)
+    })
+    .map_err(|failure| with_log(job, service, failure))?;
+    if stale && service.ready.is_empty() && !says_ready(service.unit) {
+        job.pause(SETTLE, || format!("{} was just started", service.name))?;
+        alive(job, service)?;
+    }
+    let mark = Mark::Unit {
+        name: service.name.to_owned(),
+        sha256: sha256(service.unit.as_bytes()),
+        watches: service.watches.to_vec(),
+    };
+    Ok(Effect { changed: written || enabled || stale, marks: vec![mark] })
+}
+
+fn state(job: &Job<'_>, service: &Service<'_>) -> Result<UnitState, StepFailure> {
+    let mut states = job.host.services.states(&[service.name.to_owned()])?;
+    Ok(states.remove(service.name).unwrap_or_default())
+}
+
+/// Starts it; a first failure is forgiven where systemd tries again by itself.
+fn start(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
+    match job.host.services.restart(service.name, job.deadline) {
+        Ok(()) => return Ok(()),
+        Err(NotStarted::Broken(failure)) => return Err(failure),
+        Err(NotStarted::TooLong) => {
+            let seen = state(job, service)?;
+            let cause = format!("{} was not ready in time: {} ({})", service.name, seen.active, seen.sub);
+            return Err(with_log(job, service, of(Category::Timeout, cause)));
+        }
+        Err(NotStarted::Failed(said)) => {
+            let seen = state(job, service)?;
+            if !matches!(seen.active.as_str(), "activating" | "active") {
+                let why = if seen.active.is_empty() { said } else { seen.verdict() };
+                return Err(with_log(job, service, failed(format!("{} failed: {why}", service.name))));
+            }
+        }
+    }
+    loop {
+        let seen = state(job, service)?;
+        if is_up(service.unit, &seen) {
+            return Ok(());
+        }
+        alive(job, service)?;
+        let tell = || format!("{} does not stay up: {}", service.name, seen.verdict());
+        job.pause(Duration::from_millis(200), tell).map_err(|f| with_log(job, service, f))?;
+    }
+}
+
+/// Fails as soon as it is clear that the unit will not stay up.
+fn alive(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
+    let seen = state(job, service)?;
+    let ended = matches!(seen.active.as_str(), "failed" | "inactive") && !is_up(service.unit, &seen);
+    if ended || seen.restarts >= RESTART_LIMIT {
+        let times =
+            if seen.restarts > 0 { format!(", started {} times", seen.restarts + 1) } else { String::new() };
+        let cause = format!("{} failed: {}{times}", service.name, seen.verdict());
+        return Err(with_log(job, service, failed(cause)));
+    }
+    Ok(())
+}
+
+/// Whether a unit of this text runs, or has done what it is for.
+#[must_use]
+pub fn is_up(unit: &str, state: &UnitState) -> bool {
+    let done = || kind(unit) == Some("oneshot") && state.active == "inactive" && state.result == "success";
+    matches!(state.active.as_str(), "active" | "reloading") || done()
+}
+
+/// Whether systemd itself waits until a unit of this text is ready.
+fn says_ready(unit: &str) -> bool {
+    matches!(kind(unit), Some("notify" | "notify-reload" | "oneshot" | "forking" | "dbus"))
+}
+
+fn kind(unit: &str) -> Option<&str> {
+    unit.lines().filter_map(|line| line.trim().strip_prefix("Type=")).next_back().map(str::trim)
+}
+
+fn with_log(job: &Job<'_>, service: &Service<'_>, failure: StepFailure) -> StepFailure {
+    if failure.log.is_empty() {
+        return StepFailure { log: job.host.services.log(service.name), ..failure };
+    }
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    const UNIT: &str = "[Service]\nType=notify\nExecStart=/x\n[Install]\nWantedBy=multi-user.target\n";
+
+    fn etcd<'a>(unit: &'a str, watches: &'a [String]) -> Service<'a> {
+        Service { name: "etcd.service", unit, watches, ready: &[] }
+    }
+
+    #[test]
+    fn starts_once_and_restarts_only_on_change() {
+        let bench = Bench::new();
+        bench.write("/etc/etcd.yaml", "a");
+        let watches = ["/etc/etcd.yaml".to_owned()];
+        assert!(run(&bench.job(), &etcd(UNIT, &watches)).unwrap().changed);
+        assert_eq!(bench.asked(), ["restart etcd.service"], "a new unit needs no reload");
+        let link = bench.host.root.at("/etc/systemd/system/multi-user.target.wants/etcd.service");
+        assert!(link.is_symlink());
+
+        assert!(!run(&bench.job(), &etcd(UNIT, &watches)).unwrap().changed);
+        assert_eq!(bench.asked(), Vec::<String>::new());
+
+        bench.write("/etc/etcd.yaml", "b");
+        assert!(run(&bench.job(), &etcd(UNIT, &watches)).unwrap().changed);
+        assert_eq!(bench.asked(), ["restart etcd.service"], "a watched file changed");
+
+        let other = UNIT.replace("/x", "/y");
+        assert!(run(&bench.job(), &etcd(&other, &watches)).unwrap().changed);
+        assert_eq!(bench.asked(), ["reload", "restart etcd.service"], "the unit changed");
+
+        bench.services.running.lock().unwrap().clear();
+        assert!(run(&bench.job(), &etcd(&other, &watches)).unwrap().changed);
+        assert_eq!(bench.asked(), ["restart etcd.service"], "it was stopped by somebody");
+    }
+
+    #[test]
+    fn a_unit_that_fails_is_named_with_its_last_words() {
+        let bench = Bench::new();
+        bench.services.broken.lock().unwrap().insert("etcd.service".into());
+        let failure = run(&bench.job(), &etcd(UNIT, &[])).unwrap_err();
+        assert_eq!(failure.cause, "etcd.service failed: exit-code");
+        assert_eq!(failure.log, ["last words of etcd.service"]);
+        assert_eq!(units::started(&bench.host.root, "etcd.service").unwrap(), None);
+        assert_eq!(units::remembered(&bench.host.root).unwrap(), ["etcd.service"], "a reset finds it");
+    }
+
+    #[test]
+    fn a_broken_unit_is_not_waited_for() {
+        let bench = Bench::new();
+        let missing = Check::Path { path: "/run/never".into() };
+        let service = Service { ready: &[missing], ..etcd(UNIT, &[]) };
+        let breaker = std::sync::Arc::clone(&bench.services);
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            breaker.broken.lock().unwrap().insert("etcd.service".into());
+        });
+        let start = Instant::now();
+        let failure = run(&bench.job(), &service).unwrap_err();
+        assert!(failure.cause.starts_with("etcd.service failed"), "{failure}");
+        assert!(start.elapsed() < Duration::from_secs(3), "the deadline is 5 s away");
+    }
+
+    #[test]
+    fn refuses_names_that_are_no_units() {
+        let bench = Bench::new();
+        for name in ["../x.service", "x", "-H.service", "a b.service"] {
+            let service = Service { name, ..etcd(UNIT, &[]) };
+            assert!(run(&bench.job(), &service).is_err(), "{name}");
+        }
+    }
+}

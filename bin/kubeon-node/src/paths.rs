@@ -1,0 +1,54 @@
+//! Every place on a host that the program knows by name.
+
+/// Everything of kubeon on a host lies below this folder.
+pub const STATE: &str = "/var/lib/kubeon";
+/// Held with `flock` by the one program that may write.
+pub const LOCK: &str = "/var/lib/kubeon/lock";
+/// Who holds the host.
+pub const CLAIM: &str = "/var/lib/kubeon/claim.json";
+/// One file for every step that was done.
+pub const JOURNAL: &str = "/var/lib/kubeon/journal";
+/// One file for every systemd unit that kubeon wrote: with what content it was last started.
+pub const UNITS: &str = "/var/lib/kubeon/units";
+/// One folder for every unpacked part, named by digest.
+pub const PARTS: &str = "/var/lib/kubeon/parts";
+/// Exists as soon as kubeon may have written outside of [`STATE`] what a reset must take away.
+pub const TOUCHED: &str = "/var/lib/kubeon/touched";
+
+/// Where kubeon writes systemd units.
+pub const UNIT_FILES: &str = "/etc/systemd/system";
+/// The hosts file.
+pub const HOSTS: &str = "/etc/hosts";
+/// Modules to load at boot.
+pub const MODULES_LOAD: &str = "/etc/modules-load.d/kubeon.conf";
+/// Kernel parameters to set at boot; the name sorts after the distribution's own files.
+pub const SYSCTL: &str = "/etc/sysctl.d/99-kubeon.conf";
+/// Where file systems and swap are declared.
+pub const FSTAB: &str = "/etc/fstab";
+/// The file systems table as it was before kubeon turned swap off.
+pub const FSTAB_BACKUP: &str = "/etc/fstab.kubeon-backup";
+
+/// The host's own API server.
+pub const API: &str = "https://127.0.0.1:6443";
+/// The cluster's certificates.
+pub const PKI: &str = "/etc/kubernetes/pki";
+/// The authority of the API server.
+pub const API_CA: &str = "/etc/kubernetes/pki/ca.crt";
+/// kubeon's own client certificate on a master.
+pub const ADMIN_CERTIFICATE: &str = "/etc/kubernetes/pki/admin.crt";
+/// The key of [`ADMIN_CERTIFICATE`].
+pub const ADMIN_KEY: &str = "/etc/kubernetes/pki/admin.key";
+
+/// The host's own etcd member.
+pub const ETCD: &str = "https://127.0.0.1:2379";
+/// The authority of etcd.
+pub const ETCD_CA: &str = "/etc/kubernetes/pki/etcd/ca.crt";
+/// The client certificate for health checks of etcd.
+pub const ETCD_CERTIFICATE: &str = "/etc/kubernetes/pki/etcd/healthcheck-client.crt";
+/// The key of [`ETCD_CERTIFICATE`].
+pub const ETCD_KEY: &str = "/etc/kubernetes/pki/etcd/healthcheck-client.key";
+
+/// containerd's own client, a link to its part.
+pub const CTR: &str = "/usr/local/bin/ctr";
+/// Where containerd listens.
+pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";

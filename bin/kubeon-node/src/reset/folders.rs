@@ -1,0 +1,150 @@
+//! Folders, files and links; last of all kubeon's own folder.
+
+use std::fs;
+use std::path::Path;
+
+use kubeon_wire::StepFailure;
+
+use super::{Left, mounts};
+use crate::durable::{lstat, remove_file};
+use crate::failure::{Doing, failed};
+use crate::job::Job;
+use crate::journal::{self, Mark};
+use crate::ops::{hosts, swap};
+use crate::paths;
+use crate::root::Root;
+
+/// Folders that belong to a node of a cluster as a whole.
+const FOLDERS: [&str; 12] = [
+    "/etc/kubernetes",
+    "/etc/cni/net.d",
+    "/var/lib/kubelet",
+    "/var/lib/etcd",
+    "/var/lib/containerd",
+    "/var/lib/cni",
+    "/run/containerd",
+    "/run/flannel",
+    "/run/kubernetes",
+    "/var/log/pods",
+    "/var/log/containers",
+    "/etc/kubeon",
+];
+/// Folders in which links to parts lie among the files of others.
+const LINKED: [&str; 4] = ["/usr/local/bin", "/opt/cni/bin", "/usr/local/sbin", "/usr/bin"];
+/// Folders that are removed where nothing is left in them.
+const EMPTY: [&str; 6] =
+    ["/opt/cni/bin", "/opt/cni", "/etc/cni", "/etc/containerd/certs.d", "/etc/containerd", "/etc/haproxy"];
+
+/// Removes all but kubeon's own folder.
+pub fn clear(job: &Job<'_>, left: &mut Left) {
+    let root = &job.host.root;
+    for entry in left.keep(journal::all(root)).unwrap_or_default().into_iter().flatten() {
+        for mark in &entry.marks {
+            left.keep(remove_mark(root, mark));
+        }
+    }
+    for folder in LINKED {
+        left.keep(remove_links(&root.at(folder)));
+    }
+    std::thread::scope(|scope| {
+        let removing = FOLDERS.map(|folder| scope.spawn(move || remove(&root.at(folder))));
+        for thread in removing {
+            left.keep(thread.join().unwrap_or_else(|_| Err(failed("a folder could not be removed"))));
+        }
+    });
+    for folder in EMPTY {
+        // Fails where something is left in it, which then is of others.
+        drop(fs::remove_dir(root.at(folder)));
+    }
+    for path in [paths::SYSCTL, paths::MODULES_LOAD] {
+        left.keep(remove_file(&root.at(path)));
+    }
+    left.keep(hosts::replace_block(root, ""));
+    left.keep(swap::redeclare(root));
+    if root.is_live() {
+        remove_groups(&root.at("/sys/fs/cgroup"), 2);
+    }
+}
+
+/// Removes kubeon's own folder: what tells what to do last, the claim at the very end.
+pub fn forget(root: &Root, left: &mut Left) {
+    for folder in [paths::PARTS, paths::UNITS, paths::JOURNAL] {
+        left.keep(remove(&root.at(folder)));
+    }
+    if left.0.is_empty() {
+        left.keep(remove_file(&root.at(paths::TOUCHED)));
+        left.keep(remove_file(&root.at(paths::CLAIM)));
+        left.keep(remove(&root.at(paths::STATE)));
+    }
+}
+
+/// Removes a folder and what is in it, unless something is still mounted below. A folder that is itself a
+/// mount is emptied.
+///
+/// # Errors
+/// When something stays.
+pub fn remove(folder: &Path) -> Result<(), StepFailure> {
+    if lstat(folder)?.is_none() {
+        return Ok(());
+    }
+    if let Some(mount) = mounts::below(folder)?.first() {
+        return Err(failed(format!("{} stays: {} is mounted", folder.display(), mount.display())));
+    }
+    match fs::remove_dir_all(folder) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+            let left = fs::read_dir(folder).doing("read the folder", folder)?.count();
+            if left == 0 { Ok(()) } else { Err(error).doing("remove", folder) }
+        }
+        Err(error) => Err(error).doing("remove", folder),
+    }
+}
+
+fn remove_mark(root: &Root, mark: &Mark) -> Result<(), StepFailure> {
+    match mark {
+        Mark::File { path, .. } => remove_file(&root.given(path)?).map(drop),
+        Mark::Link { path, target } => {
+            let place = root.given(path)?;
+            match fs::read_link(&place) {
+                Ok(now) if now == Path::new(target) => remove_file(&place).map(drop),
+                // Gone, or somebody else's by now.
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes the links of a folder that point into kubeon's.
+fn remove_links(folder: &Path) -> Result<(), StepFailure> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for place in entries.flatten().map(|entry| entry.path()) {
+        if fs::read_link(&place).is_ok_and(|target| target.starts_with(paths::STATE)) {
+            remove_file(&place)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the empty control groups of pods; those that are busy go with their last process.
+fn remove_groups(folder: &Path, depth: usize) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("kubepods") || name == "k8s.io" {
+            remove_group(&entry.path());
+        } else if depth > 1 {
+            remove_groups(&entry.path(), depth - 1);
+        }
+    }
+}
+
+fn remove_group(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_group(&entry.path());
+        }
+    }
+    drop(fs::remove_dir(folder));
+}

@@ -1,0 +1,106 @@
+//! Takes everything of kubeon away from a host.
+//!
+//! ```text
+//!   units ─► processes ─► mounts ─► network ─► folders, files, links ─► parts ─► journal ─► claim
+//! ```
+//!
+//! Each part may be done again, and a failure in one does not keep the others from being done. While
+//! anything is left the journal and the claim stay, so that a reset that was broken off is continued.
+
+mod folders;
+mod mounts;
+mod network;
+mod processes;
+mod services;
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use kubeon_api::ClusterName;
+use kubeon_wire::{Category, StepFailure};
+
+use crate::events::Events;
+use crate::failure::{failed, of};
+use crate::fence::{self, Lock};
+use crate::host::Host;
+use crate::job::{Effect, Job};
+use crate::paths;
+
+/// How long a reset by hand may take.
+const BY_HAND: Duration = Duration::from_secs(300);
+
+/// What could not be taken away so far.
+#[derive(Debug, Default)]
+pub(crate) struct Left(Vec<String>);
+
+impl Left {
+    /// Keeps a failure and goes on.
+    pub(crate) fn keep<T>(&mut self, outcome: Result<T, StepFailure>) -> Option<T> {
+        outcome.map_err(|failure| self.0.push(failure.cause)).ok()
+    }
+}
+
+/// Takes everything away, where the host belongs to `cluster`.
+///
+/// # Errors
+/// [`Category::Fenced`] when it belongs to another one; else one failure whose log names all that is left.
+pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<Effect, StepFailure> {
+    let root = &job.host.root;
+    match fence::claim(root)? {
+        Some(claim) if claim.cluster != *cluster => {
+            let cause = format!("the host belongs to cluster {}, not to {cluster}", claim.cluster);
+            return Err(of(Category::Fenced, cause));
+        }
+        Some(_) => {}
+        // The claim is the last trace to go: without it there is nothing of a cluster here.
+        None => {
+            let changed = root.at(paths::STATE).join("parts").exists();
+            folders::remove(&root.at(paths::STATE))?;
+            return Ok(Effect { changed, marks: Vec::new() });
+        }
+    }
+    let mut left = Left::default();
+    // A host that was claimed and never written to may hold the work of others, in the same places.
+    if root.at(paths::TOUCHED).exists() {
+        services::stop(job, &mut left);
+        processes::kill(job, &mut left);
+        services::remove(job, &mut left);
+        mounts::detach(job, &mut left);
+        network::clear(job, &mut left);
+        folders::clear(job, &mut left);
+    }
+    if left.0.is_empty() {
+        folders::forget(root, &mut left);
+    }
+    if left.0.is_empty() {
+        return Ok(Effect { changed: true, marks: Vec::new() });
+    }
+    let cause = format!("the reset is not complete, {} left: {}", count(left.0.len()), left.0[0]);
+    Err(StepFailure { log: left.0, ..failed(cause) })
+}
+
+/// The same by hand: takes the lock and tells whether there was anything to take away.
+///
+/// # Errors
+/// As for [`run`]; also when another writer is at work.
+pub fn by_hand(host: &Host, cluster: &ClusterName) -> Result<bool, StepFailure> {
+    if !host.root.at(paths::STATE).exists() {
+        return Ok(false);
+    }
+    let generation = fence::claim(&host.root)?.map_or(0, |claim| claim.generation);
+    let lock = Lock::take(&host.root, generation)?;
+    let (events, stop) = (Events::into(Box::new(std::io::sink())), AtomicBool::new(false));
+    let deadline = Instant::now() + BY_HAND;
+    let job = Job { host, id: "reset", deadline, events: &events, stop: &stop };
+    let effect = run(&job, cluster)?;
+    drop(lock);
+    Ok(effect.changed)
+}
+
+fn count(number: usize) -> String {
+    if number == 1 { "1 thing is".to_owned() } else { format!("{number} things are") }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

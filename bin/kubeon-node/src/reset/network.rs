@@ -1,0 +1,148 @@
+//! Links, routes and packet rules of pods and services.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kubeon_wire::StepFailure;
+
+use super::Left;
+use crate::command::{Finished, NotRun, run};
+use crate::failure::failed;
+use crate::job::Job;
+
+/// Links that the network of pods makes.
+const LINKS: [&str; 4] = ["cni0", "flannel.1", "kube-ipvs0", "kube-bridge"];
+/// Tables of nftables that belong to kube-proxy, flannel and the port mapping plugin.
+const TABLES: [&str; 4] = ["kube-proxy", "flannel-ipv4", "flannel-ipv6", "cni_hostport"];
+/// Chains of iptables likewise.
+const CHAINS: [&str; 3] = ["KUBE-", "FLANNEL-", "CNI-"];
+/// How long one program may take.
+const ONE: Duration = Duration::from_secs(10);
+
+/// Takes all of it away, on a real host.
+pub fn clear(job: &Job<'_>, left: &mut Left) {
+    if !job.host.root.is_live() {
+        return;
+    }
+    left.keep(routes());
+    for link in pod_links() {
+        left.keep(delete_link(&link));
+    }
+    left.keep(nftables());
+    for kind in ["", "-legacy", "-nft"] {
+        for family in ["iptables", "ip6tables"] {
+            left.keep(iptables(&format!("{family}{kind}"), kind));
+        }
+    }
+}
+
+fn routes() -> Result<(), StepFailure> {
+    let text = fs::read_to_string("/run/flannel/subnet.env").unwrap_or_default();
+    for network in text.lines().filter_map(|line| line.strip_prefix("FLANNEL_NETWORK=")) {
+        if let Some(done) = call("ip", &["-4", "route", "flush", "root", network], None)? {
+            check(&done, "ip route flush")?;
+        }
+    }
+    Ok(())
+}
+
+/// The links themselves, and the host's ends of the pods' links.
+fn pod_links() -> Vec<String> {
+    let ends = fs::read_dir("/sys/class/net/cni0/brif").into_iter().flatten().flatten();
+    let mut links: Vec<String> = ends.map(|end| end.file_name().to_string_lossy().into_owned()).collect();
+    links.extend(LINKS.map(str::to_owned));
+    links.retain(|link| Path::new("/sys/class/net").join(link).exists());
+    links
+}
+
+fn delete_link(link: &str) -> Result<(), StepFailure> {
+    match call("ip", &["link", "delete", link], None)? {
+        None => Err(failed(format!("the link {link} stays: the host has no program ip"))),
+        // It may have gone with the other end in between.
+        Some(done) if done.success || !Path::new("/sys/class/net").join(link).exists() => Ok(()),
+        Some(done) => Err(failed(format!("cannot delete the link {link}: {}", done.complaint()))),
+    }
+}
+
+fn nftables() -> Result<(), StepFailure> {
+    let Some(listed) = call("nft", &["list", "tables"], None)?.filter(|done| done.success) else {
+        return Ok(());
+    };
+    for line in listed.stdout.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["table", family, name] = words[..]
+            && TABLES.contains(&name)
+            && let Some(done) = call("nft", &["delete", "table", family, name], None)?
+        {
+            check(&done, "nft delete table")?;
+        }
+    }
+    Ok(())
+}
+
+fn iptables(program: &str, kind: &str) -> Result<(), StepFailure> {
+    // Asking the older tables for their rules would make them; only those in use are listed.
+    let names =
+        if program.starts_with("ip6") { "/proc/net/ip6_tables_names" } else { "/proc/net/ip_tables_names" };
+    if kind == "-legacy" && fs::read_to_string(names).unwrap_or_default().trim().is_empty() {
+        return Ok(());
+    }
+    let Some(saved) = call(&format!("{program}-save"), &[], None)?.filter(|done| done.success) else {
+        return Ok(());
+    };
+    let Some(rest) = without_ours(&saved.stdout) else { return Ok(()) };
+    match call(&format!("{program}-restore"), &[], Some(rest))? {
+        Some(done) => check(&done, &format!("{program}-restore")),
+        None => Err(failed(format!("rules stay: the host has no program {program}-restore"))),
+    }
+}
+
+/// The rules without ours; `None` when there are none of ours.
+fn without_ours(saved: &str) -> Option<String> {
+    let named = |word: &str| CHAINS.iter().any(|chain| word.starts_with(chain));
+    let ours = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        line.strip_prefix(':').is_some_and(named)
+            || words.windows(2).any(|pair| matches!(pair[0], "-A" | "-j" | "-g") && named(pair[1]))
+    };
+    if !saved.lines().any(|line| ours(&line)) {
+        return None;
+    }
+    let mut rest = saved.lines().filter(|line| !ours(line)).collect::<Vec<_>>().join("\n");
+    rest.push('\n');
+    Some(rest)
+}
+
+/// `None` where the host does not have the program.
+fn call(program: &str, arguments: &[&str], input: Option<String>) -> Result<Option<Finished>, StepFailure> {
+    match run(program, arguments, input, Instant::now() + ONE) {
+        Ok(done) => Ok(Some(done)),
+        Err(NotRun::Missing(_)) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn check(done: &Finished, what: &str) -> Result<(), StepFailure> {
+    if done.success { Ok(()) } else { Err(failed(format!("{what} failed: {}", done.complaint()))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_out_own_chains_and_leaves_the_others() {
+        let saved = "*nat\n:PREROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:MINE - [0:0]\n\
+                     -A PREROUTING -m comment --comment \"x\" -j KUBE-SERVICES\n-A KUBE-SERVICES -j RETURN\n\
+                     -A PREROUTING -m comment --comment KUBE-like -j MINE\n\
+                     -A POSTROUTING -s 10.0.0.0/8 -j CNI-0123abc\nCOMMIT\n";
+        let rest = without_ours(saved).unwrap();
+        assert_eq!(
+            rest,
+            "*nat\n:PREROUTING ACCEPT [0:0]\n:MINE - [0:0]\n\
+             -A PREROUTING -m comment --comment KUBE-like -j MINE\nCOMMIT\n"
+        );
+        assert_eq!(without_ours(&rest), None, "nothing is restored where nothing is ours");
+    }
+}

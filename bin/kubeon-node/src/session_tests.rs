@@ -1,0 +1,241 @@
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+
+use kubeon_api::Digest;
+use kubeon_wire::{Content, Fence, File};
+
+use super::*;
+use crate::durable::sha256;
+use crate::root::Root;
+use crate::testing::Said;
+
+fn fence(generation: u64) -> Request {
+    Request::Open(Fence {
+        cluster: "demo".parse().unwrap(),
+        uid: "u1".into(),
+        generation,
+        version: "v1.36.3".parse().unwrap(),
+        role: "master".into(),
+    })
+}
+
+fn step(id: &str, digest: &str, op: Op) -> HostStep {
+    HostStep { id: id.into(), digest: digest.into(), timeout_seconds: 20, journal: true, op }
+}
+
+fn write(id: &str, digest: &str, path: &str, text: &str) -> Request {
+    let file = File { path: path.into(), mode: 0o600, content: Content::Text(text.into()) };
+    Request::Run(step(id, digest, Op::Files { files: vec![file] }))
+}
+
+/// A part with one program, and its blob.
+fn part(content: &[u8]) -> (HostStep, Vec<u8>) {
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o755);
+    tar.append_data(&mut header, "kubelet", content).unwrap();
+    let blob = zstd::encode_all(&tar.into_inner().unwrap()[..], 1).unwrap();
+    let digest: Digest = sha256(&blob).parse().unwrap();
+    let (size, unpacked_size) = (blob.len() as u64, content.len() as u64);
+    (
+        step(
+            "h1/part",
+            digest.as_str(),
+            Op::Part { name: "kubelet".into(), digest: digest.clone(), size, unpacked_size },
+        ),
+        blob,
+    )
+}
+
+struct Lines(Vec<u8>);
+
+impl Lines {
+    fn open() -> Self {
+        Self::opened(1)
+    }
+
+    fn opened(generation: u64) -> Self {
+        Self(Vec::new()).ask(&fence(generation))
+    }
+
+    fn ask(mut self, request: &Request) -> Self {
+        self.0.extend(serde_json::to_vec(request).unwrap());
+        self.0.push(b'\n');
+        self
+    }
+
+    fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.extend(bytes);
+        self
+    }
+}
+
+fn talk(root: &Root, stream: impl Read) -> (Ending, Vec<Event>) {
+    let said = Said::default();
+    let session = Session::new(Host::new(root.clone()), Events::into(Box::new(said.clone())));
+    let ending = session.serve(stream);
+    let events = said.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (ending, events)
+}
+
+fn run(root: &Root, lines: &Lines) -> Vec<Event> {
+    talk(root, &lines.0[..]).1
+}
+
+fn done(events: &[Event], step: &str) -> Option<bool> {
+    events.iter().find_map(|event| match event {
+        Event::Done { id, changed, .. } if id == step => Some(*changed),
+        _ => None,
+    })
+}
+
+fn failure(events: &[Event], step: &str) -> StepFailure {
+    let failure = |event: &Event| match event {
+        Event::Failed { id, failure } if id == step => Some(failure.clone()),
+        _ => None,
+    };
+    events.iter().find_map(failure).unwrap_or_else(|| panic!("{step} did not fail: {events:?}"))
+}
+
+#[test]
+fn a_step_that_stands_is_not_done_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    let ask = || Lines::open().ask(&write("h1/a", "d1", "/etc/a", "one"));
+    assert_eq!(done(&run(&root, &ask()), "h1/a"), Some(true));
+    assert_eq!(done(&run(&root, &ask()), "h1/a"), Some(false));
+    // The journal decides, not the content: a step of the same digest has the same content.
+    let trusting = Lines::open().ask(&write("h1/a", "d1", "/etc/a", "two"));
+    assert_eq!(done(&run(&root, &trusting), "h1/a"), Some(false));
+    std::fs::write(root.at("/etc/a"), "by hand").unwrap();
+    assert_eq!(done(&run(&root, &ask()), "h1/a"), Some(true), "what drifted is done again");
+    assert_eq!(std::fs::read_to_string(root.at("/etc/a")).unwrap(), "one");
+    let other = Lines::open().ask(&write("h1/a", "d2", "/etc/a", "two"));
+    assert_eq!(done(&run(&root, &other), "h1/a"), Some(true));
+}
+
+#[test]
+fn a_part_is_unpacked_and_what_follows_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    // Larger than what may be under way between the reader and the step.
+    let content: Vec<u8> =
+        (0..9_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let (part, blob) = part(&content);
+    assert!(blob.len() > 8 << 20, "{}", blob.len());
+    let after = write("h1/after", "d", "/etc/after", "x");
+    let lines = || Lines::open().ask(&Request::Run(part.clone())).raw(&blob).ask(&after);
+    let events = run(&root, &lines());
+    assert_eq!((done(&events, "h1/part"), done(&events, "h1/after")), (Some(true), Some(true)));
+    let place = root.at(paths::PARTS).join(&part.digest).join("kubelet");
+    assert_eq!(std::fs::read(&place).unwrap(), content);
+    assert_eq!(std::fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o755);
+    let events = run(&root, &lines());
+    assert_eq!((done(&events, "h1/part"), done(&events, "h1/after")), (Some(false), Some(false)));
+    std::fs::write(&place, "changed").unwrap();
+    assert_eq!(done(&run(&root, &lines()), "h1/part"), Some(true), "a changed part is replaced");
+    assert_eq!(std::fs::read(&place).unwrap(), content);
+}
+
+#[test]
+fn refuses_a_flipped_bit_and_reads_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    let (part, blob) = part(&[7; 100_000]);
+    for at in [0, blob.len() / 2, blob.len() - 1] {
+        let mut flipped = blob.clone();
+        flipped[at] ^= 1;
+        let after = write("h1/after", &at.to_string(), "/etc/after", "x");
+        let events = run(&root, &Lines::open().ask(&Request::Run(part.clone())).raw(&flipped).ask(&after));
+        assert_eq!(failure(&events, "h1/part").category, Category::Corrupt);
+        assert!(done(&events, "h1/after").is_some());
+        assert_eq!(parts::whole(&root).unwrap(), []);
+        let left: Vec<_> = std::fs::read_dir(root.at(paths::PARTS)).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn a_part_cut_short_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    let (part, blob) = part(&[7; 100_000]);
+    let events = run(&root, &Lines::open().ask(&Request::Run(part.clone())).raw(&blob[..blob.len() - 1]));
+    let cut = failure(&events, "h1/part");
+    assert_eq!(cut.category, Category::Unreachable);
+    assert!(cut.cause.contains(&format!("{} of {} bytes", blob.len() - 1, blob.len())), "{cut}");
+    assert_eq!(parts::whole(&root).unwrap(), []);
+}
+
+#[test]
+fn a_part_that_does_not_fit_names_what_is_free_and_what_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    let (mut part, blob) = part(b"x");
+    if let Op::Part { unpacked_size, .. } = &mut part.op {
+        *unpacked_size = 1 << 60;
+    }
+    let after = write("h1/after", "d", "/etc/after", "x");
+    let events = run(&root, &Lines::open().ask(&Request::Run(part)).raw(&blob).ask(&after));
+    let full = failure(&events, "h1/part");
+    assert_eq!(full.category, Category::Exhausted);
+    assert!(full.cause.contains("MiB free, 1099511627776 MiB needed"), "{full}");
+    assert_eq!(done(&events, "h1/after"), Some(true));
+}
+
+#[test]
+fn refuses_an_older_writer_before_any_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    run(&root, &Lines::opened(5));
+    let late = Lines::opened(4).ask(&write("h1/a", "d", "/etc/a", "x"));
+    let (ending, events) = talk(&root, &late.0[..]);
+    assert_eq!(ending, Ending::Refused);
+    assert!(matches!(&events[..], [Event::Refused { failure }] if failure.category == Category::Fenced));
+    assert!(!root.at("/etc/a").exists());
+}
+
+#[test]
+fn a_request_that_is_not_understood_ends_the_session_without_repeating_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    for line in [&b"{\"run\":\"hunter2\"}\n"[..], b"hunter2\n", b"{\"hunter2\":1}\n"] {
+        let (ending, events) = talk(&root, &Lines::open().raw(line).0[..]);
+        assert_eq!(ending, Ending::Refused);
+        assert!(!format!("{events:?}").contains("hunter2"), "{events:?}");
+    }
+    let (ending, _) = talk(&root, &b"{}\n"[..]);
+    assert_eq!(ending, Ending::Refused, "the first request must open");
+}
+
+#[test]
+fn secrets_must_be_resolved_and_are_never_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    let file = |content, mode| vec![File { path: "/etc/key".into(), mode, content }];
+    let secret = Content::Secret(kubeon_wire::SecretRef::ServiceAccountKey);
+    let run_files =
+        |files| run(&root, &Lines::open().ask(&Request::Run(step("h1/key", "d", Op::Files { files }))));
+    let events = run_files(file(secret, 0o600));
+    assert!(failure(&events, "h1/key").cause.contains("not resolved"));
+    let key = "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n".to_owned();
+    let events = run_files(file(Content::Sealed(key.clone()), 0o644));
+    assert!(failure(&events, "h1/key").cause.contains("may not be readable by others"));
+    assert!(!format!("{events:?}").contains("hunter2"));
+    let events = run_files(file(Content::Sealed(key), 0o600));
+    assert_eq!(done(&events, "h1/key"), Some(true));
+    let entry = std::fs::read_to_string(root.at(paths::JOURNAL).join("h1__key.json")).unwrap();
+    assert!(!entry.contains("hunter2"));
+}
+
+#[test]
+fn the_end_of_the_input_ends_waiting_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    let checks = vec![kubeon_wire::Check::Path { path: "/never".into() }];
+    let start = Instant::now();
+    let events = run(&root, &Lines::open().ask(&Request::Run(step("h1/wait", "d", Op::Await { checks }))));
+    assert_eq!(failure(&events, "h1/wait").category, Category::Cancelled);
+    assert!(start.elapsed() < Duration::from_secs(2));
+}

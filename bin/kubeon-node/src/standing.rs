@@ -1,0 +1,253 @@
+//! Whether what a step left is still there. Looks only; what cannot be told counts as standing, since
+//! doing a step again is the planner's decision and needs a reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use kubeon_wire::{Standing, StepFailure};
+
+use crate::api::Api;
+use crate::durable::{lstat, read_text, sha256};
+use crate::failure::Doing;
+use crate::host::Host;
+use crate::journal::{Entry, Mark};
+use crate::ops::kernel::{same, value_of};
+use crate::ops::{hosts, image, service};
+use crate::systemd::UnitState;
+use crate::{parts, paths, units};
+
+/// How long containerd or the API server may take to answer once.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long all questions to the API server may take.
+const ALL_LOOKS: Duration = Duration::from_millis(2500);
+
+/// What is asked once for many steps.
+pub struct Look<'a> {
+    host: &'a Host,
+    units: Option<BTreeMap<String, UnitState>>,
+    images: Images,
+    objects: BTreeMap<String, bool>,
+}
+
+enum Images {
+    Known(BTreeSet<String>),
+    NoProgram,
+    Unknown,
+}
+
+impl<'a> Look<'a> {
+    /// Asks for what the entries left, everything at the same time.
+    #[must_use]
+    pub fn at(host: &'a Host, entries: &[&Entry]) -> Self {
+        let marks = || entries.iter().flat_map(|entry| &entry.marks);
+        let names: Vec<String> = marks().filter_map(unit_name).collect();
+        let paths: Vec<String> = marks().filter_map(object_path).collect();
+        let wants_images = marks().any(|mark| matches!(mark, Mark::Image { .. }));
+        std::thread::scope(|scope| {
+            let images = wants_images.then(|| scope.spawn(|| look_at_images(host)));
+            let objects = (!paths.is_empty()).then(|| scope.spawn(|| look_at_objects(host, &paths)));
+            let units = host.services.states(&names).ok();
+            let images = images.map(|thread| thread.join().unwrap_or(Images::Unknown));
+            let objects = objects.map(|thread| thread.join().unwrap_or_default());
+            let images = images.unwrap_or(Images::Unknown);
+            Self { host, units, images, objects: objects.unwrap_or_default() }
+        })
+    }
+
+    /// Whether everything that the step left is there.
+    #[must_use]
+    pub fn standing(&self, entry: &Entry) -> Standing {
+        for mark in &entry.marks {
+            match self.drift(mark) {
+                Ok(None) => {}
+                Ok(Some(why)) => return Standing::Drifted(why),
+                Err(failure) => return Standing::Drifted(failure.cause),
+            }
+        }
+        Standing::Stands
+    }
+
+    fn drift(&self, mark: &Mark) -> Result<Option<String>, StepFailure> {
+        let root = &self.host.root;
+        match mark {
+            Mark::File { path, sha256, mode } => self.file_drift(path, sha256, *mode),
+            Mark::Link { path, target } => {
+                let place = root.given(path)?;
+                let now = fs::read_link(&place).ok();
+                let points = now.as_deref() == Some(std::path::Path::new(target));
+                Ok((!points).then(|| format!("{path} does not point at {target}")))
+            }
+            Mark::Part { digest } => {
+                let whole =
+                    digest.parse().is_ok_and(|digest| parts::is_whole(root, &digest).unwrap_or(false));
+                Ok((!whole).then(|| format!("part {digest:.12} is missing or changed")))
+            }
+            Mark::Parameter { name, value } => {
+                let now = value_of(root, name).unwrap_or_default();
+                Ok((!same(&now, value)).then(|| format!("{name} is {now:?}, not {value:?}")))
+            }
+            Mark::HostsBlock { sha256 } => {
+                Ok((hosts::block_sha256(root)? != *sha256)
+                    .then(|| "the block in /etc/hosts changed".to_owned()))
+            }
+            Mark::Unit { name, sha256, watches } => self.unit_drift(name, sha256, watches),
+            Mark::Image { name } => Ok(match &self.images {
+                Images::Known(names) if !names.contains(name) => Some(format!("image {name} is missing")),
+                Images::NoProgram => Some("containerd's program ctr is missing".to_owned()),
+                _ => None,
+            }),
+            Mark::Object { path } => {
+                let absent = self.objects.get(path) == Some(&false);
+                Ok(absent.then(|| format!("the object {path} is missing")))
+            }
+        }
+    }
+
+    fn file_drift(&self, path: &str, wanted: &str, mode: u32) -> Result<Option<String>, StepFailure> {
+        let place = self.host.root.given(path)?;
+        let Some(found) = lstat(&place)? else { return Ok(Some(format!("{path} is missing"))) };
+        if !found.is_file() {
+            return Ok(Some(format!("{path} is no file")));
+        }
+        let now = found.permissions().mode() & 0o7777;
+        if now != mode & 0o7777 {
+            return Ok(Some(format!("{path} has mode {now:o}, not {mode:o}")));
+        }
+        let same = sha256(&fs::read(&place).doing("read", &place)?) == wanted;
+        Ok((!same).then(|| format!("{path} was changed")))
+    }
+
+    fn unit_drift(
+        &self,
+        name: &str,
+        wanted: &str,
+        watches: &[String],
+    ) -> Result<Option<String>, StepFailure> {
+        let root = &self.host.root;
+        let Some(text) = read_text(&units::file(root, name))? else {
+            return Ok(Some(format!("{name} has no unit file")));
+        };
+        if sha256(text.as_bytes()) != wanted {
+            return Ok(Some(format!("the unit file of {name} was changed")));
+        }
+        if units::wants(root, name, &text).iter().any(|link| !link.is_symlink()) {
+            return Ok(Some(format!("{name} is not enabled")));
+        }
+        if units::started(root, name)?.as_deref() != Some(&*units::content(root, &text, watches)?) {
+            return Ok(Some(format!("{name} was not restarted since what it reads changed")));
+        }
+        let state = self.units.as_ref().and_then(|units| units.get(name));
+        Ok(state
+            .filter(|state| !service::is_up(&text, state))
+            .map(|state| format!("{name} is {}", state.verdict())))
+    }
+}
+
+fn unit_name(mark: &Mark) -> Option<String> {
+    if let Mark::Unit { name, .. } = mark { Some(name.clone()) } else { None }
+}
+
+fn object_path(mark: &Mark) -> Option<String> {
+    if let Mark::Object { path } = mark { Some(path.clone()) } else { None }
+}
+
+fn look_at_images(host: &Host) -> Images {
+    if !host.root.at(paths::CTR).exists() {
+        return Images::NoProgram;
+    }
+    image::known(host, Instant::now() + LOOK, false).map_or(Images::Unknown, Images::Known)
+}
+
+/// Whether each object exists; those that the API server does not tell of are left out.
+fn look_at_objects(host: &Host, paths: &[String]) -> BTreeMap<String, bool> {
+    let mut told = BTreeMap::new();
+    let Ok(api) = Api::local(&host.root) else { return told };
+    let end = Instant::now() + ALL_LOOKS;
+    for path in paths.iter().take_while(|_| Instant::now() < end) {
+        match api.get(path, LOOK) {
+            Ok(answer) if answer.status == 404 => told.insert(path.clone(), false),
+            Ok(_) => told.insert(path.clone(), true),
+            // It does not answer: nothing can be told of the others either.
+            Err(_) => return told,
+        };
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Effect;
+    use crate::ops::service::Service;
+    use crate::ops::{files, links};
+    use crate::testing::Bench;
+    use kubeon_wire::{Content, File, Link};
+
+    fn standing(bench: &Bench, effect: &Effect) -> Standing {
+        let entry = Entry { id: "x".into(), digest: "d".into(), marks: effect.marks.clone() };
+        Look::at(&bench.host, &[&entry]).standing(&entry)
+    }
+
+    fn drifted(bench: &Bench, effect: &Effect, word: &str) {
+        match standing(bench, effect) {
+            Standing::Drifted(why) => assert!(why.contains(word), "{why}"),
+            Standing::Stands => panic!("stands, though {word}"),
+        }
+    }
+
+    #[test]
+    fn sees_a_file_that_changed() {
+        let bench = Bench::new();
+        let file = File { path: "/etc/x".into(), mode: 0o644, content: Content::Text("a".into()) };
+        let effect = files::run(&bench.job(), &[file]).unwrap();
+        assert_eq!(standing(&bench, &effect), Standing::Stands);
+        bench.write("/etc/x", "b");
+        drifted(&bench, &effect, "/etc/x was changed");
+        bench.write("/etc/x", "a");
+        fs::set_permissions(bench.host.root.at("/etc/x"), fs::Permissions::from_mode(0o666)).unwrap();
+        drifted(&bench, &effect, "mode 666");
+        fs::remove_file(bench.host.root.at("/etc/x")).unwrap();
+        drifted(&bench, &effect, "/etc/x is missing");
+    }
+
+    #[test]
+    fn sees_a_link_that_points_elsewhere() {
+        let bench = Bench::new();
+        let link = |target: &str| Link { path: "/usr/local/bin/k".into(), target: target.into() };
+        let effect = links::run(&bench.job(), &[link("/a")]).unwrap();
+        assert_eq!(standing(&bench, &effect), Standing::Stands);
+        links::run(&bench.job(), &[link("/b")]).unwrap();
+        drifted(&bench, &effect, "does not point at /a");
+    }
+
+    #[test]
+    fn sees_a_unit_that_stopped_changed_or_reads_something_new() {
+        let bench = Bench::new();
+        bench.write("/etc/c", "1");
+        let unit = "[Service]\nType=notify\n[Install]\nWantedBy=multi-user.target\n";
+        let watches = ["/etc/c".to_owned()];
+        let service = Service { name: "x.service", unit, watches: &watches, ready: &[] };
+        let effect = service::run(&bench.job(), &service).unwrap();
+        assert_eq!(standing(&bench, &effect), Standing::Stands);
+        bench.services.running.lock().unwrap().clear();
+        drifted(&bench, &effect, "x.service is inactive");
+        service::run(&bench.job(), &service).unwrap();
+        bench.write("/etc/c", "2");
+        drifted(&bench, &effect, "not restarted");
+        service::run(&bench.job(), &service).unwrap();
+        let link = bench.host.root.at("/etc/systemd/system/multi-user.target.wants/x.service");
+        fs::remove_file(&link).unwrap();
+        drifted(&bench, &effect, "not enabled");
+        bench.write("/etc/systemd/system/x.service", "other");
+        drifted(&bench, &effect, "unit file");
+    }
+
+    #[test]
+    fn what_cannot_be_told_stands() {
+        let bench = Bench::new();
+        let marks = vec![Mark::Object { path: "/api/v1/namespaces/x".into() }];
+        assert_eq!(standing(&bench, &Effect { changed: true, marks }), Standing::Stands);
+    }
+}

@@ -1,0 +1,254 @@
+//! The host's service manager: a small trait, and systemd through `systemctl`.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kubeon_wire::{Category, StepFailure};
+
+use crate::command::{NotRun, run};
+use crate::failure::{failed, of};
+
+/// How long `systemctl` may take for an answer that needs no unit to do anything.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// What is asked of the service manager.
+pub trait Services: Send + Sync {
+    /// The state of each unit, by name.
+    ///
+    /// # Errors
+    /// When the service manager does not answer.
+    fn states(&self, units: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure>;
+
+    /// Makes the service manager read its unit files. Calls at the same time share one reading.
+    ///
+    /// # Errors
+    /// When it fails.
+    fn reload(&self) -> Result<(), StepFailure>;
+
+    /// Starts or restarts a unit and waits until it is ready or has failed, whatever comes first.
+    ///
+    /// # Errors
+    /// [`NotStarted`].
+    fn restart(&self, unit: &str, deadline: Instant) -> Result<(), NotStarted>;
+
+    /// Stops units and kills what does not stop in time. Units that are not there are fine.
+    ///
+    /// # Errors
+    /// When one is still running.
+    fn stop(&self, units: &[String], deadline: Instant) -> Result<(), StepFailure>;
+
+    /// The last lines of a unit's log, oldest first; empty when there is none.
+    fn log(&self, unit: &str) -> Vec<String>;
+}
+
+/// Why a unit did not start.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// It failed; its state tells how.
+    Failed(String),
+    /// It was not ready by the deadline.
+    TooLong,
+    /// The service manager could not be asked.
+    Broken(StepFailure),
+}
+
+/// A unit as systemd sees it; the words are systemd's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnitState {
+    /// `loaded`, `not-found`, `masked`, `bad-setting`, …
+    pub load: String,
+    /// `active`, `inactive`, `failed`, `activating`, …
+    pub active: String,
+    /// `running`, `auto-restart`, `dead`, …
+    pub sub: String,
+    /// `success`, `exit-code`, `timeout`, …
+    pub result: String,
+    /// Exit code of the main process.
+    pub status: String,
+    /// How often systemd started it again by itself since it was last started by order.
+    pub restarts: u32,
+    /// Whether the unit file changed since it was read.
+    pub needs_reload: bool,
+}
+
+impl UnitState {
+    /// The failure in a few words: `exit-code (status 1)`.
+    #[must_use]
+    pub fn verdict(&self) -> String {
+        match (self.result.as_str(), self.status.as_str()) {
+            ("success" | "", _) => format!("{} ({})", self.active, self.sub),
+            (result, "" | "0") => result.to_owned(),
+            (result, status) => format!("{result} (status {status})"),
+        }
+    }
+}
+
+/// systemd of this host.
+#[derive(Debug, Default)]
+pub struct Systemd {
+    reload: Mutex<Reload>,
+    reloaded: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Reload {
+    asked: u64,
+    answered: u64,
+    running: bool,
+    failure: Option<StepFailure>,
+}
+
+impl Services for Systemd {
+    fn states(&self, units: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure> {
+        const FIELDS: &str = "--property=Id,Names,LoadState,ActiveState,SubState,Result,ExecMainStatus,\
+                              NRestarts,NeedDaemonReload";
+        if units.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut arguments = vec!["show", FIELDS, "--"];
+        arguments.extend(units.iter().map(String::as_str));
+        let told = systemctl(&arguments)?;
+        Ok(parse_states(&told))
+    }
+
+    fn reload(&self) -> Result<(), StepFailure> {
+        let mut state = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        state.asked += 1;
+        let mine = state.asked;
+        loop {
+            if state.answered >= mine {
+                return state.failure.clone().map_or(Ok(()), Err);
+            }
+            if state.running {
+                state = self.reloaded.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.running = true;
+            let covers = state.asked;
+            drop(state);
+            let outcome = systemctl(&["daemon-reload"]);
+            state = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+            state.running = false;
+            state.answered = covers;
+            state.failure = outcome.err();
+            self.reloaded.notify_all();
+        }
+    }
+
+    fn restart(&self, unit: &str, deadline: Instant) -> Result<(), NotStarted> {
+        match run("systemctl", &["restart", "--", unit], None, deadline) {
+            Ok(done) if done.success => Ok(()),
+            Ok(done) => Err(NotStarted::Failed(done.complaint())),
+            Err(NotRun::TooLong(_)) => Err(NotStarted::TooLong),
+            Err(other) => Err(NotStarted::Broken(other.into())),
+        }
+    }
+
+    fn stop(&self, units: &[String], deadline: Instant) -> Result<(), StepFailure> {
+        if units.is_empty() {
+            return Ok(());
+        }
+        let names = units.iter().map(String::as_str);
+        let with = |words: &[&'static str]| words.iter().copied().chain(names.clone()).collect::<Vec<_>>();
+        match run("systemctl", &with(&["stop", "--"]), None, deadline) {
+            Ok(_) => {}
+            Err(NotRun::TooLong(_)) => {
+                systemctl_any(&with(&["kill", "--signal=KILL", "--"]))?;
+            }
+            Err(other) => return Err(other.into()),
+        }
+        // A failed unit would stay in systemd's memory, and its start limit with it.
+        systemctl_any(&with(&["reset-failed", "--"]))?;
+        let states = self.states(units)?;
+        let running = |state: &UnitState| !matches!(state.active.as_str(), "inactive" | "failed" | "");
+        let left: Vec<_> =
+            states.iter().filter(|(_, state)| running(state)).map(|(name, _)| &**name).collect();
+        if left.is_empty() { Ok(()) } else { Err(failed(format!("still running: {}", left.join(", ")))) }
+    }
+
+    fn log(&self, unit: &str) -> Vec<String> {
+        let arguments = ["-u", unit, "-n", "20", "--no-pager", "-o", "cat"];
+        let told = run("journalctl", &arguments, None, Instant::now() + Duration::from_secs(5));
+        told.map(|done| done.stdout.lines().map(str::to_owned).collect()).unwrap_or_default()
+    }
+}
+
+fn systemctl_any(arguments: &[&str]) -> Result<crate::command::Finished, StepFailure> {
+    Ok(run("systemctl", arguments, None, Instant::now() + ANSWER)?)
+}
+
+fn systemctl(arguments: &[&str]) -> Result<String, StepFailure> {
+    let done = systemctl_any(arguments)?;
+    if done.success {
+        return Ok(done.stdout);
+    }
+    Err(failed(format!("systemctl {} failed: {}", arguments.first().unwrap_or(&""), done.complaint())))
+}
+
+fn parse_states(text: &str) -> BTreeMap<String, UnitState> {
+    let mut states = BTreeMap::new();
+    for block in text.split("\n\n") {
+        let (mut names, mut state) = (Vec::new(), UnitState::default());
+        for (key, value) in block.lines().filter_map(|line| line.split_once('=')) {
+            let text = value.to_owned();
+            match key {
+                "Id" | "Names" => names.extend(value.split(' ').map(str::to_owned)),
+                "LoadState" => state.load = text,
+                "ActiveState" => state.active = text,
+                "SubState" => state.sub = text,
+                "Result" => state.result = text,
+                "ExecMainStatus" => state.status = text,
+                "NRestarts" => state.restarts = value.parse().unwrap_or(0),
+                "NeedDaemonReload" => state.needs_reload = value == "yes",
+                _ => {}
+            }
+        }
+        states.extend(names.into_iter().map(|name| (name, state.clone())));
+    }
+    states
+}
+
+/// For a root that is not `/`: there are no services there.
+#[derive(Debug)]
+pub struct NoServices;
+
+impl Services for NoServices {
+    fn states(&self, _: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure> {
+        Ok(BTreeMap::new())
+    }
+
+    fn reload(&self) -> Result<(), StepFailure> {
+        Ok(())
+    }
+
+    fn restart(&self, unit: &str, _: Instant) -> Result<(), NotStarted> {
+        Err(NotStarted::Broken(of(Category::Unsupported, format!("{unit}: there are no services here"))))
+    }
+
+    fn stop(&self, _: &[String], _: Instant) -> Result<(), StepFailure> {
+        Ok(())
+    }
+
+    fn log(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_states_of_several_units() {
+        let text = "Id=etcd.service\nNames=etcd.service\nLoadState=loaded\nActiveState=failed\nSubState=failed\n\
+                    Result=exit-code\nExecMainStatus=1\nNRestarts=4\nNeedDaemonReload=yes\n\n\
+                    Id=x.service\nNames=x.service y.service\nLoadState=not-found\nActiveState=inactive\n";
+        let states = parse_states(text);
+        let etcd = &states["etcd.service"];
+        assert_eq!((etcd.restarts, etcd.needs_reload), (4, true));
+        assert_eq!(etcd.verdict(), "exit-code (status 1)");
+        assert_eq!(states["y.service"].load, "not-found");
+        assert_eq!(states["y.service"].verdict(), "inactive ()");
+    }
+}

@@ -1,0 +1,145 @@
+//! For tests: a host that is a folder, with services that are lists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use kubeon_wire::StepFailure;
+
+use crate::events::Events;
+use crate::host::Host;
+use crate::job::Job;
+use crate::root::Root;
+use crate::systemd::{NotStarted, Services, UnitState};
+
+/// What the fake service manager was asked, and how it answers.
+#[derive(Default)]
+pub struct Fake {
+    pub asked: Mutex<Vec<String>>,
+    pub running: Mutex<BTreeSet<String>>,
+    pub broken: Mutex<BTreeSet<String>>,
+}
+
+pub struct FakeServices(pub Arc<Fake>);
+
+impl Services for FakeServices {
+    fn states(&self, units: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure> {
+        let (running, broken) = (self.0.running.lock().unwrap(), self.0.broken.lock().unwrap());
+        let state = |unit: &String| {
+            let (active, sub) = match (running.contains(unit), broken.contains(unit)) {
+                (_, true) => ("failed", "failed"),
+                (true, _) => ("active", "running"),
+                _ => ("inactive", "dead"),
+            };
+            let result = if active == "failed" { "exit-code" } else { "success" };
+            let word = str::to_owned;
+            UnitState {
+                load: word("loaded"),
+                active: word(active),
+                sub: word(sub),
+                result: word(result),
+                ..UnitState::default()
+            }
+        };
+        Ok(units.iter().map(|unit| (unit.clone(), state(unit))).collect())
+    }
+
+    fn reload(&self) -> Result<(), StepFailure> {
+        self.0.asked.lock().unwrap().push("reload".into());
+        Ok(())
+    }
+
+    fn restart(&self, unit: &str, _: Instant) -> Result<(), NotStarted> {
+        self.0.asked.lock().unwrap().push(format!("restart {unit}"));
+        if self.0.broken.lock().unwrap().contains(unit) {
+            return Err(NotStarted::Failed("exited".into()));
+        }
+        self.0.running.lock().unwrap().insert(unit.into());
+        Ok(())
+    }
+
+    fn stop(&self, units: &[String], _: Instant) -> Result<(), StepFailure> {
+        for unit in units {
+            self.0.asked.lock().unwrap().push(format!("stop {unit}"));
+            self.0.running.lock().unwrap().remove(unit);
+        }
+        Ok(())
+    }
+
+    fn log(&self, unit: &str) -> Vec<String> {
+        vec![format!("last words of {unit}")]
+    }
+}
+
+#[derive(Clone, Default)]
+pub struct Said(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Said {
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+/// A host in a folder of its own.
+pub struct Bench {
+    folder: tempfile::TempDir,
+    pub host: Host,
+    pub services: Arc<Fake>,
+    events: Events,
+    said: Said,
+    pub stop: AtomicBool,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let services = Arc::new(Fake::default());
+        let host =
+            Host::with_services(Root::new(folder.path()), Box::new(FakeServices(Arc::clone(&services))));
+        let said = Said::default();
+        let events = Events::into(Box::new(said.clone()));
+        Self { folder, host, services, events, said, stop: AtomicBool::new(false) }
+    }
+
+    pub fn job(&self) -> Job<'_> {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        Job { host: &self.host, id: "h1/step", deadline, events: &self.events, stop: &self.stop }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let place = self.host.root.at(path);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::write(place, text).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.host.root.at(path)).unwrap()
+    }
+
+    pub fn said(&self) -> String {
+        self.said.text()
+    }
+
+    pub fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.services.asked.lock().unwrap())
+    }
+}

@@ -1,0 +1,155 @@
+//! What kubeon knows of the units it wrote: their files, what enables them, and with what content each was
+//! last started.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use kubeon_wire::StepFailure;
+use serde::{Deserialize, Serialize};
+
+use crate::durable::{lstat, point_link, read_text, remove_file, sha256, write_file};
+use crate::failure::{Doing, failed};
+use crate::paths;
+use crate::root::Root;
+
+/// Larger watched files are told apart by size and time.
+const READ_LIMIT: u64 = 4 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    name: String,
+    started: Option<String>,
+}
+
+/// Refuses what is not the name of a unit.
+///
+/// # Errors
+/// When it is not.
+pub fn check_name(name: &str) -> Result<(), StepFailure> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
+    let kinds = [".service", ".socket", ".timer", ".path", ".target", ".mount", ".slice"];
+    let sound = !name.starts_with(['-', '.']) && name.len() <= 200 && name.chars().all(good);
+    if sound && kinds.iter().any(|kind| name.ends_with(kind)) {
+        return Ok(());
+    }
+    Err(failed(format!("{name:?} is not the name of a systemd unit")))
+}
+
+/// The unit's file.
+#[must_use]
+pub fn file(root: &Root, name: &str) -> PathBuf {
+    root.at(paths::UNIT_FILES).join(name)
+}
+
+/// The links that enable a unit, as its `[Install]` section asks for.
+#[must_use]
+pub fn wants(root: &Root, name: &str, text: &str) -> Vec<PathBuf> {
+    let mut links = Vec::new();
+    for (key, value) in text.lines().filter_map(|line| line.split_once('=')) {
+        let suffix = match key.trim() {
+            "WantedBy" => "wants",
+            "RequiredBy" => "requires",
+            _ => continue,
+        };
+        for target in value.split_whitespace().filter(|target| check_name(target).is_ok()) {
+            links.push(root.at(paths::UNIT_FILES).join(format!("{target}.{suffix}")).join(name));
+        }
+    }
+    links
+}
+
+/// Enables a unit for the next boot. Tells whether it was not.
+///
+/// # Errors
+/// When a link cannot be made.
+pub fn enable(root: &Root, name: &str, text: &str) -> Result<bool, StepFailure> {
+    let target = format!("{}/{name}", paths::UNIT_FILES);
+    let mut changed = false;
+    for link in wants(root, name, text) {
+        changed |= point_link(&link, &target)?;
+    }
+    Ok(changed)
+}
+
+/// A digest over all that a running unit depends on: its text and the files and links that it watches.
+///
+/// # Errors
+/// When a watched path cannot be read.
+pub fn content(root: &Root, text: &str, watches: &[String]) -> Result<String, StepFailure> {
+    let mut lines = vec![sha256(text.as_bytes())];
+    for watch in watches {
+        lines.push(format!("{watch} {}", watched(&root.given(watch)?)?));
+    }
+    Ok(sha256(lines.join("\n").as_bytes()))
+}
+
+fn watched(place: &Path) -> Result<String, StepFailure> {
+    let Some(found) = lstat(place)? else { return Ok("absent".to_owned()) };
+    if found.is_symlink() {
+        let target = fs::read_link(place).doing("read", place)?;
+        return Ok(format!("link {}", target.display()));
+    }
+    if found.is_file() && found.len() <= READ_LIMIT {
+        return Ok(format!("file {}", sha256(&fs::read(place).doing("read", place)?)));
+    }
+    Ok(format!("{} {}.{}", found.len(), found.mtime(), found.mtime_nsec()))
+}
+
+/// With what content kubeon last started the unit; `None` when it never did.
+///
+/// # Errors
+/// When the record cannot be read.
+pub fn started(root: &Root, name: &str) -> Result<Option<String>, StepFailure> {
+    let text = read_text(&place(root, name))?;
+    Ok(text.and_then(|text| serde_json::from_str::<Record>(&text).ok()).and_then(|record| record.started))
+}
+
+/// Remembers that kubeon writes this unit, and with what content it started it. Written before the unit
+/// itself, so that a reset finds every unit.
+///
+/// # Errors
+/// When the record cannot be written.
+pub fn remember(root: &Root, name: &str, started: Option<&str>) -> Result<(), StepFailure> {
+    let place = place(root, name);
+    let record = Record { name: name.to_owned(), started: started.map(str::to_owned) };
+    let text = serde_json::to_string(&record).map_err(|error| failed(error.to_string()))?;
+    if read_text(&place)?.as_deref() == Some(&*text) {
+        Ok(())
+    } else {
+        write_file(&place, text.as_bytes(), 0o600)
+    }
+}
+
+/// Forgets a unit.
+///
+/// # Errors
+/// When the record cannot be removed.
+pub fn forget(root: &Root, name: &str) -> Result<(), StepFailure> {
+    remove_file(&place(root, name)).map(drop)
+}
+
+/// The units that kubeon wrote.
+///
+/// # Errors
+/// When the records cannot be read.
+pub fn remembered(root: &Root) -> Result<Vec<String>, StepFailure> {
+    let folder = root.at(paths::UNITS);
+    let records = match fs::read_dir(&folder) {
+        Ok(records) => records,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).doing("read the folder", &folder),
+    };
+    let mut names = Vec::new();
+    for record in records {
+        let file = record.doing("read the folder", &folder)?.file_name();
+        let name = file.to_string_lossy().strip_suffix(".json").map(str::to_owned);
+        names.extend(name.filter(|name| check_name(name).is_ok()));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn place(root: &Root, name: &str) -> PathBuf {
+    root.at(paths::UNITS).join(format!("{name}.json"))
+}

@@ -1,0 +1,141 @@
+//! The command line and the environment: the only place that reads either.
+
+pub mod bundle;
+pub mod day;
+pub mod environment;
+pub mod lab;
+pub mod later;
+pub mod missing;
+pub mod node;
+pub mod settings;
+pub mod wish;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use environment::Environment;
+
+const ABOUT: &str = "Raise Kubernetes clusters on Linux hosts, over SSH, and keep them as declared";
+const EXAMPLES: &str = "Examples:
+  kubeon lab up --hosts 3                                  three hosts on this machine, to try it on
+  kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12   what would be done, and why; writes nothing
+  kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12
+  kubeon use demo && kubectl get nodes
+  kubeon ls -o json
+
+Exit codes: 0 done, 1 failed on the way, 2 refused before the first effect, 130 interrupted.
+State: ~/.kubeon, or $KUBEON_HOME. Results go to stdout, everything else to stderr.";
+
+/// `kubeon`.
+#[derive(Debug, Parser)]
+#[command(name = "kubeon", version = concat!("version ", env!("CARGO_PKG_VERSION")), about = ABOUT, after_help = EXAMPLES)]
+#[command(disable_help_subcommand = false, max_term_width = 110)]
+pub struct Cli {
+    #[command(flatten)]
+    pub talk: TalkFlags,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// How much is said.
+#[derive(Debug, Clone, Args)]
+pub struct TalkFlags {
+    /// How much is told: 0 errors, 1 progress, 4 every step's words, 6 and more for debugging
+    #[arg(short = 'v', long = "v", global = true, value_name = "N", default_value_t = 1, allow_negative_numbers = true, help_heading = "Talk")]
+    pub verbosity: i32,
+    /// Only results and errors
+    #[arg(long, global = true, help_heading = "Talk")]
+    pub quiet: bool,
+}
+
+/// How a result is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Columns for people
+    Table,
+    /// More columns
+    Wide,
+    /// Names only, one a line
+    Name,
+    Json,
+    Yaml,
+}
+
+/// `-o`.
+#[derive(Debug, Clone, Args)]
+pub struct OutputFlag {
+    /// How the result is written
+    #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT", default_value = "table")]
+    pub output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a cluster, or continue making it
+    #[command(visible_aliases = ["c", "new"], after_help = wish::CREATE_EXAMPLES)]
+    Create(Box<wish::CreateArgs>),
+    /// Show what would be done, and why; writes nothing anywhere
+    #[command(after_help = wish::PLAN_EXAMPLES)]
+    Plan(Box<wish::PlanArgs>),
+    /// Show a cluster: certificates, nodes, pods, containers, etcd
+    #[command(visible_aliases = ["d", "dp", "cluster-info"])]
+    Display(day::DisplayArgs),
+    /// List clusters
+    #[command(visible_alias = "list")]
+    Ls(day::LsArgs),
+    /// Choose the cluster that commands and kubectl mean
+    Use(day::UseArgs),
+    /// Run a command on nodes
+    #[command(after_help = day::EXEC_EXAMPLES)]
+    Exec(day::ExecArgs),
+    /// Copy a file to nodes
+    #[command(visible_alias = "cp", after_help = day::COPY_EXAMPLES)]
+    Copy(day::CopyArgs),
+    /// Take a cluster away from its hosts
+    #[command(visible_aliases = ["D", "rmr"])]
+    Destroy(day::DestroyArgs),
+    /// Show what is supported
+    #[command(visible_alias = "v")]
+    View(day::ViewArgs),
+    /// Make, list and check bundles: all parts of one Kubernetes version
+    Bundle(bundle::BundleArgs),
+    /// Load images into the nodes of a cluster
+    Image(bundle::ImageArgs),
+    /// Make Linux hosts on this machine, to try things on
+    Lab(lab::LabArgs),
+    /// Write a completion script for a shell
+    #[command(after_help = "Examples:\n  source <(kubeon completion bash)\n  kubeon completion zsh > ~/.zfunc/_kubeon")]
+    Completion(CompletionArgs),
+    /// Say the version
+    #[command(visible_alias = "ver")]
+    Version(VersionArgs),
+    #[command(flatten)]
+    Later(later::Later),
+}
+
+/// `kubeon completion`.
+#[derive(Debug, Args)]
+pub struct CompletionArgs {
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `kubeon version`.
+#[derive(Debug, Args)]
+pub struct VersionArgs {
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+/// How hosts are proven to be the right ones, and logged in to again.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Login")]
+pub struct ContactFlags {
+    /// Pin the keys of hosts seen for the first time without asking
+    #[arg(long)]
+    pub accept_new: bool,
+    /// Host keys are looked up here as well, in OpenSSH's format
+    #[arg(long, value_name = "FILE")]
+    pub known_hosts: Option<PathBuf>,
+}

@@ -1,0 +1,85 @@
+//! `kubeon bundle` and `kubeon image`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{ContactFlags, OutputFlag, node::LoginFlags};
+
+const EXAMPLES: &str = "Examples:
+  kubeon bundle build v1.36.3
+  kubeon bundle ls
+  kubeon bundle verify v1.36.3";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BundleArgs {
+    #[command(subcommand)]
+    pub command: Option<BundleCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BundleCommand {
+    /// Make the bundle of a version
+    Build(BundleBuild),
+    /// List the bundles that are here
+    #[command(visible_alias = "list")]
+    Ls(BundleLs),
+    /// Show what a bundle holds
+    Inspect(BundleOne),
+    /// Check every part of a bundle against its digest
+    Verify(BundleOne),
+}
+
+#[derive(Debug, Args)]
+pub struct BundleBuild {
+    /// The Kubernetes version, such as v1.36.3
+    pub version: String,
+    /// Where the programs come from: `go-modules`, or a folder that holds them
+    #[arg(long, value_name = "SOURCE", default_value = "go-modules")]
+    pub from: String,
+    /// Only show what would be built
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BundleLs {
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+#[derive(Debug, Args)]
+pub struct BundleOne {
+    /// The Kubernetes version, or the bundle's folder
+    pub bundle: String,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+#[derive(Debug, Args)]
+pub struct ImageArgs {
+    #[command(subcommand)]
+    pub command: Option<ImageCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ImageCommand {
+    /// Import image archives into containerd on every node of a cluster
+    #[command(after_help = "Examples:\n  kubeon image load app.tar\n  kubeon image load app.tar db.tar demo")]
+    Load(ImageLoad),
+}
+
+#[derive(Debug, Args)]
+pub struct ImageLoad {
+    /// Image archives (OCI layout or docker save), then the cluster; the chosen cluster when it is left out
+    #[arg(required = true, value_name = "TAR… [CLUSTER]")]
+    pub words: Vec<PathBuf>,
+    #[command(flatten)]
+    pub login: LoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}

@@ -1,0 +1,147 @@
+//! Commands on a cluster that is there.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{ContactFlags, OutputFlag, node::LoginFlags};
+
+pub const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
+  all  every node        cp*  every master      cp1  the first master      cpN  the other masters
+  w*   every worker      j*   every node but the first
+  a node's name or address, or name=a,b  n=a,b  ip=10.0.0.1,10.0.0.2
+
+Examples:
+  kubeon exec demo@all uptime
+  kubeon exec demo@h3 'journalctl -u kubelet -n 50'
+  kubeon exec demo@w* -P systemctl -p is-active -p kubelet";
+pub const COPY_EXAMPLES: &str = "Examples:
+  kubeon copy demo@all ./motd /etc/motd
+  kubeon copy demo@w* ./app.conf /etc/app/";
+
+#[derive(Debug, Args)]
+pub struct DisplayArgs {
+    /// The cluster; the chosen one when it is left out
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub login: LoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    #[command(flatten)]
+    pub login: LoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+#[derive(Debug, Args)]
+pub struct UseArgs {
+    /// The cluster; without it, says which one is chosen
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// CLUSTER@SEL
+    pub selector: String,
+    /// The command; words are joined by spaces and read by the shell there
+    #[arg(required = true)]
+    pub command: Vec<String>,
+    /// A further word of the command; may be repeated
+    #[arg(short = 'p', long = "arg", value_name = "ARG", allow_hyphen_values = true)]
+    pub args: Vec<String>,
+    /// Accepted for those who are used to it: output is always shown
+    #[arg(short = 'R', long)]
+    pub result: bool,
+    /// On all nodes side by side, at most 32 at once
+    #[arg(short = 'P', long)]
+    pub parallel: bool,
+    /// Seconds after which the command is given up on a node
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub timeout: u64,
+    #[command(flatten)]
+    pub login: LoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+}
+
+#[derive(Debug, Args)]
+pub struct CopyArgs {
+    /// CLUSTER@SEL
+    pub selector: String,
+    /// The file here
+    pub source: PathBuf,
+    /// The file there; a folder when it is one or ends in /
+    pub destination: String,
+    /// Only show where it would be copied to
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub login: LoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  kubeon destroy demo --dry-run\n  kubeon destroy demo --yes")]
+pub struct DestroyArgs {
+    /// The cluster
+    pub name: Option<String>,
+    /// Do not ask
+    #[arg(short = 'y', long)]
+    pub yes: bool,
+    /// Refused: kubeon stops what it started by itself; see --without
+    #[arg(short = 'f', long, hide = true)]
+    pub force: bool,
+    /// Leave this host out: it is gone for good; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub without: Vec<String>,
+    /// Only show the plan
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub login: LoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+#[derive(Debug, Args)]
+pub struct ViewArgs {
+    #[command(subcommand)]
+    pub command: Option<ViewCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ViewCommand {
+    /// The supported versions, one range a line
+    #[command(visible_alias = "sp")]
+    Support(ViewSupport),
+    /// The components of a version
+    #[command(visible_alias = "cp")]
+    Component(ViewComponent),
+    #[command(hide = true, alias = "conf")]
+    Config(super::later::Words),
+}
+
+#[derive(Debug, Args)]
+pub struct ViewSupport {
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+#[derive(Debug, Args)]
+pub struct ViewComponent {
+    /// The Kubernetes version, such as v1.36.3
+    pub version: String,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}

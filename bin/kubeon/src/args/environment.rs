@@ -1,0 +1,66 @@
+//! The environment, read once.
+
+use std::env;
+use std::path::PathBuf;
+
+/// What the environment says.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// `$HOME`.
+    pub home: Option<PathBuf>,
+    /// `$KUBEON_HOME`: state, in place of `~/.kubeon`.
+    pub kubeon_home: Option<PathBuf>,
+    /// `$KUBEON_CACHE`, else `$XDG_CACHE_HOME/kubeon`, else `~/.cache/kubeon`.
+    pub cache: Option<PathBuf>,
+    /// `$KUBEON_BUNDLES`: bundles, in place of the cache's.
+    pub bundles: Option<PathBuf>,
+    /// `$KUBEON_NODE_PROGRAM`: the node program, in place of the one beside this program.
+    pub node_program: Option<PathBuf>,
+    /// `$NO_COLOR` is set and not empty.
+    pub no_color: bool,
+    /// `$TERM` is `dumb`.
+    pub dumb_terminal: bool,
+    /// `$PATH`.
+    pub path: Vec<PathBuf>,
+    /// `$SUDO_USER` or `$USER`: who works here.
+    pub user: Option<String>,
+    /// This program's own file.
+    pub program: Option<PathBuf>,
+}
+
+fn absolute(path: PathBuf) -> Option<PathBuf> {
+    std::path::absolute(path).ok()
+}
+
+impl Environment {
+    /// Reads it.
+    pub fn read() -> Self {
+        let file = |name: &str| env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);
+        Self {
+            home: file("HOME"),
+            kubeon_home: file("KUBEON_HOME").and_then(absolute),
+            cache: file("KUBEON_CACHE")
+                .or_else(|| Some(file("XDG_CACHE_HOME")?.join("kubeon")))
+                .or_else(|| Some(file("HOME")?.join(".cache/kubeon")))
+                .and_then(absolute),
+            bundles: file("KUBEON_BUNDLES").and_then(absolute),
+            node_program: file("KUBEON_NODE_PROGRAM"),
+            no_color: file("NO_COLOR").is_some(),
+            dumb_terminal: env::var("TERM").is_ok_and(|term| term == "dumb"),
+            path: env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default(),
+            user: env::var("SUDO_USER").or_else(|_| env::var("USER")).ok(),
+            program: env::current_exe().ok(),
+        }
+    }
+
+    /// Where state lies: `$KUBEON_HOME`, else `~/.kubeon`.
+    pub fn state_folder(&self) -> Option<PathBuf> {
+        self.kubeon_home.clone().or_else(|| self.home.as_ref().map(|home| home.join(".kubeon")))
+    }
+
+    /// The node program: `$KUBEON_NODE_PROGRAM`, else `kubeon-node` beside this program.
+    pub fn node_program(&self) -> Option<PathBuf> {
+        let beside = || Some(self.program.as_ref()?.parent()?.join("kubeon-node"));
+        self.node_program.clone().or_else(beside)
+    }
+}

@@ -1,0 +1,103 @@
+//! `kubeon lab`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::OutputFlag;
+
+const EXAMPLES: &str = "Examples:
+  kubeon lab up --hosts 3
+  kubeon lab ssh h1 -- uptime
+  kubeon lab cut h2 && kubeon ls && kubeon lab heal h2
+  kubeon lab down";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    pub command: Option<LabCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Boot hosts; makes the base root file system first where it is missing
+    Up(LabUp),
+    /// List the hosts of a lab, or all labs
+    #[command(visible_alias = "list")]
+    Ls(LabLs),
+    /// Log in to a host, or run a command on it
+    Ssh(LabSsh),
+    /// End a host at once, like a power cut
+    Kill(LabHost),
+    /// Boot a host again
+    Start(LabHost),
+    /// Take a host off the network
+    Cut(LabHost),
+    /// Put a host back on the network
+    Heal(LabHost),
+    /// End all hosts and remove every trace of the lab
+    Down(LabDown),
+}
+
+/// Which lab.
+#[derive(Debug, Clone, Args)]
+pub struct LabFlag {
+    /// The lab
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub lab: String,
+}
+
+#[derive(Debug, Args)]
+pub struct LabUp {
+    /// How many hosts the lab has in all
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub hosts: u32,
+    #[command(flatten)]
+    pub lab: LabFlag,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+#[derive(Debug, Args)]
+pub struct LabLs {
+    /// One lab only
+    #[arg(long, value_name = "NAME")]
+    pub lab: Option<String>,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+/// A user that every host of a lab has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LabUser {
+    Root,
+    Admin,
+    Operator,
+}
+
+#[derive(Debug, Args)]
+pub struct LabSsh {
+    /// The host, such as h1
+    pub host: String,
+    /// Who logs in: root, admin (sudo without a password) or operator (sudo with one)
+    #[arg(short = 'l', long, value_name = "USER", default_value = "root")]
+    pub user: LabUser,
+    /// A command, in place of a shell
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
+    #[command(flatten)]
+    pub lab: LabFlag,
+}
+
+#[derive(Debug, Args)]
+pub struct LabHost {
+    /// The host, such as h1
+    pub host: String,
+    #[command(flatten)]
+    pub lab: LabFlag,
+}
+
+#[derive(Debug, Args)]
+pub struct LabDown {
+    #[command(flatten)]
+    pub lab: LabFlag,
+}

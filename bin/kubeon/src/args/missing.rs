@@ -1,0 +1,163 @@
+//! Flags of parts that no bundle carries: known by name, refused with what is missing, never ignored.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
+use kubeon_plan::Refusal;
+
+/// What a flag takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// `--flag`, `--flag=true`, `--flag=false`.
+    Switch,
+    /// `--flag VALUE`.
+    Value,
+}
+
+/// A flag of a part that is missing.
+#[derive(Debug, Clone, Copy)]
+pub struct MissingFlag {
+    /// Its name without dashes.
+    pub flag: &'static str,
+    /// What it takes.
+    pub takes: Takes,
+    /// Values that ask for nothing and are therefore accepted.
+    pub harmless: &'static [&'static str],
+    /// What is missing, to follow the flag.
+    pub missing: &'static str,
+}
+
+const CALICO: &str = "no bundle carries calico: leave it out, the pod network is flannel";
+const CILIUM: &str = "no bundle carries cilium: leave it out, the pod network is flannel";
+const CONTOUR: &str = "no bundle carries contour: leave it out, install an ingress controller with its own chart";
+const ISTIO: &str = "no bundle carries istio: leave it out, install it with its own chart";
+const NVIDIA: &str = "no bundle carries the nvidia device plugin: leave it out";
+const KATA: &str = "no bundle carries kata: leave it out";
+const KRUISE: &str = "no bundle carries kruise: leave it out";
+const IPVS: &str = "belongs to proxy mode ipvs, which no bundle carries: use --proxy nftables or iptables";
+const DUAL: &str = "IPv6 is not there yet: leave it out";
+const CLOUD: &str = "cloud routes are not there yet: leave it out, flannel's vxlan needs none";
+const MIRROR: &str =
+    "every part comes from the bundle, no registry is asked: leave it out (see kubeon bundle build)";
+
+const fn switch(flag: &'static str, missing: &'static str) -> MissingFlag {
+    MissingFlag { flag, takes: Takes::Switch, harmless: &["false"], missing }
+}
+
+const fn value(flag: &'static str, harmless: &'static [&'static str], missing: &'static str) -> MissingFlag {
+    MissingFlag { flag, takes: Takes::Value, harmless, missing }
+}
+
+/// Every flag of the contract that no bundle can serve.
+pub const MISSING: &[MissingFlag] = &[
+    value("mirror", &[], MIRROR),
+    switch("enable-ipv6", DUAL),
+    value("node-mask-size-ipv6", &["64"], DUAL),
+    value("svc-cidr-ipv6", &[""], DUAL),
+    value("pod-cidr-ipv6", &[""], DUAL),
+    value("interface", &[""], "only calico and cilium choose an interface, and no bundle carries them: leave it out"),
+    value("ipvs-scheduler", &[], IPVS),
+    switch("strict-arp", IPVS),
+    switch("with-nvidia", NVIDIA),
+    switch("with-kata", KATA),
+    switch("with-kruise", KRUISE),
+    value("calico-mtu", &["0"], CALICO),
+    switch("calico-enable-vxlan", CALICO),
+    switch("calico-enable-bpf", CALICO),
+    switch("calico-enable-bgp", CALICO),
+    switch("calico-enable-dsr", CALICO),
+    switch("calico-enable-wireguard", CALICO),
+    switch("calico-enable-cross-subnet", CALICO),
+    switch("calico-enable-pass-conntrack", CALICO),
+    value("cilium-mtu", &["0"], CILIUM),
+    switch("cilium-enable-geneve", CILIUM),
+    switch("cilium-enable-nr", CILIUM),
+    switch("cilium-enable-bgp", CILIUM),
+    switch("cilium-enable-dsr", CILIUM),
+    switch("cilium-enable-bm", CILIUM),
+    switch("cilium-enable-bbr", CILIUM),
+    switch("cilium-enable-wireguard", CILIUM),
+    switch("cilium-disable-ip-masq", CILIUM),
+    switch("cilium-disable-ipv6-masq", CILIUM),
+    switch("cilium-disable-endpoint-routes", CILIUM),
+    switch("cilium-disable-local-redirect", CILIUM),
+    switch("cilium-disable-hostns-only", CILIUM),
+    switch("cilium-disable-auto-direct-node-routes", CILIUM),
+    switch("cilium-disable-endpoint-slice", CILIUM),
+    switch("cilium-disable-external-clusterip", CILIUM),
+    switch("cilium-disable-auto-protect-node-port-range", CILIUM),
+    value("cilium-nr-cidr", &[""], CILIUM),
+    value("cilium-nr-ipv6-cidr", &[""], CILIUM),
+    value("cilium-policy", &[], CILIUM),
+    value("cilium-config", &[""], CILIUM),
+    switch("contour-disable-insecure", CONTOUR),
+    switch("contour-disable-merge-slashes", CONTOUR),
+    switch("istio-disable-auto-inject", ISTIO),
+    value("istio-service-entry-export-to", &[""], ISTIO),
+    value("istio-virtual-service-export-to", &[""], ISTIO),
+    value("istio-destination-rule-export-to", &[""], ISTIO),
+    value("istio-ingress-gateway-type", &[], ISTIO),
+    switch("istio-enable-egress", ISTIO),
+    value("istio-egress-gateway-type", &[], ISTIO),
+    value("istio-config", &[""], ISTIO),
+    switch("nvidia-elevated", NVIDIA),
+    value("nvidia-driver-root", &[], NVIDIA),
+    value("kruise-feature-gates", &[""], KRUISE),
+    value("cloud-provider", &[""], CLOUD),
+    value("cloud-endpoint", &[""], CLOUD),
+    value("cloud-router-table-id", &[""], CLOUD),
+];
+
+/// The flags of [`MISSING`] that were given, as they were typed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MissingFlags {
+    /// Why each one is refused.
+    pub refusals: Vec<Refusal>,
+}
+
+impl MissingFlag {
+    fn arg(&self) -> Arg {
+        let arg = Arg::new(self.flag).long(self.flag).hide(true).action(ArgAction::Append).allow_hyphen_values(true);
+        match self.takes {
+            Takes::Switch => arg
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .value_parser(["true", "false", "1", "0", "t", "f", "T", "F", "TRUE", "FALSE", "True", "False"]),
+            Takes::Value => arg.num_args(1),
+        }
+    }
+
+    fn refusal(&self, matches: &ArgMatches) -> Option<Refusal> {
+        if matches.value_source(self.flag) != Some(ValueSource::CommandLine) {
+            return None;
+        }
+        let last = matches.get_many::<String>(self.flag)?.next_back()?;
+        let off = self.takes == Takes::Switch && ["false", "0", "f", "F", "FALSE", "False"].contains(&last.as_str());
+        if off || self.harmless.contains(&last.as_str()) {
+            return None;
+        }
+        let subject = match self.takes {
+            Takes::Switch => format!("--{}", self.flag),
+            Takes::Value => format!("--{} {last}", self.flag),
+        };
+        Some(Refusal { subject, reason: self.missing.to_owned() })
+    }
+}
+
+impl Args for MissingFlags {
+    fn augment_args(command: Command) -> Command {
+        command.args(MISSING.iter().map(MissingFlag::arg))
+    }
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for MissingFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self { refusals: MISSING.iter().filter_map(|flag| flag.refusal(matches)).collect() })
+    }
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

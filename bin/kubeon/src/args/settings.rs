@@ -1,0 +1,129 @@
+//! Flags that say what a cluster is to be. A flag that is left out leaves the default to the cluster's type.
+
+use clap::{Args, builder::BoolishValueParser};
+use kubeon_plan::Refusal;
+
+/// What the cluster is to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct SettingFlags {
+    /// Name under which every host reaches the API [default: apiserver.cluster.local]
+    #[arg(long, value_name = "NAME")]
+    pub lb_domain: Option<String>,
+    /// How workers reach the masters: haproxy on every worker, or external [default: haproxy]
+    #[arg(long, value_name = "MODE")]
+    pub lb_mode: Option<String>,
+    /// Address of the load balancer that exists; needs --lb-mode external
+    #[arg(long, value_name = "ADDRESS")]
+    pub lb_ip: Option<String>,
+    /// Its port [default: 6443]
+    #[arg(long, value_name = "PORT")]
+    pub lb_port: Option<u32>,
+    /// A further name or address for the API server's certificate; may be repeated
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub cert_san: Vec<String>,
+    /// Pod network [default: 10.96.0.0/12]
+    #[arg(long, value_name = "CIDR")]
+    pub pod_cidr: Option<String>,
+    /// Service network [default: 10.64.0.0/12]
+    #[arg(long, value_name = "CIDR")]
+    pub svc_cidr: Option<String>,
+    /// Prefix length of every node's share of the pod network [default: 24]
+    #[arg(long, value_name = "BITS")]
+    pub node_mask_size: Option<u32>,
+    /// Pods a node
+    #[arg(long, value_name = "N")]
+    pub max_pods: Option<u32>,
+    /// Node ports, first-last [default: 10000-30000]
+    #[arg(long, value_name = "RANGE")]
+    pub port_range: Option<String>,
+    /// DNS domain of the cluster [default: cluster.local]
+    #[arg(long, value_name = "NAME")]
+    pub dns_domain: Option<String>,
+    /// How Services are implemented: nftables or iptables [default: nftables]
+    #[arg(long, value_name = "MODE")]
+    pub proxy: Option<String>,
+    /// Pod network's program: flannel [default: flannel]
+    #[arg(long, value_name = "NAME")]
+    pub cni: Option<String>,
+    /// Container runtime: containerd [default: containerd]
+    #[arg(long, value_name = "NAME")]
+    pub cri: Option<String>,
+    /// Ingress controller: none [default: none]
+    #[arg(long, value_name = "NAME")]
+    pub ic: Option<String>,
+    /// Name=true pairs for the Kubernetes programs, joined by commas
+    #[arg(long, value_name = "PAIRS")]
+    pub feature_gates: Option<String>,
+    /// Hosts get every part from the bundle. That is always so; the flag is accepted for those who are used to it
+    #[arg(short = 'O', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub offline: Option<bool>,
+}
+
+struct Choice {
+    flag: &'static str,
+    noun: &'static str,
+    carried: &'static [&'static str],
+    /// Known to the contract, but in no bundle; and what to use.
+    missing: &'static [&'static str],
+}
+
+const CHOICES: [Choice; 4] = [
+    Choice { flag: "cni", noun: "cni", carried: &["flannel"], missing: &["none", "bpf", "calico", "cilium"] },
+    Choice { flag: "cri", noun: "cri", carried: &["containerd"], missing: &["docker"] },
+    Choice { flag: "ic", noun: "ingress", carried: &["none"], missing: &["contour", "istio"] },
+    Choice {
+        flag: "proxy",
+        noun: "proxy mode",
+        carried: &["nftables", "iptables"],
+        missing: &["ipvs", "bpf", "calico", "cilium"],
+    },
+];
+
+impl SettingFlags {
+    /// Values that no bundle can serve.
+    pub fn refusals(&self) -> Vec<Refusal> {
+        let given = [&self.cni, &self.cri, &self.ic, &self.proxy];
+        let mut refusals: Vec<_> =
+            CHOICES.iter().zip(given).filter_map(|(choice, value)| choice.refusal(value.as_deref()?)).collect();
+        refusals.extend(self.lb_refusals());
+        refusals
+    }
+
+    fn lb_refusals(&self) -> Option<Refusal> {
+        let refuse = |subject: String, reason: &str| Some(Refusal { subject, reason: reason.to_owned() });
+        match (self.lb_mode.as_deref(), &self.lb_ip) {
+            (Some("updater"), _) => refuse(
+                "--lb-mode updater".into(),
+                "[check] Input lb mode[updater] not support: no bundle carries apiserver-updater; use haproxy or external",
+            ),
+            (Some("external"), None) => {
+                refuse("--lb-mode external".into(), "needs --lb-ip ADDRESS of the load balancer that exists")
+            }
+            (Some("haproxy") | None, Some(address)) => {
+                refuse(format!("--lb-ip {address}"), "names a load balancer that exists: add --lb-mode external")
+            }
+            (Some(mode), _) if !["haproxy", "external"].contains(&mode) => refuse(
+                format!("--lb-mode {mode}"),
+                &format!("[check] Input lb mode[{mode}] not support: use haproxy or external"),
+            ),
+            _ => None,
+        }
+    }
+}
+
+impl Choice {
+    fn refusal(&self, value: &str) -> Option<Refusal> {
+        if self.carried.contains(&value) {
+            return None;
+        }
+        let why = match value {
+            "none" => "without a pod network no pod gets an address".to_owned(),
+            _ if self.missing.contains(&value) => format!("no bundle carries {value}"),
+            _ => "unknown".to_owned(),
+        };
+        let reason =
+            format!("[check] Input {}[{value}] not support: {why}; use {}", self.noun, self.carried.join(" or "));
+        Some(Refusal { subject: format!("--{} {value}", self.flag), reason })
+    }
+}

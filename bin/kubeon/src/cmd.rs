@@ -1,0 +1,56 @@
+//! One file for each command.
+
+mod bundle;
+mod completion;
+mod lab;
+mod later;
+mod version;
+mod view;
+
+use clap::CommandFactory as _;
+
+use crate::args::{Cli, Command, Environment};
+use crate::output::Talk;
+use crate::stop::Stop;
+
+/// What every command is given.
+pub struct Context<'a> {
+    /// The environment.
+    pub environment: Environment,
+    /// Where words go.
+    pub talk: &'a Talk,
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// Why it could not be done.
+pub async fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(), Stop> {
+    let context = Context { environment, talk };
+    let Some(command) = &cli.command else { return help(talk, &[]) };
+    match command {
+        Command::View(args) => view::run(&context, args),
+        Command::Bundle(args) => bundle::run(&context, args).await,
+        Command::Lab(args) => lab::run(&context, args).await,
+        Command::Completion(args) => completion::run(&context, args),
+        Command::Version(args) => version::run(&context, args),
+        Command::Later(command) => later::run(command),
+        _ => Err(Stop::failed("not wired")),
+    }
+}
+
+/// The help of a command that has others below it, to standard output.
+///
+/// # Errors
+/// When standard output is closed.
+pub fn help(talk: &Talk, path: &[&str]) -> Result<(), Stop> {
+    let mut root = Cli::command();
+    root.build();
+    let mut command = &mut root;
+    for name in path {
+        command = command
+            .find_subcommand_mut(name)
+            .ok_or_else(|| Stop::failed(format!("there is no help on {name}")))?;
+    }
+    talk.result(&command.render_help().to_string())
+}

@@ -1,0 +1,225 @@
+//! `kubeon bundle`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use kubeon_api::Version;
+use kubeon_bundle::{Arch, BuildOptions, Bundle, BundleError, From, PartKind, Progress, State, Store, build};
+use serde::Serialize;
+
+use super::Context;
+use crate::args::Format;
+use crate::args::bundle::{BundleArgs, BundleBuild, BundleCommand, BundleLs, BundleOne};
+use crate::display::spinner::Spinner;
+use crate::output::{Answer, Table, words};
+use crate::stop::{Stop, chain};
+
+/// Does what the command line says about bundles.
+pub async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), Stop> {
+    match &args.command {
+        None => super::help(context.talk, &["bundle"]),
+        Some(BundleCommand::Build(args)) => make(context, args).await,
+        Some(BundleCommand::Ls(args)) => list(context, args),
+        Some(BundleCommand::Inspect(args)) => inspect(context, args),
+        Some(BundleCommand::Verify(args)) => verify(context, args).await,
+    }
+}
+
+/// Where bundles and what they are made of lie.
+///
+/// # Errors
+/// When the environment names no place.
+pub fn store(context: &Context<'_>) -> Result<Store, Stop> {
+    let Some(cache) = &context.environment.cache else {
+        return Err(Stop::refused("HOME is not set: set KUBEON_CACHE to a folder for bundles"));
+    };
+    let store = Store::at(cache);
+    Ok(match &context.environment.bundles {
+        Some(bundles) => store.with_bundles(bundles),
+        None => store,
+    })
+}
+
+/// The bundle of a version.
+///
+/// # Errors
+/// Refuses when there is none, with the command that makes it.
+pub fn find(context: &Context<'_>, version: Version) -> Result<Bundle, Stop> {
+    store(context)?.find(version, Arch::native()).map_err(stop)
+}
+
+fn stop(error: BundleError) -> Stop {
+    match &error {
+        BundleError::Absent { .. } => Stop::refused(error.to_string()),
+        _ => Stop::failed(chain(&error)),
+    }
+}
+
+/// A version, or the folder of a bundle.
+fn named(context: &Context<'_>, text: &str) -> Result<Bundle, Stop> {
+    if Path::new(text).is_dir() {
+        return Bundle::open(Path::new(text)).map_err(stop);
+    }
+    let version = text
+        .parse::<Version>()
+        .map_err(|error| Stop::refused(format!("{error}, and there is no folder of that name")))?;
+    find(context, version)
+}
+
+async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), Stop> {
+    let version = args
+        .version
+        .parse::<Version>()
+        .map_err(|error| Stop::refused(format!("Input version [{}] error: {error}", args.version)))?;
+    let catalogue = super::view::catalogue()?;
+    let entry = catalogue
+        .entry(version)
+        .map_err(|error| Stop::refused(format!("[check] Input version[{version}] not support: {error}")))?
+        .clone();
+    let from: From = args.from.parse().map_err(|error: kubeon_bundle::BuildError| Stop::refused(error.to_string()))?;
+    let options = BuildOptions { from, arch: Arch::native(), store: store(context)?, refresh: false };
+    if args.dry_run {
+        return announce(context, &entry, &options);
+    }
+    let begin = Instant::now();
+    let spinner = Arc::new(Spinner::new(context.talk));
+    let shown = Arc::clone(&spinner);
+    let built = tokio::task::spawn_blocking(move || build(&entry, &options, &|progress| show(&shown, &progress)))
+        .await
+        .map_err(|error| Stop::failed(error.to_string()))?;
+    let bundle = built.map_err(|error| Stop::failed(format!("bundle {version}: {}", chain(&error))))?;
+    context.talk.say(&format!(
+        "bundle {version} is ready: {}, {}, {}",
+        words::count(bundle.manifest().parts.len(), "part"),
+        words::size(bundle.size()),
+        words::time(begin.elapsed())
+    ));
+    context.talk.result(&format!("{}\n", bundle.root().display()))
+}
+
+fn announce(context: &Context<'_>, entry: &kubeon_bundle::Entry, options: &BuildOptions) -> Result<(), Stop> {
+    let mut table = Table::new(&["COMPONENT", "VERSION", "ABOUT"]);
+    for component in &entry.components {
+        let about = format!("{} s", component.expected_seconds);
+        table.row([component.name.clone(), component.version.clone(), about]);
+    }
+    context.talk.result(&table.text(false))?;
+    let place = options.store.folder(entry.kubernetes, options.arch);
+    context.talk.say(&format!("Nothing was written. What is not in the cache would be made, into {}", place.display()));
+    Ok(())
+}
+
+fn show(spinner: &Spinner, progress: &Progress) {
+    let name = &progress.component;
+    let left = match progress.seconds_left() {
+        Some(seconds) if seconds > 0 => format!(", {seconds} s left"),
+        _ => String::new(),
+    };
+    match progress.state {
+        State::Queued => {}
+        State::Waiting => spinner.progress(name, "waits for another build of it"),
+        State::Fetching => spinner.progress(name, &format!("fetching{left}")),
+        State::Building { done, total } if total > 0 => {
+            spinner.progress(name, &format!("building {done}/{total} packages{left}"));
+        }
+        State::Building { .. } => spinner.progress(name, &format!("building{left}")),
+        State::Packing => spinner.progress(name, "packing"),
+        State::Cached => spinner.end(name, Ok("found in the cache")),
+        State::Done => spinner.end(name, Ok("made")),
+        State::Failed => spinner.end(name, Err("failed")),
+    }
+}
+
+#[derive(Serialize)]
+struct Row {
+    version: String,
+    architecture: String,
+    parts: usize,
+    bytes: u64,
+    from: String,
+    folder: PathBuf,
+}
+
+fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), Stop> {
+    let store = store(context)?;
+    let found = store.list().map_err(|error| Stop::failed(format!("{}: {error}", store.bundles().display())))?;
+    let mut rows = Vec::new();
+    for (folder, bundle) in found {
+        match bundle {
+            Ok(bundle) => rows.push(Row {
+                version: bundle.manifest().kubernetes.to_string(),
+                architecture: bundle.manifest().arch.to_string(),
+                parts: bundle.manifest().parts.len(),
+                bytes: bundle.size(),
+                from: bundle.manifest().created_from.clone(),
+                folder,
+            }),
+            Err(error) => context.talk.warn(&chain(&error)),
+        }
+    }
+    if rows.is_empty() {
+        context.talk.say("no bundle here; make one with: kubeon bundle build VERSION (see: kubeon view support)");
+    }
+    let mut table = Table::new(&["VERSION", "ARCH", "PARTS", "SIZE", "FROM"]).wide(&["FOLDER"]);
+    for row in &rows {
+        let folder = row.folder.display().to_string();
+        let (parts, size) = (row.parts.to_string(), words::size(row.bytes));
+        table.row([row.version.clone(), row.architecture.clone(), parts, size, row.from.clone(), folder]);
+    }
+    let names = rows.iter().map(|row| row.version.clone()).collect();
+    context.talk.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
+}
+
+fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), Stop> {
+    let bundle = named(context, &args.bundle)?;
+    let manifest = bundle.manifest();
+    let mut table = Table::new(&["PART", "KIND", "VERSION", "SIZE", "UNPACKED"]).wide(&["DIGEST", "PROGRAMS"]);
+    for part in &manifest.parts {
+        let kind = match part.kind {
+            PartKind::Program => "program",
+            PartKind::Archive => "archive",
+            PartKind::Rootfs => "rootfs",
+            PartKind::Image => "image",
+        };
+        table.row([
+            part.name.clone(),
+            kind.to_owned(),
+            part.version.clone(),
+            words::size(part.size),
+            words::size(part.unpacked_size),
+            part.digest.to_string(),
+            part.programs.join(" "),
+        ]);
+    }
+    let images: String = manifest.images.iter().map(|image| format!("  {}\n", image.reference)).collect();
+    let names = manifest.parts.iter().map(|part| part.name.clone()).collect();
+    let answer = Answer::new(manifest, table, names)?.foot(format!("images\n{images}"));
+    if args.format.output == Format::Table {
+        let size = words::size(bundle.size());
+        context.talk.say(&format!("bundle {} {}, {size}, {}", manifest.kubernetes, manifest.arch, bundle.root().display()));
+    }
+    context.talk.result(&answer.text(args.format.output)?)
+}
+
+async fn verify(context: &Context<'_>, args: &BundleOne) -> Result<(), Stop> {
+    let bundle = named(context, &args.bundle)?;
+    let begin = Instant::now();
+    let (manifest, checked) = (bundle.manifest().clone(), bundle.clone());
+    let result = tokio::task::spawn_blocking(move || checked.verify())
+        .await
+        .map_err(|error| Stop::failed(error.to_string()))?;
+    result.map_err(|error| Stop::failed(error.to_string()))?;
+    let line = format!(
+        "bundle {} is whole: {} and {} checked against their SHA-256 in {}",
+        manifest.kubernetes,
+        words::count(manifest.parts.len(), "part"),
+        words::count(manifest.images.len(), "image"),
+        words::time(begin.elapsed())
+    );
+    let value = serde_json::json!({ "bundle": bundle.root(), "whole": true, "parts": manifest.parts.len() });
+    let mut table = Table::new(&[""]);
+    table.row([line]);
+    let answer = Answer::new(&value, table, vec![manifest.kubernetes.to_string()])?;
+    context.talk.result(&answer.text(args.format.output)?)
+}

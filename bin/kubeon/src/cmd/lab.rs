@@ -1,0 +1,205 @@
+//! `kubeon lab`.
+
+use std::os::unix::process::CommandExt as _;
+use std::time::{Duration, Instant};
+
+use kubeon_lab::{Host, Lab, LabName, Options, Places, Progress, User};
+use serde::Serialize;
+
+use super::Context;
+use crate::args::Format;
+use crate::args::lab::{LabArgs, LabCommand, LabDown, LabHost, LabLs, LabSsh, LabUp, LabUser};
+use crate::display::spinner::Spinner;
+use crate::output::{Answer, Table, words};
+use crate::stop::{Code, Stop, chain};
+
+/// Does what the command line says about labs.
+pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), Stop> {
+    match &args.command {
+        None => super::help(context.talk, &["lab"]),
+        Some(LabCommand::Up(args)) => up(context, args).await,
+        Some(LabCommand::Ls(args)) => list(context, args),
+        Some(LabCommand::Ssh(args)) => ssh(context, args),
+        Some(LabCommand::Kill(args)) => on_host(context, args, "has no power", |lab, host| lab.kill(host)),
+        Some(LabCommand::Start(args)) => on_host(context, args, "is up", |lab, host| lab.start(host)),
+        Some(LabCommand::Cut(args)) => on_host(context, args, "is off the network", |lab, host| lab.cut(host)),
+        Some(LabCommand::Heal(args)) => on_host(context, args, "is on the network", |lab, host| lab.heal(host)),
+        Some(LabCommand::Down(args)) => down(context, args),
+    }
+}
+
+/// Where labs keep their files.
+///
+/// # Errors
+/// When the environment names no place.
+pub fn places(context: &Context<'_>) -> Result<Places, Stop> {
+    let (state, cache) = (context.environment.state_folder(), context.environment.cache.clone());
+    let (Some(state), Some(cache)) = (state, cache) else {
+        return Err(Stop::refused("HOME is not set: set KUBEON_HOME and KUBEON_CACHE to folders"));
+    };
+    Ok(Places::new(&state, &cache))
+}
+
+fn stop(error: kubeon_lab::Error) -> Stop {
+    use kubeon_lab::Error;
+    let code = match &error {
+        Error::Name { .. }
+        | Error::HostCount(_)
+        | Error::NotRoot
+        | Error::MissingPrograms { .. }
+        | Error::NoPlace { .. }
+        | Error::UnfitPlace { .. }
+        | Error::Busy { .. }
+        | Error::ForeignLab { .. }
+        | Error::NoLab { .. }
+        | Error::NoHost { .. }
+        | Error::HostDead { .. }
+        | Error::NoSubnet => Code::Refused,
+        _ => Code::Failed,
+    };
+    Stop::new(code, chain(&error))
+}
+
+fn name(text: &str) -> Result<LabName, Stop> {
+    text.parse().map_err(stop)
+}
+
+async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), Stop> {
+    let options = Options { places: places(context)?, name: name(&args.lab.lab)?, hosts: args.hosts };
+    let begin = Instant::now();
+    let spinner = std::sync::Arc::new(Spinner::new(context.talk));
+    let shown = std::sync::Arc::clone(&spinner);
+    let (lab, built) = tokio::task::spawn_blocking(move || {
+        let built = std::sync::Mutex::new(None);
+        let progress = |progress: Progress| show(&shown, &built, progress);
+        let lab = Lab::up(&options, &progress);
+        (lab, built.into_inner().ok().flatten())
+    })
+    .await
+    .map_err(|error| Stop::failed(error.to_string()))?;
+    let lab = lab.map_err(stop)?;
+    let hosts = lab.hosts().map_err(stop)?;
+    let took = words::time(begin.elapsed());
+    let base = built.map_or_else(|| "base found".to_owned(), |time| format!("base built in {}", words::time(time)));
+    context.talk.say(&format!("lab {}: {base}, {} up in {took}", lab.name(), words::count(hosts.len(), "host")));
+    context.talk.result(&answer(&lab, &hosts)?.text(args.format.output)?)?;
+    if args.format.output == Format::Table {
+        context.talk.say(&format!("next: {}", next(&hosts)?));
+    }
+    Ok(())
+}
+
+fn show(spinner: &Spinner, built: &std::sync::Mutex<Option<Duration>>, progress: Progress) {
+    match progress {
+        Progress::BaseMissing => spinner.begin("base", "making the base root file system, once; about a minute"),
+        Progress::BaseLine(line) => spinner.says("base", &line),
+        Progress::BaseBuilt(time) => {
+            spinner.end("base", Ok("built"));
+            if let Ok(mut built) = built.lock() {
+                *built = Some(time);
+            }
+        }
+        Progress::BaseFound => {}
+        Progress::Booting(host) => spinner.begin(&host, "booting"),
+        Progress::Ready(host, _) => spinner.end(&host, Ok("answers by SSH")),
+    }
+}
+
+/// The command that makes a cluster of these hosts.
+fn next(hosts: &[Host]) -> Result<String, Stop> {
+    let newest = super::view::catalogue()?.versions().max().map_or_else(String::new, |version| version.to_string());
+    let flags = hosts.iter().enumerate().map(|(i, host)| {
+        let flag = if i == 0 { "-m" } else { "-w" };
+        format!(" {flag} {}", host.address)
+    });
+    Ok(format!("kubeon create demo {newest}{}", flags.collect::<String>()))
+}
+
+#[derive(Serialize)]
+struct Row {
+    lab: String,
+    host: String,
+    address: String,
+    state: String,
+    ssh: String,
+}
+
+fn rows(lab: &Lab, hosts: &[Host]) -> Vec<Row> {
+    let suffix = if lab.name().as_str() == "default" { String::new() } else { format!(" --lab {}", lab.name()) };
+    let row = |host: &Host| Row {
+        lab: lab.name().to_string(),
+        host: host.name.clone(),
+        address: host.address.to_string(),
+        state: host.state.to_string(),
+        ssh: format!("kubeon lab ssh {}{suffix}", host.name),
+    };
+    hosts.iter().map(row).collect()
+}
+
+fn answer(lab: &Lab, hosts: &[Host]) -> Result<Answer, Stop> {
+    let rows = rows(lab, hosts);
+    let mut table = Table::new(&["HOST", "ADDRESS", "SSH"]).wide(&["STATE"]).indent(2);
+    rows.iter()
+        .for_each(|row| table.row([row.host.clone(), row.address.clone(), row.ssh.clone(), row.state.clone()]));
+    let names = rows.iter().map(|row| row.host.clone()).collect();
+    Answer::new(&rows, table, names)
+}
+
+fn list(context: &Context<'_>, args: &LabLs) -> Result<(), Stop> {
+    let places = places(context)?;
+    let names = match &args.lab {
+        Some(lab) => vec![name(lab)?],
+        None => Lab::list(&places).map_err(stop)?,
+    };
+    let mut all = Vec::new();
+    for name in names {
+        let lab = Lab::open(&places, &name).map_err(stop)?;
+        all.extend(rows(&lab, &lab.hosts().map_err(stop)?));
+    }
+    let mut table = Table::new(&["LAB", "HOST", "ADDRESS", "STATE"]).wide(&["SSH"]);
+    for row in &all {
+        table.row([row.lab.clone(), row.host.clone(), row.address.clone(), row.state.clone(), row.ssh.clone()]);
+    }
+    if all.is_empty() {
+        context.talk.say("no lab here; make one with: kubeon lab up --hosts 3");
+    }
+    let names = all.iter().map(|row| row.host.clone()).collect();
+    context.talk.result(&Answer::new(&all, table, names)?.text(args.format.output)?)
+}
+
+fn open(context: &Context<'_>, lab: &str) -> Result<Lab, Stop> {
+    Lab::open(&places(context)?, &name(lab)?).map_err(stop)
+}
+
+/// Becomes `ssh`: its exit code is this command's.
+fn ssh(context: &Context<'_>, args: &LabSsh) -> Result<(), Stop> {
+    let user = match args.user {
+        LabUser::Root => User::Root,
+        LabUser::Admin => User::Admin,
+        LabUser::Operator => User::Operator,
+    };
+    let mut words = open(context, &args.lab.lab)?.ssh_command(&args.host, user).map_err(stop)?;
+    words.extend(args.command.iter().cloned());
+    let program = words.remove(0);
+    let error = std::process::Command::new(&program).args(words).exec();
+    Err(Stop::failed(format!("cannot run {program}: {error}; install it with: apt-get install openssh-client")))
+}
+
+fn on_host(
+    context: &Context<'_>,
+    args: &LabHost,
+    words: &str,
+    act: impl Fn(&Lab, &str) -> kubeon_lab::Result<()>,
+) -> Result<(), Stop> {
+    let lab = open(context, &args.lab.lab)?;
+    act(&lab, &args.host).map_err(stop)?;
+    context.talk.say(&format!("{} of lab {} {words}", args.host, lab.name()));
+    Ok(())
+}
+
+fn down(context: &Context<'_>, args: &LabDown) -> Result<(), Stop> {
+    let (places, name) = (places(context)?, name(&args.lab.lab)?);
+    Lab::down(&places, &name).map_err(stop)?;
+    context.talk.say(&format!("lab {name} is gone"));
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! Commands that this version does not have yet.
+
+use kubeon_api::Version;
+
+use crate::args::later::Later;
+use crate::stop::Stop;
+
+/// Refuses, and says what serves today.
+pub fn run(command: &Later) -> Result<(), Stop> {
+    let (name, words, instead) = command.parts();
+    if let (Later::Upgrade(_), Some(version)) = (command, words.get(1))
+        && version.parse::<Version>().is_err()
+    {
+        return Err(Stop::refused(format!("Input version [{version}] error: not vMAJOR.MINOR.PATCH, such as v1.36.3")));
+    }
+    Err(not_yet(name, instead))
+}
+
+/// The refusal itself.
+pub fn not_yet(name: &str, instead: &str) -> Stop {
+    Stop::refused(format!("kubeon {name} is not there yet")).row("instead", instead)
+}

@@ -1,0 +1,106 @@
+//! `kubeon view`.
+
+use kubeon_api::Version;
+use kubeon_bundle::Catalogue;
+use serde::Serialize;
+
+use super::{Context, later};
+use crate::args::day::{ViewArgs, ViewCommand, ViewComponent, ViewSupport};
+use crate::args::Format;
+use crate::output::{Answer, Table};
+use crate::stop::{Stop, chain};
+
+/// Shows what is supported.
+pub fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), Stop> {
+    match &args.command {
+        None => super::help(context.talk, &["view"]),
+        Some(ViewCommand::Support(args)) => support(context, args),
+        Some(ViewCommand::Component(args)) => component(context, args),
+        Some(ViewCommand::Config(_)) => {
+            Err(later::not_yet("view config", "the files are on the hosts: kubeon exec NAME@cp1 'ls /etc/kubernetes'"))
+        }
+    }
+}
+
+/// The catalogue that this program was built with.
+///
+/// # Errors
+/// When it contradicts itself.
+pub fn catalogue() -> Result<Catalogue, Stop> {
+    Catalogue::embedded().map_err(|error| Stop::failed(chain(&error)))
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Range {
+    first: Version,
+    last: Version,
+}
+
+/// Versions that follow each other within a release make a range.
+fn ranges(versions: impl Iterator<Item = Version>) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for version in versions {
+        match ranges.last_mut() {
+            Some(Range { last, .. })
+                if (last.major, last.minor, last.patch + 1) == (version.major, version.minor, version.patch) =>
+            {
+                *last = version;
+            }
+            _ => ranges.push(Range { first: version, last: version }),
+        }
+    }
+    ranges
+}
+
+fn support(context: &Context<'_>, args: &ViewSupport) -> Result<(), Stop> {
+    let catalogue = catalogue()?;
+    let ranges = ranges(catalogue.versions());
+    let line = |range: &Range| {
+        if range.first == range.last { range.first.to_string() } else { format!("{}-{}", range.first, range.last) }
+    };
+    let lines: Vec<String> = ranges.iter().map(line).collect();
+    let mut table = Table::new(&[""]);
+    lines.iter().for_each(|line| table.row([line.clone()]));
+    let names = match args.format.output {
+        Format::Name => catalogue.versions().map(|version| version.to_string()).collect(),
+        _ => lines,
+    };
+    context.talk.result(&Answer::new(&ranges, table, names)?.text(args.format.output)?)
+}
+
+fn component(context: &Context<'_>, args: &ViewComponent) -> Result<(), Stop> {
+    let catalogue = catalogue()?;
+    let known = args.version.parse::<Version>().ok().and_then(|version| catalogue.entry(version).ok());
+    let Some(entry) = known else {
+        let stop = Stop::refused(format!("input version {} is not support", args.version));
+        return Err(stop.hint("see: kubeon view support"));
+    };
+    #[derive(Serialize)]
+    struct Row {
+        name: String,
+        version: String,
+    }
+    let mut rows: Vec<Row> = entry
+        .components
+        .iter()
+        .map(|component| Row { name: component.name.clone(), version: component.version.clone() })
+        .collect();
+    rows.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut table = Table::new(&["COMPONENT", "VERSION"]);
+    rows.iter().for_each(|row| table.row([row.name.clone(), row.version.clone()]));
+    let names = rows.iter().map(|row| row.name.clone()).collect();
+    context.talk.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joins_versions_that_follow_each_other() {
+        let versions = ["v1.34.4", "v1.35.4", "v1.36.1", "v1.36.2", "v1.36.4"].map(|text| text.parse().unwrap());
+        let text: Vec<_> =
+            ranges(versions.into_iter()).iter().map(|range| format!("{}-{}", range.first, range.last)).collect();
+        assert_eq!(text, ["v1.34.4-v1.34.4", "v1.35.4-v1.35.4", "v1.36.1-v1.36.2", "v1.36.4-v1.36.4"]);
+    }
+}

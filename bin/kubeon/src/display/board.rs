@@ -1,0 +1,190 @@
+//! What is known of a run: every host, every step, where it stands. Time comes in as a value.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kubeon_api::HostAddress;
+use kubeon_apply::Happening;
+use kubeon_plan::Plan;
+use kubeon_wire::Op;
+
+use super::estimate::Estimate;
+
+/// Where a step stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Not started.
+    Waiting,
+    /// Under way since then.
+    Running(Duration),
+    /// Done.
+    Done,
+    /// Failed for good; says why.
+    Failed(String),
+    /// Will not be started.
+    Skipped,
+}
+
+/// A step on the board.
+#[derive(Debug, Clone)]
+pub struct StepState {
+    /// Its identity.
+    pub id: String,
+    /// Its stage.
+    pub stage: String,
+    /// What it does.
+    pub title: String,
+    /// Bytes that it sends; 0 for most.
+    pub size: u64,
+    /// Bytes sent so far.
+    pub sent: u64,
+    /// Where it stands.
+    pub standing: Standing,
+    /// What it said last.
+    pub note: String,
+    /// Steps that it waits for, by place.
+    pub needs: Vec<usize>,
+    /// Its host, by place.
+    pub host: usize,
+}
+
+/// A host on the board.
+#[derive(Debug, Clone)]
+pub struct HostState {
+    /// Its name as a node.
+    pub name: String,
+    /// Its steps, by place, in order.
+    pub steps: Vec<usize>,
+    /// Whether it was opened.
+    pub open: bool,
+    /// What is wrong with it; empty when nothing is.
+    pub trouble: String,
+    /// When its first part began to be sent.
+    pub sending_since: Option<Duration>,
+}
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct Board {
+    /// The cluster's name and version.
+    pub title: String,
+    /// Hosts in the plan's order, those without steps left out.
+    pub hosts: Vec<HostState>,
+    /// Steps in the plan's order.
+    pub steps: Vec<StepState>,
+    estimate: Estimate,
+    places: BTreeMap<String, usize>,
+    addresses: BTreeMap<HostAddress, usize>,
+}
+
+impl Board {
+    /// Everything is still to do.
+    pub fn new(plan: &Plan) -> Self {
+        let mut board = Self {
+            title: format!("{}  {}", plan.cluster, plan.version),
+            hosts: Vec::new(),
+            steps: Vec::with_capacity(plan.steps.len()),
+            estimate: Estimate::new(plan),
+            places: plan.steps.iter().enumerate().map(|(place, step)| (step.id.clone(), place)).collect(),
+            addresses: BTreeMap::new(),
+        };
+        let busy: BTreeSet<_> = plan.steps.iter().map(|step| step.host).collect();
+        let mut order = Vec::new();
+        for step in &plan.steps {
+            if !order.contains(&step.host) && order.len() < busy.len() {
+                order.push(step.host);
+            }
+        }
+        for address in order {
+            let name = plan.hosts.get(&address).map_or_else(|| address.to_string(), |host| host.name.to_string());
+            board.addresses.insert(address, board.hosts.len());
+            board.hosts.push(HostState {
+                name,
+                steps: Vec::new(),
+                open: false,
+                trouble: String::new(),
+                sending_since: None,
+            });
+        }
+        for (place, step) in plan.steps.iter().enumerate() {
+            let host = board.addresses.get(&step.host).copied().unwrap_or_default();
+            board.hosts[host].steps.push(place);
+            board.steps.push(StepState {
+                id: step.id.clone(),
+                stage: step.stage.clone(),
+                title: step.title.clone(),
+                size: if let Op::Part { size, .. } = &step.op { *size } else { 0 },
+                sent: 0,
+                standing: Standing::Waiting,
+                note: String::new(),
+                needs: step.needs.iter().filter_map(|id| board.places.get(id).copied()).collect(),
+                host,
+            });
+        }
+        board
+    }
+
+    /// Takes in what happened; `now` is the time since the run began.
+    pub fn happened(&mut self, happening: &Happening, now: Duration) {
+        match happening {
+            Happening::PlanStarted { .. } => {}
+            Happening::HostOpened { host } => self.host(*host, |host| {
+                host.open = true;
+                host.trouble.clear();
+            }),
+            Happening::HostRetrying { host, failure, .. } => {
+                self.host(*host, |host| host.trouble = format!("trying again: {failure}"));
+            }
+            Happening::HostLost { host, failure } => self.host(*host, |host| host.trouble = failure.to_string()),
+            Happening::StepStarted { step, .. } => self.step(step, |step| step.standing = Standing::Running(now)),
+            Happening::Progress { step, done, .. } => self.sent(step, *done, now),
+            Happening::Note { step, text, .. } => self.step(step, |step| step.note.clone_from(text)),
+            Happening::Retrying { step, failure, attempt, .. } => {
+                self.step(step, |step| step.note = format!("try {attempt}: {failure}"));
+            }
+            Happening::Done { step, .. } => self.step(step, |step| {
+                step.standing = Standing::Done;
+                step.sent = step.size;
+            }),
+            Happening::Failed { step, failure, .. } => {
+                self.step(step, |step| step.standing = Standing::Failed(failure.to_string()));
+            }
+            Happening::Skipped { step, .. } => self.step(step, |step| step.standing = Standing::Skipped),
+        }
+    }
+
+    /// A step by its identity.
+    pub fn find(&self, id: &str) -> Option<&StepState> {
+        self.places.get(id).map(|&place| &self.steps[place])
+    }
+
+    /// How long the run will have taken in all, as far as can be told.
+    pub fn expected(&self, now: Duration) -> Duration {
+        self.estimate.total(self, now)
+    }
+
+    /// Steps that are done, and steps in all.
+    pub fn count(&self) -> (usize, usize) {
+        let done = self.steps.iter().filter(|step| step.standing == Standing::Done).count();
+        (done, self.steps.len())
+    }
+
+    fn sent(&mut self, step: &str, bytes: u64, now: Duration) {
+        let Some(&place) = self.places.get(step) else { return };
+        self.steps[place].sent = bytes;
+        let host = self.steps[place].host;
+        self.hosts[host].sending_since.get_or_insert(now);
+    }
+
+    fn step(&mut self, id: &str, change: impl FnOnce(&mut StepState)) {
+        if let Some(&place) = self.places.get(id) {
+            change(&mut self.steps[place]);
+        }
+    }
+
+    fn host(&mut self, address: HostAddress, change: impl FnOnce(&mut HostState)) {
+        if let Some(&place) = self.addresses.get(&address) {
+            change(&mut self.hosts[place]);
+        }
+    }
+}

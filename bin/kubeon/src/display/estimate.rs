@@ -1,0 +1,94 @@
+//! How long a run will take: the longest way through its steps, by what such steps usually take.
+
+use std::time::Duration;
+
+use kubeon_plan::{Plan, Step};
+use kubeon_wire::{Check, Op};
+
+use super::board::{Board, Standing};
+
+/// What one host takes in, and what this machine gives out, in bytes a second.
+const HOST_RATE: f64 = 60.0 * 1_048_576.0;
+const MACHINE_RATE: f64 = 120.0 * 1_048_576.0;
+
+/// What every step is expected to take, in seconds.
+#[derive(Debug, Clone)]
+pub struct Estimate {
+    weights: Vec<f64>,
+    order: Vec<usize>,
+    sending: f64,
+    total: f64,
+}
+
+impl Estimate {
+    /// The expectation before anything is done.
+    pub fn new(plan: &Plan) -> Self {
+        let weights: Vec<f64> = plan.steps.iter().map(weight).collect();
+        let bytes: f64 = plan.steps.iter().map(|step| bytes(step) / MACHINE_RATE).sum();
+        let places: std::collections::BTreeMap<_, _> =
+            plan.steps.iter().enumerate().map(|(place, step)| (step.id.as_str(), place)).collect();
+        let needs = |place: usize| plan.steps[place].needs.iter().filter_map(|id| places.get(id.as_str()).copied());
+        let mut ends = vec![0.0_f64; weights.len()];
+        // A step comes after its needs, so one pass in order sees every need's end.
+        for place in 0..weights.len() {
+            let start = needs(place).map(|need| ends[need]).fold(0.0, f64::max);
+            ends[place] = start + weights[place];
+        }
+        let longest = ends.iter().copied().fold(0.0, f64::max);
+        let order = (0..weights.len()).collect();
+        Self { weights, order, sending: bytes, total: longest.max(bytes) + 1.0 }
+    }
+
+    /// The expectation now: never less than what has passed and what is still to do.
+    pub fn total(&self, board: &Board, now: Duration) -> Duration {
+        let mut ends = vec![0.0_f64; self.weights.len()];
+        for &place in &self.order {
+            let step = &board.steps[place];
+            let left = match step.standing {
+                Standing::Waiting => self.weights[place],
+                Standing::Running(since) => (self.weights[place] - (now.saturating_sub(since)).as_secs_f64()).max(0.5),
+                Standing::Done | Standing::Failed(_) | Standing::Skipped => 0.0,
+            };
+            let start = step.needs.iter().map(|&need| ends[need]).fold(0.0, f64::max);
+            ends[place] = start + left;
+        }
+        let longest = ends.iter().copied().fold(0.0, f64::max);
+        let (sent, size) = board.steps.iter().fold((0, 0), |(sent, size), step| (sent + step.sent, size + step.size));
+        let unsent = if size == 0 { 0.0 } else { self.sending * (1.0 - ratio(sent, size)) };
+        Duration::from_secs_f64((now.as_secs_f64() + longest.max(unsent)).max(self.total))
+    }
+}
+
+/// `part` of `whole`, 0 to 1.
+#[expect(clippy::cast_precision_loss)]
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) }
+}
+
+#[expect(clippy::cast_precision_loss)]
+fn bytes(step: &Step) -> f64 {
+    if let Op::Part { size, .. } = &step.op { *size as f64 } else { 0.0 }
+}
+
+/// Seconds, measured on two shared cores.
+fn weight(step: &Step) -> f64 {
+    match &step.op {
+        Op::Kernel { .. } => 0.3,
+        Op::Hosts { .. } | Op::Files { .. } | Op::Links { .. } => 0.1,
+        Op::Part { .. } => 0.2 + bytes(step) / HOST_RATE,
+        Op::Service { ready, .. } => if ready.is_empty() { 0.5 } else { 2.0 },
+        Op::Image { .. } => 1.5,
+        Op::Objects { .. } => 0.5,
+        Op::Await { checks } => checks.iter().map(patience).fold(0.5, f64::max),
+        Op::Reset { .. } => 3.0,
+    }
+}
+
+fn patience(check: &Check) -> f64 {
+    match check {
+        Check::NodesReady { .. } => 6.0,
+        Check::DeploymentAvailable { .. } => 4.0,
+        Check::Https { .. } => 3.0,
+        _ => 1.0,
+    }
+}

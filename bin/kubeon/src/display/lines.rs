@@ -1,0 +1,214 @@
+//! The board as text. Pure: the same board, time and width give the same lines.
+
+use std::time::Duration;
+
+use console::{measure_text_width, truncate_str};
+
+use super::board::{Board, HostState, Standing, StepState};
+use super::estimate::ratio;
+use crate::output::words;
+
+/// The widest that lines get, so that the clock stays near the words.
+const WIDEST: usize = 110;
+/// Waits shorter than this are not shown as numbers.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// The lines to show now: a header, then one for each host, at most `height` in all.
+pub fn lines(board: &Board, now: Duration, width: usize, height: usize) -> Vec<String> {
+    let width = width.clamp(20, WIDEST);
+    let mut lines = vec![header(board, now, width)];
+    let name_width = board.hosts.iter().map(|host| measure_text_width(&host.name)).max().unwrap_or(0).min(24);
+    let room = height.saturating_sub(2).max(1);
+    let (shown, hidden) = choose(board, room);
+    for host in shown {
+        lines.push(host_line(board, host, now, width, name_width));
+    }
+    if !hidden.is_empty() {
+        lines.push(rest(board, &hidden));
+    }
+    lines
+}
+
+fn header(board: &Board, now: Duration, width: usize) -> String {
+    let clock = format!("{} of about {}", words::clock(now), words::clock(board.expected(now)));
+    let room = width.saturating_sub(measure_text_width(&clock) + 2);
+    let title = truncate_str(&board.title, room, "…").into_owned();
+    let fill = width.saturating_sub(measure_text_width(&title) + measure_text_width(&clock));
+    format!("{title}{}{clock}", " ".repeat(fill))
+}
+
+/// Where there is not room for all: failed hosts first, then busy ones, then those that wait, then those done.
+fn choose(board: &Board, room: usize) -> (Vec<&HostState>, Vec<&HostState>) {
+    if board.hosts.len() <= room {
+        return (board.hosts.iter().collect(), Vec::new());
+    }
+    let mut order: Vec<_> = board.hosts.iter().enumerate().collect();
+    order.sort_by_key(|(place, host)| (mood(board, host), *place));
+    let mut shown: Vec<_> = order.drain(..room.saturating_sub(1)).collect();
+    shown.sort_by_key(|(place, _)| *place);
+    (shown.into_iter().map(|(_, host)| host).collect(), order.into_iter().map(|(_, host)| host).collect())
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Mood {
+    Failed,
+    Busy,
+    Waiting,
+    Done,
+}
+
+fn mood(board: &Board, host: &HostState) -> Mood {
+    let any = |test: fn(&Standing) -> bool| host.steps.iter().any(|&place| test(&board.steps[place].standing));
+    if any(|standing| matches!(standing, Standing::Failed(_))) {
+        Mood::Failed
+    } else if any(|standing| matches!(standing, Standing::Running(_))) {
+        Mood::Busy
+    } else if any(|standing| *standing != Standing::Done) {
+        Mood::Waiting
+    } else {
+        Mood::Done
+    }
+}
+
+fn rest(board: &Board, hidden: &[&HostState]) -> String {
+    let count = |mood_wanted: Mood| hidden.iter().filter(|host| mood(board, host) == mood_wanted).count();
+    let parts = [
+        (count(Mood::Failed), "failed"),
+        (count(Mood::Busy), "busy"),
+        (count(Mood::Waiting), "waiting"),
+        (count(Mood::Done), "done"),
+    ];
+    let words: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+    format!("  … and {} more: {}", words::count(hidden.len(), "host"), words.join(", "))
+}
+
+fn host_line(board: &Board, host: &HostState, now: Duration, width: usize, name_width: usize) -> String {
+    let name = truncate_str(&host.name, name_width, "…").into_owned();
+    let fill = name_width.saturating_sub(measure_text_width(&name));
+    let head = format!("  {name}{}", " ".repeat(fill));
+    let done = done_stages(board, host);
+    let now_text = current(board, host, now);
+    let mut full = head.clone();
+    for stage in &done {
+        full.push_str("  ✓ ");
+        full.push_str(stage);
+    }
+    if measure_text_width(&full) + 2 + measure_text_width(&now_text) > width && !done.is_empty() {
+        // What happens now matters more than what is done.
+        full = format!("{head}  ✓ {}", done.len());
+    }
+    if !now_text.is_empty() {
+        full.push_str("  ");
+        full.push_str(&now_text);
+    }
+    truncate_str(&full, width, "…").trim_end().to_owned()
+}
+
+/// Names of the stages that are done, in order.
+fn done_stages(board: &Board, host: &HostState) -> Vec<String> {
+    let mut stages: Vec<(&str, bool)> = Vec::new();
+    for &place in &host.steps {
+        let step = &board.steps[place];
+        let done = step.standing == Standing::Done;
+        match stages.iter_mut().find(|(stage, _)| *stage == step.stage) {
+            Some((_, all)) => *all &= done,
+            None => stages.push((&step.stage, done)),
+        }
+    }
+    stages.iter().filter(|(_, done)| *done).map(|(stage, _)| past(stage)).collect()
+}
+
+fn past(stage: &str) -> String {
+    match stage {
+        "prepare" => "prepared".to_owned(),
+        "join" => "joined".to_owned(),
+        "verify" => "verified".to_owned(),
+        "reset" => "reset".to_owned(),
+        stage => stage.to_owned(),
+    }
+}
+
+/// What happens on a host now: its failure, what runs, or what it waits for.
+fn current(board: &Board, host: &HostState, now: Duration) -> String {
+    let steps: Vec<&StepState> = host.steps.iter().map(|&place| &board.steps[place]).collect();
+    if let Some((step, why)) = steps.iter().find_map(|step| match &step.standing {
+        Standing::Failed(why) => Some((step, why)),
+        _ => None,
+    }) {
+        return format!("✗ {}: {why}", step.title);
+    }
+    if !host.trouble.is_empty() {
+        return format!("● {}", host.trouble);
+    }
+    // Parts first: they are what takes long, and their number moves.
+    if let Some(text) = sending(host, &steps, now) {
+        return format!("● {text}");
+    }
+    let running = steps.iter().filter_map(|step| match step.standing {
+        Standing::Running(since) => Some((since, step)),
+        _ => None,
+    });
+    if let Some((since, step)) = running.min_by_key(|(since, _)| *since) {
+        return format!("● {}", working(step, now.saturating_sub(since)));
+    }
+    match steps.iter().find(|step| step.standing == Standing::Waiting) {
+        Some(step) => format!("○ {}", waiting(board, host, step)),
+        None => String::new(),
+    }
+}
+
+fn working(step: &StepState, since: Duration) -> String {
+    let mut text = step.title.clone();
+    if !step.note.is_empty() {
+        text = format!("{text}: {}", step.note);
+    }
+    if since >= SHORT {
+        text = format!("{text} ({})", words::time(since));
+    }
+    text
+}
+
+/// All parts of a host as one: how much is there, how fast, and how long it will still take.
+fn sending(host: &HostState, steps: &[&StepState], now: Duration) -> Option<String> {
+    let parts: Vec<_> = steps.iter().filter(|step| step.size > 0).collect();
+    parts.iter().find(|step| matches!(step.standing, Standing::Running(_)))?;
+    let total: u64 = parts.iter().map(|step| step.size).sum();
+    let sent: u64 = parts.iter().map(|step| step.sent).sum();
+    let head = format!("{} {:.0}/{}", parts[0].stage, words::mebibytes(sent), words::size(total));
+    let since = now.saturating_sub(host.sending_since.unwrap_or(now));
+    if sent == 0 || since < Duration::from_millis(300) {
+        return Some(head);
+    }
+    let rate = words::mebibytes(sent) / since.as_secs_f64();
+    let left = words::mebibytes(total - sent.min(total)) / rate.max(0.01);
+    let left = Duration::from_secs_f64(left.min(86_400.0).ceil());
+    if ratio(sent, total) >= 1.0 {
+        return Some(format!("{head}, unpacking"));
+    }
+    Some(format!("{head}, {rate:.0} MiB/s, {} s left", left.as_secs()))
+}
+
+/// What a host waits for: the first thing that is not done, with its host where that is another one.
+fn waiting(board: &Board, host: &HostState, step: &StepState) -> String {
+    if !host.open {
+        return format!("{}: opening", step.stage);
+    }
+    let need = step.needs.iter().map(|&place| &board.steps[place]).find(|need| need.standing != Standing::Done);
+    match need {
+        Some(need) if board.hosts[need.host].name == host.name => format!("{}: waits for {}", step.stage, need.title),
+        Some(need) => format!("{}: waits for {}: {}", step.stage, board.hosts[need.host].name, need.title),
+        None => step.stage.clone(),
+    }
+}
+
+/// Colours for the marks; words stay plain.
+pub fn paint(line: &str) -> String {
+    let mark = |mark: &str, style: console::Style| (mark.to_owned(), style.force_styling(true).apply_to(mark).to_string());
+    let marks = [
+        mark("✓", console::Style::new().green()),
+        mark("●", console::Style::new().yellow()),
+        mark("○", console::Style::new().dim()),
+        mark("✗", console::Style::new().red().bold()),
+    ];
+    marks.iter().fold(line.to_owned(), |line, (plain, painted)| line.replace(plain, painted))
+}

@@ -1,0 +1,155 @@
+//! Shows a run while it goes, on whatever standard error is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use console::Term;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kubeon_apply::{Happening, Watch};
+use kubeon_plan::Plan;
+
+use super::board::Board;
+use super::{lines, plain};
+use crate::output::Talk;
+
+/// How often the board is drawn anew.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Receives what happens and shows it. On a terminal the lines move; elsewhere every ended step is a line.
+pub struct Display {
+    shared: Arc<Shared>,
+    ticker: Option<tokio::task::JoinHandle<()>>,
+}
+
+struct Shared {
+    board: Mutex<Board>,
+    begin: Instant,
+    talk: Talk,
+    screen: Option<Screen>,
+}
+
+struct Screen {
+    bars: MultiProgress,
+    shown: Mutex<Vec<ProgressBar>>,
+}
+
+impl Display {
+    /// Begins to show the plan's run. Must be called inside the runtime.
+    pub fn begin(plan: &Plan, talk: &Talk) -> Self {
+        let moving = talk.moving && !talk.is_quiet();
+        let target = || ProgressDrawTarget::term(Term::stderr(), 10);
+        let screen = moving.then(|| Screen {
+            bars: MultiProgress::with_draw_target(target()),
+            shown: Mutex::new(Vec::new()),
+        });
+        let shared = Arc::new(Shared {
+            board: Mutex::new(Board::new(plan)),
+            begin: Instant::now(),
+            talk: talk.clone(),
+            screen,
+        });
+        let ticker = moving.then(|| {
+            let shared = Arc::clone(&shared);
+            tokio::spawn(async move {
+                let mut tick = tokio::time::interval(TICK);
+                // Ends when the display does: `end` aborts it.
+                loop {
+                    tick.tick().await;
+                    shared.draw();
+                }
+            })
+        });
+        Self { shared, ticker }
+    }
+
+    /// Draws the last state and leaves it standing.
+    pub fn end(self) {
+        if let Some(ticker) = &self.ticker {
+            ticker.abort();
+        }
+        self.shared.draw();
+        if let Some(screen) = &self.shared.screen {
+            let shown = screen.shown.lock().unwrap_or_else(PoisonError::into_inner);
+            shown.iter().for_each(ProgressBar::abandon);
+        }
+    }
+
+    /// Says a line above the moving ones.
+    pub fn say(&self, line: &str) {
+        self.shared.say(line);
+    }
+
+    /// What stands now.
+    pub fn board(&self) -> Board {
+        self.shared.board.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        if let Some(ticker) = &self.ticker {
+            ticker.abort();
+        }
+    }
+}
+
+impl Watch for Display {
+    fn happened(&self, happening: Happening) {
+        self.shared.happened(&happening);
+    }
+}
+
+impl Shared {
+    fn happened(&self, happening: &Happening) {
+        let now = self.begin.elapsed();
+        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        board.happened(happening, now);
+        let level = self.talk.verbosity();
+        // On a terminal the board shows it; only those who asked for more get lines as well.
+        if self.screen.is_some() && level < 4 {
+            return;
+        }
+        if let Some(line) = plain::line(&board, happening, level) {
+            drop(board);
+            let time = jiff::Zoned::now().strftime("%H:%M:%S").to_string();
+            self.say(&format!("{time}  {line}"));
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.screen {
+            Some(screen) => {
+                // Standard error is gone when this fails, and nobody can be told.
+                let _ = screen.bars.println(line);
+            }
+            None => self.talk.say(line),
+        }
+    }
+
+    fn draw(&self) {
+        let Some(screen) = &self.screen else { return };
+        let (height, width) = Term::stderr().size();
+        let board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines =
+            lines::lines(&board, self.begin.elapsed(), usize::from(width).saturating_sub(1), usize::from(height));
+        drop(board);
+        let mut shown = screen.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        while shown.len() < lines.len() {
+            shown.push(screen.bars.add(bar()));
+        }
+        while shown.len() > lines.len() {
+            if let Some(bar) = shown.pop() {
+                bar.finish_and_clear();
+                screen.bars.remove(&bar);
+            }
+        }
+        for (bar, line) in shown.iter().zip(lines) {
+            bar.set_message(if self.talk.colour { lines::paint(&line) } else { line });
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    ProgressBar::new_spinner().with_style(style)
+}

@@ -1,0 +1,131 @@
+//! A plan as text: what, where and why, stage by stage.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubeon_api::HostAddress;
+use kubeon_plan::{Plan, Step};
+use kubeon_wire::Op;
+
+use crate::output::{Table, words};
+
+/// A stage of a plan, summed up.
+struct Row {
+    stage: String,
+    hosts: String,
+    what: String,
+    why: String,
+}
+
+/// The table of a plan: one line for each stage, or each step with `wide`.
+pub fn table(plan: &Plan, wide: bool) -> Table {
+    let mut table = Table::new(&["", "", "", ""]).indent(2);
+    if wide {
+        for step in &plan.steps {
+            let why = format!("because {}", step.why);
+            table.row([step.stage.clone(), name(plan, step.host), step.title.clone(), why]);
+        }
+        return table;
+    }
+    for row in rows(plan) {
+        let why = if row.why.is_empty() { String::new() } else { format!("because {}", row.why) };
+        table.row([row.stage, row.hosts, row.what, why]);
+    }
+    table
+}
+
+/// `27 steps on 3 hosts, no step destroys anything.`
+pub fn summary(plan: &Plan) -> String {
+    let hosts: BTreeSet<_> = plan.steps.iter().map(|step| step.host).collect();
+    let destroying = plan.steps.iter().filter(|step| step.destructive).count();
+    let destroys = match destroying {
+        0 => "no step destroys anything".to_owned(),
+        n if n == plan.steps.len() => "every step destroys".to_owned(),
+        n => format!("{} destroy", words::count(n, "step")),
+    };
+    format!("{} on {}, {destroys}.", words::count(plan.steps.len(), "step"), words::count(hosts.len(), "host"))
+}
+
+fn rows(plan: &Plan) -> Vec<Row> {
+    let mut stages: Vec<(&str, Vec<&Step>)> = Vec::new();
+    for step in &plan.steps {
+        match stages.iter_mut().find(|(stage, _)| *stage == step.stage) {
+            Some((_, steps)) => steps.push(step),
+            None => stages.push((&step.stage, vec![step])),
+        }
+    }
+    stages
+        .into_iter()
+        .map(|(stage, steps)| Row {
+            stage: stage.to_owned(),
+            hosts: hosts(plan, stage, &steps),
+            what: what(&steps),
+            why: why(&steps),
+        })
+        .collect()
+}
+
+fn name(plan: &Plan, host: HostAddress) -> String {
+    plan.hosts.get(&host).map_or_else(|| host.to_string(), |host| host.name.to_string())
+}
+
+/// One or two hosts by name, more by number.
+fn hosts(plan: &Plan, stage: &str, steps: &[&Step]) -> String {
+    if stage == "verify" {
+        return "cluster".to_owned();
+    }
+    let mut hosts: Vec<HostAddress> = Vec::new();
+    for step in steps {
+        if !hosts.contains(&step.host) {
+            hosts.push(step.host);
+        }
+    }
+    if hosts.len() <= 2 {
+        hosts.iter().map(|&host| name(plan, host)).collect::<Vec<_>>().join(" ")
+    } else {
+        words::count(hosts.len(), "host")
+    }
+}
+
+/// What a stage does: parts by number and size, the rest by title, equal titles once.
+fn what(steps: &[&Step]) -> String {
+    let mut parts = BTreeMap::new();
+    let mut titles: Vec<String> = Vec::new();
+    for step in steps {
+        if let Op::Part { digest, size, .. } = &step.op {
+            parts.insert(digest.clone(), *size);
+        } else if !titles.contains(&step.title) {
+            titles.push(step.title.clone());
+        }
+    }
+    let mut text = Vec::new();
+    if !parts.is_empty() {
+        let size: u64 = parts.values().sum();
+        text.push(format!("put {} ({}) where missing", words::count(parts.len(), "part"), words::size(size)));
+    }
+    text.extend(shorten(&titles));
+    text.join(", ")
+}
+
+const SHOWN: usize = 4;
+
+fn shorten(titles: &[String]) -> Vec<String> {
+    let mut shown: Vec<String> = titles.iter().take(SHOWN).cloned().collect();
+    if titles.len() > SHOWN {
+        shown.push(format!("and {} more", titles.len() - SHOWN));
+    }
+    shown
+}
+
+/// The reason that most steps of a stage share.
+fn why(steps: &[&Step]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for step in steps {
+        match counts.iter_mut().find(|(why, _)| *why == step.why) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((&step.why, 1)),
+        }
+    }
+    // The first of equally frequent reasons, so that the text does not depend on chance.
+    let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
+    counts.iter().find(|(_, count)| *count == most).map(|(why, _)| (*why).to_owned()).unwrap_or_default()
+}

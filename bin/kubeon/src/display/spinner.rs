@@ -1,0 +1,101 @@
+//! Shows work that is not a plan: named things that begin, say something and end.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use console::{Term, truncate_str};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::lines;
+use crate::output::{Talk, words};
+
+/// A list of things under way. On a terminal each is a moving line; elsewhere each is a line when it ends.
+pub struct Spinner {
+    talk: Talk,
+    bars: Option<MultiProgress>,
+    items: Mutex<BTreeMap<String, Item>>,
+}
+
+struct Item {
+    begin: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl Spinner {
+    /// Nothing is under way yet.
+    pub fn new(talk: &Talk) -> Self {
+        let moving = talk.moving && !talk.is_quiet();
+        let bars =
+            moving.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::term(Term::stderr(), 10)));
+        Self { talk: talk.clone(), bars, items: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Something began.
+    pub fn begin(&self, name: &str, words: &str) {
+        let bar = self.bars.as_ref().map(|bars| bars.add(bar()));
+        if let Some(bar) = &bar {
+            bar.set_message(self.text(&format!("  {name}  ● {words}")));
+            bar.enable_steady_tick(Duration::from_millis(200));
+        } else {
+            self.line(4, &format!("{name}  ● {words}"));
+        }
+        self.items().insert(name.to_owned(), Item { begin: Instant::now(), bar });
+    }
+
+    /// It says something.
+    pub fn says(&self, name: &str, words: &str) {
+        let items = self.items();
+        match items.get(name).and_then(|item| item.bar.as_ref()) {
+            Some(bar) => bar.set_message(self.text(&format!("  {name}  ● {words}"))),
+            None => self.line(4, &format!("{name}  · {words}")),
+        }
+    }
+
+    /// It says something; begins with it.
+    pub fn progress(&self, name: &str, words: &str) {
+        let known = self.items().contains_key(name);
+        if known { self.says(name, words) } else { self.begin(name, words) }
+    }
+
+    /// It ended well, or with a reason why not.
+    pub fn end(&self, name: &str, result: Result<&str, &str>) {
+        let item = self.items().remove(name);
+        let took = item.as_ref().map_or_else(String::new, |item| format!(" ({})", words::time(item.begin.elapsed())));
+        let text = match result {
+            Ok(words) => format!("{name}  ✓ {words}{took}"),
+            Err(why) => format!("{name}  ✗ {why}{took}"),
+        };
+        match item.and_then(|item| item.bar) {
+            Some(bar) => {
+                bar.disable_steady_tick();
+                bar.set_style(style("{msg}"));
+                bar.finish_with_message(self.text(&format!("  {text}")));
+            }
+            None => self.line(1, &text),
+        }
+    }
+
+    fn items(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Item>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line(&self, level: u8, text: &str) {
+        let time = jiff::Zoned::now().strftime("%H:%M:%S");
+        self.talk.detail(level, &format!("{time}  {text}"));
+    }
+
+    fn text(&self, line: &str) -> String {
+        let width = usize::from(Term::stderr().size().1).saturating_sub(12).max(20);
+        let line = truncate_str(line, width, "…").into_owned();
+        if self.talk.colour { lines::paint(&line) } else { line }
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+fn bar() -> ProgressBar {
+    ProgressBar::new_spinner().with_style(style("{msg} {elapsed}"))
+}

@@ -1,0 +1,214 @@
+//! The board against golden texts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubeon_api::HostAddress;
+use kubeon_apply::Happening;
+use kubeon_plan::{Plan, PlannedHost, Step};
+use kubeon_wire::{Category, Fence, Op, StepFailure};
+
+use super::board::Board;
+use super::{lines, plain, plan as text};
+
+const MIB: u64 = 1_048_576;
+
+fn address(i: u8) -> HostAddress {
+    format!("172.30.0.1{i}").parse().unwrap()
+}
+
+fn step(i: u8, stage: &str, title: &str, needs: &[&str], op: Op) -> Step {
+    Step {
+        id: format!("{stage}/{title}@h{i}"),
+        stage: stage.to_owned(),
+        host: address(i),
+        title: title.to_owned(),
+        why: format!("{stage} is missing"),
+        needs: needs.iter().map(|&need| need.to_owned()).collect(),
+        digest: String::new(),
+        timeout_seconds: 60,
+        tries: 2,
+        journal: true,
+        destructive: false,
+        op,
+    }
+}
+
+fn kernel() -> Op {
+    Op::Kernel { modules: Vec::new(), parameters: BTreeMap::new(), optional: Vec::new() }
+}
+
+fn part(name: &str, size: u64) -> Op {
+    let digest = format!("{:064x}", size).parse().unwrap();
+    Op::Part { name: name.to_owned(), digest, size, unpacked_size: size * 3 }
+}
+
+fn planned(name: &str) -> PlannedHost {
+    let fence = Fence {
+        cluster: "demo".parse().unwrap(),
+        uid: "u".to_owned(),
+        generation: 1,
+        version: "v1.36.3".parse().unwrap(),
+        role: "master".to_owned(),
+    };
+    PlannedHost { name: name.parse().unwrap(), fence }
+}
+
+fn plan() -> Plan {
+    let mut steps = Vec::new();
+    for i in 1..=3 {
+        steps.push(step(i, "prepare", "load kernel modules", &[], kernel()));
+        steps.push(step(i, "artifacts", "put kubelet v1.36.3", &[], part("kubelet", 100 * MIB)));
+        steps.push(step(i, "artifacts", "put containerd v2.4.2", &[], part("containerd", 212 * MIB)));
+    }
+    steps.push(step(1, "control", "start kube-apiserver v1.36.3", &["artifacts/put kubelet v1.36.3@h1"], Op::Await { checks: Vec::new() }));
+    for i in 2..=3 {
+        let needs = ["control/start kube-apiserver v1.36.3@h1"];
+        steps.push(step(i, "join", "start kubelet v1.36.3", &needs, Op::Await { checks: Vec::new() }));
+    }
+    Plan {
+        cluster: "demo".parse().unwrap(),
+        version: "v1.36.3".parse().unwrap(),
+        generation: 1,
+        hosts: (1..=3).map(|i| (address(i), planned(&format!("h{i}")))).collect(),
+        steps,
+        standing: 0,
+        facts: 3,
+        notes: Vec::new(),
+    }
+}
+
+fn done(i: u8, step: &str) -> Happening {
+    Happening::Done { host: address(i), step: format!("{step}@h{i}"), changed: true, milliseconds: 1234 }
+}
+
+fn started(i: u8, step: &str) -> Happening {
+    Happening::StepStarted { host: address(i), step: format!("{step}@h{i}") }
+}
+
+fn failure(cause: &str) -> StepFailure {
+    StepFailure { category: Category::Failed, cause: cause.to_owned(), log: Vec::new() }
+}
+
+/// h1 starts the API server, h2 takes in parts, h3 waits for the API server.
+fn midway() -> Board {
+    let mut board = Board::new(&plan());
+    let at = |seconds: u64| Duration::from_secs(seconds);
+    for i in 1..=3 {
+        board.happened(&Happening::HostOpened { host: address(i) }, at(0));
+        board.happened(&done(i, "prepare/load kernel modules"), at(1));
+    }
+    for i in [1, 3] {
+        board.happened(&done(i, "artifacts/put kubelet v1.36.3"), at(4));
+        board.happened(&done(i, "artifacts/put containerd v2.4.2"), at(4));
+    }
+    board.happened(&started(1, "control/start kube-apiserver v1.36.3"), at(12));
+    let note = "waiting for /readyz".to_owned();
+    let step = "control/start kube-apiserver v1.36.3@h1".to_owned();
+    board.happened(&Happening::Note { host: address(1), step, text: note }, at(12));
+    board.happened(&done(2, "artifacts/put kubelet v1.36.3"), at(4));
+    board.happened(&started(2, "artifacts/put containerd v2.4.2"), at(11));
+    let step = "artifacts/put containerd v2.4.2@h2".to_owned();
+    board.happened(&Happening::Progress { host: address(2), step, done: 112 * MIB, total: 212 * MIB }, at(12));
+    board
+}
+
+fn shown(board: &Board, seconds: f64, width: usize, height: usize) -> String {
+    lines::lines(board, Duration::from_secs_f64(seconds), width, height).join("\n")
+}
+
+#[test]
+fn shows_done_stages_the_present_step_and_what_is_waited_for() {
+    assert_eq!(
+        shown(&midway(), 14.2, 100, 24),
+        "\
+demo  v1.36.3                                                                      0:14 of about 0:16
+  h1  ✓ prepared  ✓ artifacts  ● start kube-apiserver v1.36.3: waiting for /readyz (2.2 s)
+  h2  ✓ prepared  ● artifacts 212/312 MiB, 96 MiB/s, 2 s left
+  h3  ✓ prepared  ✓ artifacts  ○ join: waits for h1: start kube-apiserver v1.36.3"
+    );
+}
+
+#[test]
+fn a_narrow_terminal_counts_what_is_done() {
+    let text = shown(&midway(), 14.2, 60, 24);
+    assert_eq!(
+        text,
+        "\
+demo  v1.36.3                             0:14 of about 0:16
+  h1  ✓ 2  ● start kube-apiserver v1.36.3: waiting for /rea…
+  h2  ✓ 1  ● artifacts 212/312 MiB, 96 MiB/s, 2 s left
+  h3  ✓ 2  ○ join: waits for h1: start kube-apiserver v1.36…"
+    );
+    for width in 20..120 {
+        for line in shown(&midway(), 14.2, width, 24).lines() {
+            assert!(console::measure_text_width(line) <= width, "{width}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_low_terminal_shows_the_busy_hosts_and_counts_the_rest() {
+    let mut board = midway();
+    board.happened(&done(2, "artifacts/put containerd v2.4.2"), Duration::from_secs(13));
+    board.happened(&done(1, "control/start kube-apiserver v1.36.3"), Duration::from_secs(13));
+    board.happened(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
+    let text = shown(&board, 14.2, 80, 4);
+    assert_eq!(
+        text.lines().skip(1).collect::<Vec<_>>().join("\n"),
+        "  h3  ✓ prepared  ✓ artifacts  ● start kubelet v1.36.3\n  … and 2 hosts more: 1 waiting, 1 done"
+    );
+}
+
+#[test]
+fn a_failed_step_stays_on_the_board() {
+    let mut board = midway();
+    let step = "artifacts/put containerd v2.4.2@h2".to_owned();
+    let failed = Happening::Failed { host: address(2), step, failure: failure("no space left on /var/lib/kubeon") };
+    board.happened(&failed, Duration::from_secs(13));
+    assert!(
+        shown(&board, 14.2, 100, 24)
+            .contains("  h2  ✓ prepared  ✗ put containerd v2.4.2: no space left on /var/lib/kubeon")
+    );
+    assert_eq!(
+        plain::line(&board, &failed, 1).unwrap(),
+        "h2  ✗ put containerd v2.4.2: no space left on /var/lib/kubeon"
+    );
+}
+
+#[test]
+fn the_expectation_never_falls_behind_the_clock() {
+    let board = midway();
+    let late = Duration::from_secs(300);
+    assert!(board.expected(late) > late);
+    assert!(Board::new(&plan()).expected(Duration::ZERO) >= Duration::from_secs(8));
+}
+
+#[test]
+fn without_a_terminal_every_ended_step_is_a_line() {
+    let board = midway();
+    assert_eq!(
+        plain::line(&board, &done(2, "prepare/load kernel modules"), 1).unwrap(),
+        "h2  ✓ load kernel modules (1.2 s)"
+    );
+    assert_eq!(plain::line(&board, &started(2, "prepare/load kernel modules"), 1), None);
+    assert!(plain::line(&board, &started(2, "prepare/load kernel modules"), 4).is_some());
+}
+
+#[test]
+fn a_plan_is_one_line_a_stage() {
+    assert_eq!(
+        text::table(&plan(), false).text(false),
+        "\
+  prepare    3 hosts  load kernel modules               because prepare is missing
+  artifacts  3 hosts  put 2 parts (312 MiB) where missing  because artifacts is missing
+  control    h1       start kube-apiserver v1.36.3      because control is missing
+  join       h2 h3    start kubelet v1.36.3             because join is missing
+"
+        .replace("missing               because", "missing               because")
+        .replace("load kernel modules               because", "load kernel modules                  because")
+        .replace("v1.36.3      because", "v1.36.3         because")
+        .replace("v1.36.3             because", "v1.36.3                because")
+    );
+    assert_eq!(text::summary(&plan()), "12 steps on 3 hosts, no step destroys anything.");
+}

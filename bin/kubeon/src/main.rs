@@ -1,0 +1,57 @@
+//! `kubeon`: the command line. It reads flags and environment, asks the engine, and shows what came of it.
+//!
+//! ```text
+//!   args/ ──► wish.rs ──► engine/ (store, hosts, bundle, keys) ──► observe ─► plan ─► apply
+//!                │                                                             │
+//!                └──────────── cmd/ one file a command ──► display/, output/ ◄─┘
+//! ```
+
+mod args;
+mod cmd;
+mod display;
+mod output;
+mod selector;
+mod stop;
+mod wish;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Environment};
+use output::Talk;
+use stop::{Code, Stop};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(help) => return told_by_parser(&help),
+    };
+    let environment = Environment::read();
+    let talk = Talk::new(&cli.talk, &environment);
+    match run(&cli, environment, &talk) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            Talk::stop(&stop);
+            ExitCode::from(stop.code as u8)
+        }
+    }
+}
+
+/// Help and version go to standard output; what cannot be read is refused.
+fn told_by_parser(message: &clap::Error) -> ExitCode {
+    let printed = message.print().is_ok();
+    let wrong = message.use_stderr() || !printed;
+    ExitCode::from(if wrong { Code::Refused as u8 } else { 0 })
+}
+
+fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(), Stop> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Stop::failed(format!("cannot start: {error}")))?;
+    let result = runtime.block_on(cmd::run(cli, environment, talk));
+    // What still runs belongs to nobody any more; hosts end their part by themselves.
+    runtime.shutdown_background();
+    result
+}

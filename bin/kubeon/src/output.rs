@@ -1,0 +1,55 @@
+//! Results: to standard output, in the form that was asked for.
+
+pub mod table;
+pub mod talk;
+pub mod words;
+
+use serde::Serialize;
+
+use crate::args::Format;
+use crate::stop::Stop;
+
+pub use table::Table;
+pub use talk::Talk;
+
+/// A result in all its forms.
+pub struct Answer {
+    value: serde_json::Value,
+    table: Table,
+    names: Vec<String>,
+    /// What stands below the table.
+    foot: String,
+}
+
+impl Answer {
+    /// A result: the data, its columns, and the names in it.
+    ///
+    /// # Errors
+    /// When the data has no JSON form.
+    pub fn new(value: &impl Serialize, table: Table, names: Vec<String>) -> Result<Self, Stop> {
+        let value = serde_json::to_value(value).map_err(|error| Stop::failed(format!("cannot write JSON: {error}")))?;
+        Ok(Self { value, table, names, foot: String::new() })
+    }
+
+    /// With words below the table.
+    #[must_use]
+    pub fn foot(mut self, foot: impl Into<String>) -> Self {
+        self.foot = foot.into();
+        self
+    }
+
+    /// The text of one form, ending in a line break unless empty.
+    ///
+    /// # Errors
+    /// When the data has no form of that kind.
+    pub fn text(&self, format: Format) -> Result<String, Stop> {
+        Ok(match format {
+            Format::Json => format!("{:#}\n", self.value),
+            Format::Yaml => serde_saphyr::to_string(&self.value)
+                .map_err(|error| Stop::failed(format!("cannot write YAML: {error}")))?,
+            Format::Name => self.names.iter().map(|name| format!("{name}\n")).collect(),
+            Format::Table => self.table.text(false) + &self.foot,
+            Format::Wide => self.table.text(true) + &self.foot,
+        })
+    }
+}

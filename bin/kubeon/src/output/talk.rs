@@ -1,0 +1,93 @@
+//! Where words go: results to standard output, everything that moves or explains to standard error.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use crate::args::{Environment, TalkFlags};
+use crate::stop::Stop;
+
+/// What may be said, and how.
+#[derive(Debug, Clone)]
+pub struct Talk {
+    quiet: bool,
+    verbosity: u8,
+    /// Standard error is a terminal that can redraw lines.
+    pub moving: bool,
+    /// Standard error takes colours.
+    pub colour: bool,
+    /// A person can be asked: standard input and error are terminals.
+    pub can_ask: bool,
+}
+
+impl Talk {
+    /// From flags, environment and what the standard streams are.
+    pub fn new(flags: &TalkFlags, environment: &Environment) -> Self {
+        let terminal = io::stderr().is_terminal();
+        let verbosity = u8::try_from(flags.verbosity.clamp(0, 8)).unwrap_or(1);
+        let capable = terminal && !environment.dumb_terminal;
+        Self {
+            quiet: flags.quiet || verbosity == 0,
+            verbosity,
+            moving: capable,
+            colour: capable && !environment.no_color,
+            can_ask: terminal && io::stdin().is_terminal(),
+        }
+    }
+
+    /// Whether only results and errors are wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// The level of `-v`, 0 to 8.
+    pub fn verbosity(&self) -> u8 {
+        self.verbosity
+    }
+
+    /// A result, to standard output.
+    ///
+    /// # Errors
+    /// When standard output is closed or full.
+    pub fn result(&self, text: &str) -> Result<(), Stop> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// A line that explains, to standard error. Nobody can be told when that fails.
+    pub fn say(&self, line: &str) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr().lock(), "{line}");
+        }
+    }
+
+    /// A line for those who asked for more with `-v`.
+    pub fn detail(&self, level: u8, line: &str) {
+        if self.verbosity >= level {
+            self.say(line);
+        }
+    }
+
+    /// A warning, to standard error.
+    pub fn warn(&self, line: &str) {
+        self.say(&format!("warning: {line}"));
+    }
+
+    /// How a command ended, to standard error.
+    pub fn stop(stop: &Stop) {
+        let _ = write!(io::stderr().lock(), "{stop}");
+    }
+
+    /// Asks a question that is answered by yes or no; no when nobody can be asked.
+    ///
+    /// # Errors
+    /// When the terminal cannot be read.
+    pub fn confirm(&self, question: &str) -> Result<bool, Stop> {
+        if !self.can_ask {
+            return Ok(false);
+        }
+        write!(io::stderr().lock(), "{question} [y/N] ")?;
+        let mut line = String::new();
+        io::stdin().read_line(&mut line)?;
+        Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    }
+}

@@ -1,0 +1,182 @@
+//! How a command ends when it does not end well: one text for people, one code for programs.
+
+use std::fmt::{self, Write as _};
+
+use kubeon_plan::{Note, PlanError, Refusal};
+
+/// Exit codes; 0 is for done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// Something was tried and failed on the way.
+    Failed = 1,
+    /// Refused before the first effect.
+    Refused = 2,
+    /// Stopped by Ctrl-C or SIGTERM.
+    Interrupted = 130,
+}
+
+/// Why a command ended, what to look at, and what to type next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stop {
+    /// The exit code.
+    pub code: Code,
+    /// The first line, without `error: `; empty when everything was said already.
+    pub title: String,
+    /// What it is about, and what about it.
+    pub rows: Vec<(String, String)>,
+    /// Warnings that go with it.
+    pub warnings: Vec<String>,
+    /// The last line: what to type.
+    pub hint: Option<String>,
+}
+
+impl Stop {
+    /// Ends with a code and one line.
+    pub fn new(code: Code, title: impl Into<String>) -> Self {
+        Self { code, title: title.into(), rows: Vec::new(), warnings: Vec::new(), hint: None }
+    }
+
+    /// Refused before the first effect.
+    pub fn refused(title: impl Into<String>) -> Self {
+        Self::new(Code::Refused, title)
+    }
+
+    /// Failed on the way.
+    pub fn failed(title: impl Into<String>) -> Self {
+        Self::new(Code::Failed, title)
+    }
+
+    /// Everything was said already: only the code is left.
+    pub fn silent(code: Code) -> Self {
+        Self::new(code, "")
+    }
+
+    /// With a line on a subject.
+    #[must_use]
+    pub fn row(mut self, subject: impl Into<String>, text: impl Into<String>) -> Self {
+        self.rows.push((subject.into(), text.into()));
+        self
+    }
+
+    /// With a last line that can be pasted.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Refused for every reason at once.
+    pub fn refusals(cluster: &str, refusals: Vec<Refusal>, notes: &[Note]) -> Self {
+        let error = PlanError { cluster: cluster.to_owned(), refusals: Vec::new(), notes: Vec::new() };
+        let count = refusals.len();
+        let plural = if count == 1 { "" } else { "s" };
+        let mut stop = Self::refused(format!("{} cannot be planned, {count} reason{plural}", error.cluster));
+        stop.rows = refusals.into_iter().map(|r| (r.subject, r.reason)).collect();
+        stop.warnings = notes.iter().map(note_text).collect();
+        stop
+    }
+}
+
+/// A note in one line.
+pub fn note_text(note: &Note) -> String {
+    match note.host {
+        Some(host) => format!("{host}: {}", note.text),
+        None => note.text.clone(),
+    }
+}
+
+impl From<PlanError> for Stop {
+    fn from(error: PlanError) -> Self {
+        Self::refusals(&error.cluster, error.refusals, &error.notes)
+    }
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::silent(Code::Failed);
+        }
+        Self::failed(error.to_string())
+    }
+}
+
+/// The error and everything under it, in one line.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut under = error.source();
+    while let Some(error) = under {
+        let words = error.to_string();
+        if !text.ends_with(&words) {
+            let _ = write!(text, ": {words}");
+        }
+        under = error.source();
+    }
+    text
+}
+
+const LONGEST_SUBJECT: usize = 44;
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.title.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "error: {}", self.title)?;
+        let length = |row: &(String, String)| console::measure_text_width(&row.0);
+        let width = self.rows.iter().map(length).max().unwrap_or(0).min(LONGEST_SUBJECT);
+        for (subject, text) in &self.rows {
+            let mut lines = text.lines();
+            let first = lines.next().unwrap_or_default();
+            let fill = width.saturating_sub(console::measure_text_width(subject));
+            writeln!(f, "{}", format!("  {subject}{:fill$}  {first}", "").trim_end())?;
+            for line in lines {
+                writeln!(f, "  {:width$}  {line}", "")?;
+            }
+        }
+        for warning in &self.warnings {
+            writeln!(f, "warning: {warning}")?;
+        }
+        match &self.hint {
+            Some(hint) => writeln!(f, "{hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligns_reasons_and_says_warnings_last() {
+        let refusal =
+            |subject: &str, reason: &str| Refusal { subject: subject.into(), reason: reason.into() };
+        let refusals = vec![
+            refusal("-w 172.30.0.11", "is a master already: a host has one role"),
+            refusal("--pod-cidr 10.64.0.0/12", "overlaps the service range 10.64.0.0/12 (--svc-cidr)"),
+        ];
+        let notes = [Note { host: None, text: "2 masters survive no failure that 1 does not; use 1, 3 or 5".into() }];
+        assert_eq!(
+            Stop::refusals("demo", refusals, &notes).to_string(),
+            "error: demo cannot be planned, 2 reasons\n\
+             \x20 -w 172.30.0.11           is a master already: a host has one role\n\
+             \x20 --pod-cidr 10.64.0.0/12  overlaps the service range 10.64.0.0/12 (--svc-cidr)\n\
+             warning: 2 masters survive no failure that 1 does not; use 1, 3 or 5\n"
+        );
+    }
+
+    #[test]
+    fn indents_further_lines_of_a_row() {
+        let stop = Stop::failed("x").row("log", "one\ntwo").hint("continue with: kubeon create demo");
+        assert_eq!(
+            stop.to_string(),
+            "error: x\n  log  one\n       two\ncontinue with: kubeon create demo\n"
+        );
+    }
+
+    #[test]
+    fn a_broken_pipe_is_silent() {
+        let stop = Stop::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(stop.to_string(), "");
+    }
+}

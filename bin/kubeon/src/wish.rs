@@ -1,0 +1,284 @@
+//! What is wanted: from flags or a file to a specification, with every reason against it at once.
+
+use std::collections::BTreeMap;
+
+use kubeon_api::kubernetes_cluster::{
+    ApiServer, Cni, ClusterType, DeclaredCluster, DeployMode, LoadBalancer as DeclaredBalancer, LoadBalancerMode,
+    Network, ProxyMode as DeclaredProxy, Reach, Settings,
+};
+use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, NameError, PrivateKey, Version};
+use kubeon_plan::{ClusterSpec, HostSpec, LoadBalancer, Note, PlanError, ProxyMode, Refusal, Valid};
+
+use crate::args::node::{HostWish, LoginWish, NodeFlags};
+use crate::args::settings::SettingFlags;
+use crate::args::wish::WishArgs;
+use crate::stop::Stop;
+
+/// How to log in to a host, as far as it was said.
+#[derive(Debug, Clone, Default)]
+pub struct SaidLogin {
+    /// What flags say.
+    pub flags: LoginWish,
+    /// A private key that a file holds.
+    pub private_key: Option<PrivateKey>,
+    /// A password, or with a key its passphrase, that a file holds.
+    pub password: Option<kubeon_api::Secret>,
+}
+
+/// A cluster that is wanted.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// What it should be, proven as far as it can be without asking a host.
+    pub spec: Valid<ClusterSpec>,
+    /// What a person should know.
+    pub notes: Vec<Note>,
+    /// How to log in to each host.
+    pub logins: BTreeMap<HostAddress, SaidLogin>,
+}
+
+fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
+    Refusal { subject: subject.into(), reason: reason.into() }
+}
+
+/// The wish that flags make.
+///
+/// # Errors
+/// Every reason at once.
+pub fn from_flags(args: &WishArgs, name: &str, version: &str, supported: &[Version]) -> Result<Wish, Stop> {
+    let mut refusals = args.missing.refusals.clone();
+    refusals.extend(args.settings.refusals());
+    let cluster = name.parse::<ClusterName>().map_err(|error| refusals.push(refuse(name, error.to_string()))).ok();
+    let version = version
+        .parse::<Version>()
+        .map_err(|error| refusals.push(refuse(format!("version {version}"), format!("Input version [{version}] error: {error}"))))
+        .ok();
+    let declared = declared(&args.settings, &mut refusals);
+    let hosts = args.nodes.hosts(&mut refusals);
+    let settings = settings(&declared, &mut refusals)?;
+    let logins = hosts.masters.iter().chain(&hosts.workers).map(|host| (host.address, host.login.clone()));
+    let logins = logins.map(|(address, flags)| (address, SaidLogin { flags, ..SaidLogin::default() })).collect();
+    let host = |wish: HostWish| HostSpec { address: wish.address, name: wish.name, labels: wish.labels };
+    let spec = spec(
+        // A name or version that cannot be read is refused below; a stand-in lets the rest be checked as well.
+        cluster.map_or_else(|| "x".parse(), Ok).map_err(|error: NameError| Stop::failed(error.to_string()))?,
+        version.or_else(|| supported.last().copied()),
+        &settings,
+        hosts.masters.into_iter().map(host).collect(),
+        hosts.workers.into_iter().map(host).collect(),
+        &mut refusals,
+    )?;
+    // What could not be read was left out above; an empty list would only be told a second time.
+    let unread_masters = spec.masters.is_empty() && !args.nodes.masters.addresses.is_empty();
+    let (spec, notes) = validated(spec, supported, refusals, name, unread_masters)?;
+    Ok(Wish { spec, notes, logins })
+}
+
+/// The wish that a file makes; flags may say how to log in.
+///
+/// # Errors
+/// Every reason at once.
+pub fn from_file(cluster: &KubernetesCluster, flags: &NodeFlags, supported: &[Version]) -> Result<Wish, Stop> {
+    let mut refusals = Vec::new();
+    let name = cluster.cluster_name().map_err(|error| Stop::refused(error.to_string()))?;
+    let declared = &cluster.spec.cluster;
+    let settings = settings(declared, &mut refusals)?;
+    refusals.extend(not_carried(declared, &settings));
+    if cluster.spec.paused {
+        refusals.push(refuse("spec.paused", "is true: nothing may be changed on the hosts; set it to false"));
+    }
+    let hosts = declared.hosts().map_err(|error| Stop::refused(format!("{name}: {error}")))?;
+    let (mut masters, mut workers, mut logins) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for host in hosts {
+        if host.roles.etcd != host.roles.master {
+            let reason = "etcd runs on the masters and nowhere else in this version: leave etcdList out";
+            refusals.push(refuse(format!("spec.cluster.etcdList {}", host.ip), reason));
+        }
+        let said = said_login(declared, host.port, host.user.as_ref().map(|user| user.as_str()), flags);
+        logins.insert(host.ip, said);
+        let labels = host.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let spec = HostSpec { address: host.ip, name: host.name, labels };
+        if host.roles.master { masters.push(spec) } else { workers.push(spec) }
+    }
+    let version = settings.version.or_else(|| supported.iter().max().copied());
+    let spec = spec(name.clone(), version, &settings, masters, workers, &mut refusals)?;
+    let (spec, notes) = validated(spec, supported, refusals, name.as_str(), false)?;
+    Ok(Wish { spec, notes, logins })
+}
+
+/// Checks a specification that was written down before.
+///
+/// # Errors
+/// Every reason at once why it cannot be planned any more.
+pub fn stored(spec: ClusterSpec, supported: &[Version]) -> Result<(Valid<ClusterSpec>, Vec<Note>), Stop> {
+    Ok(kubeon_plan::validate(spec, supported)?)
+}
+
+fn validated(
+    spec: ClusterSpec,
+    supported: &[Version],
+    mut refusals: Vec<Refusal>,
+    name: &str,
+    unread_masters: bool,
+) -> Result<(Valid<ClusterSpec>, Vec<Note>), Stop> {
+    match kubeon_plan::validate(spec, supported) {
+        Ok(valid) if refusals.is_empty() => Ok(valid),
+        Ok((_, notes)) => Err(Stop::refusals(name, refusals, &notes)),
+        Err(PlanError { refusals: more, notes, .. }) => {
+            refusals.extend(more.into_iter().filter(|refusal| !(unread_masters && refusal.subject == "-m")));
+            Err(Stop::refusals(name, refusals, &notes))
+        }
+    }
+}
+
+fn settings(declared: &DeclaredCluster, refusals: &mut Vec<Refusal>) -> Result<Settings, Stop> {
+    declared.settings().or_else(|error| {
+        refusals.push(refuse("load balancer", error.to_string()));
+        let plain = DeclaredCluster { load_balancer: None, external_load_balancer: None, ..declared.clone() };
+        plain.settings().map_err(|error| Stop::failed(crate::stop::chain(&error)))
+    })
+}
+
+fn spec(
+    name: ClusterName,
+    version: Option<Version>,
+    settings: &Settings,
+    masters: Vec<HostSpec>,
+    workers: Vec<HostSpec>,
+    refusals: &mut Vec<Refusal>,
+) -> Result<ClusterSpec, Stop> {
+    let version = version.ok_or_else(|| Stop::failed("the catalogue holds no version"))?;
+    let load_balancer = match &settings.reach {
+        Reach::External { address, port } => match address.ip() {
+            Some(address) => LoadBalancer::External { address, port: *port },
+            None => {
+                let reason = "is a name; give the load balancer's IPv4 address in this version";
+                refusals.push(refuse(format!("load balancer {address}"), reason));
+                LoadBalancer::Haproxy
+            }
+        },
+        Reach::Haproxy | Reach::Updater => LoadBalancer::Haproxy,
+    };
+    let network = &settings.network;
+    Ok(ClusterSpec {
+        name,
+        version,
+        masters,
+        workers,
+        api_domain: settings.api_domain.to_string(),
+        cert_sans: settings.cert_sans.iter().map(ToString::to_string).collect(),
+        load_balancer,
+        pod_cidr: settings.pod_cidr,
+        service_cidr: settings.service_cidr,
+        node_mask_size: network.node_mask_size,
+        max_pods: network.max_pods,
+        node_ports: (network.node_port_range.first(), network.node_port_range.last()),
+        dns_domain: network.dns_domain.to_string(),
+        proxy_mode: match network.proxy_mode {
+            DeclaredProxy::Iptables => ProxyMode::Iptables,
+            DeclaredProxy::Nftables | DeclaredProxy::Ipvs => ProxyMode::Nftables,
+        },
+        feature_gates: String::new(),
+        ca_years: settings.ca_years,
+    })
+}
+
+/// What a file may say but no bundle can serve.
+fn not_carried(declared: &DeclaredCluster, settings: &Settings) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    let mut no = |field: &str, reason: &str| refusals.push(refuse(format!("spec.cluster.{field}"), reason));
+    if settings.cluster_type != ClusterType::Kubernetes {
+        no("clusterType", "only kubernetes is there yet: no bundle carries another distribution");
+    }
+    if settings.deploy_mode != DeployMode::Binary {
+        no("deployMode", "only binary is there yet");
+    }
+    if settings.network.cni != Cni::Flannel {
+        no("network.cni", "[check] no bundle carries it; use flannel");
+    }
+    if settings.network.proxy_mode == DeclaredProxy::Ipvs {
+        no("network.proxyMode", "[check] no bundle carries ipvs; use nftables or iptables");
+    }
+    if settings.reach == Reach::Updater {
+        no("loadBalancer.mode", "no bundle carries apiserver-updater; use haproxy or external");
+    }
+    if settings.api_port != 6443 {
+        no("apiServer.port", "only 6443 is there yet");
+    }
+    if settings.images_registry.is_some() {
+        no("imagesRegistry", "every image comes from the bundle, no registry is asked: leave it out");
+    }
+    if declared.auth_config.as_ref().is_some_and(|auth| auth.credentials_ref.is_some()) {
+        no("authConfig.credentialsRef", "names a Secret of a meta cluster; here give --default-pk-file or --default-passwd @FILE");
+    }
+    refusals
+}
+
+fn said_login(declared: &DeclaredCluster, port: u16, user: Option<&str>, flags: &NodeFlags) -> SaidLogin {
+    let auth = declared.auth_config.clone().unwrap_or_default();
+    let user = user.map(str::to_owned).or_else(|| auth.username.as_ref().map(ToString::to_string));
+    let own = LoginWish { port: Some(port), user, ..LoginWish::default() };
+    SaidLogin { flags: own.or(LoginWish::from(&flags.all)), private_key: auth.private_ssh_key, password: auth.password }
+}
+
+/// What the flags declare; what cannot be read is refused and left at its default.
+fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluster {
+    let mut read = Reader { refusals };
+    let lb_mode = match flags.lb_mode.as_deref() {
+        Some("external") if flags.lb_ip.is_some() => Some(LoadBalancerMode::External),
+        _ => None,
+    };
+    let address = if lb_mode.is_some() { read.text("--lb-ip", flags.lb_ip.as_deref()) } else { None };
+    let port = read.number("--lb-port", flags.lb_port, 1, 65535);
+    if let (Some(port), None) = (port, &lb_mode)
+        && port != 6443
+    {
+        read.refusals.push(refuse(format!("--lb-port {port}"), "needs --lb-mode external: masters listen on 6443"));
+    }
+    DeclaredCluster {
+        pod_cidr: read.text("--pod-cidr", flags.pod_cidr.as_deref()),
+        service_cidr: read.text("--svc-cidr", flags.svc_cidr.as_deref()),
+        api_server: Some(ApiServer {
+            domain: read.text("--lb-domain", flags.lb_domain.as_deref()),
+            port: None,
+            cert_sans: flags.cert_san.iter().filter_map(|san| read.text("--cert-san", Some(san))).collect(),
+        }),
+        load_balancer: Some(DeclaredBalancer { mode: lb_mode, address, port: port.and_then(|p| u16::try_from(p).ok()) }),
+        network: Some(Network {
+            proxy_mode: (flags.proxy.as_deref() == Some("iptables")).then_some(DeclaredProxy::Iptables),
+            dns_domain: read.text("--dns-domain", flags.dns_domain.as_deref()),
+            node_mask_size: read
+                .number("--node-mask-size", flags.node_mask_size, 16, 28)
+                .and_then(|bits| u8::try_from(bits).ok()),
+            max_pods: read.number("--max-pods", flags.max_pods, 4, 65000),
+            node_port_range: read.text("--port-range", flags.port_range.as_deref()),
+            ..Network::default()
+        }),
+        ..DeclaredCluster::default()
+    }
+}
+
+struct Reader<'a> {
+    refusals: &'a mut Vec<Refusal>,
+}
+
+impl Reader<'_> {
+    fn text<T: std::str::FromStr<Err = NameError>>(&mut self, flag: &str, text: Option<&str>) -> Option<T> {
+        let text = text?;
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.refusals.push(refuse(format!("{flag} {text}"), error.to_string()));
+                None
+            }
+        }
+    }
+
+    fn number(&mut self, flag: &str, number: Option<u32>, low: u32, high: u32) -> Option<u32> {
+        let number = number?;
+        if (low..=high).contains(&number) {
+            return Some(number);
+        }
+        self.refusals.push(refuse(format!("{flag} {number}"), format!("must lie between {low} and {high}")));
+        None
+    }
+}

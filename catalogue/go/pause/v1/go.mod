@@ -1,0 +1,3 @@
+module kubeon.io/catalogue/pause
+
+go 1.24.0

@@ -1,0 +1,213 @@
+//! Newtypes for what may end up in a certificate, a unit file or an SSH command line.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::{NameError, is_label, text_newtype};
+
+text_newtype! {
+    /// A DNS name: 1 to 253 characters, labels joined by dots, the last label with a letter in it.
+    DnsName
+}
+text_newtype! {
+    /// Where something answers: an IPv4 address or a DNS name, without a port.
+    Endpoint
+}
+text_newtype! {
+    /// An image registry with an optional port and path: `registry.example.com:5000/mirror`.
+    Registry
+}
+text_newtype! {
+    /// The name of an account on a host: 1 to 32 of a-z, 0-9, `_` and `-`, a letter or `_` first.
+    LoginName
+}
+
+fn malformed(expected: &'static str, value: &str) -> NameError {
+    NameError::Malformed { expected, value: value.to_owned() }
+}
+
+fn is_dns_name(text: &str) -> bool {
+    let last_has_letter = text.rsplit('.').next().is_some_and(|last| last.chars().any(|c| c.is_ascii_lowercase()));
+    text.len() <= 253 && last_has_letter && text.split('.').all(is_label)
+}
+
+impl FromStr for DnsName {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if is_dns_name(text) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(malformed("a DNS name such as apiserver.cluster.local", text))
+    }
+}
+
+impl Endpoint {
+    /// The address, when it is not a name.
+    #[must_use]
+    pub fn ip(&self) -> Option<Ipv4Addr> {
+        self.0.parse().ok()
+    }
+}
+
+impl From<Ipv4Addr> for Endpoint {
+    fn from(ip: Ipv4Addr) -> Self {
+        Self(ip.to_string())
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if text.parse::<Ipv4Addr>().is_ok() || is_dns_name(text) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(malformed("an IPv4 address or a DNS name", text))
+    }
+}
+
+impl FromStr for Registry {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let mut parts = text.split('/');
+        let host = parts.next().unwrap_or_default();
+        let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
+        let in_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+        let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let valid = text.len() <= 255
+            && name.parse::<Endpoint>().is_ok()
+            && port.is_none_or(is_port)
+            && parts.all(|part| part.starts_with(edge) && part.ends_with(edge) && part.chars().all(in_path));
+        if valid {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(malformed("an image registry such as registry.example.com:5000/mirror", text))
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    !text.starts_with(['0', '+']) && text.parse::<u16>().is_ok()
+}
+
+impl FromStr for LoginName {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let first = |c: char| c.is_ascii_lowercase() || c == '_';
+        let rest = |c: char| first(c) || c.is_ascii_digit() || c == '-';
+        if text.len() <= 32 && text.starts_with(first) && text.chars().all(rest) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(malformed("an account name such as root or kube-admin", text))
+    }
+}
+
+/// A range of ports, both ends included: `10000-30000`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+impl PortRange {
+    /// The range from `first` to `last`, which may be equal.
+    ///
+    /// # Errors
+    /// When `first` is 0 or above `last`.
+    pub fn new(first: u16, last: u16) -> Result<Self, NameError> {
+        if first == 0 || first > last {
+            return Err(malformed(Self::EXPECTED, &format!("{first}-{last}")));
+        }
+        Ok(Self { first, last })
+    }
+
+    const EXPECTED: &str = "a port range such as 10000-30000, the lower port first";
+
+    /// The lowest port.
+    #[must_use]
+    pub fn first(self) -> u16 {
+        self.first
+    }
+
+    /// The highest port.
+    #[must_use]
+    pub fn last(self) -> u16 {
+        self.last
+    }
+}
+
+impl FromStr for PortRange {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let refuse = || malformed(Self::EXPECTED, text);
+        let (first, last) = text.split_once('-').ok_or_else(refuse)?;
+        if !is_port(first) || !is_port(last) {
+            return Err(refuse());
+        }
+        let port = |text: &str| text.parse().map_err(|_| refuse());
+        Self::new(port(first)?, port(last)?)
+    }
+}
+
+impl TryFrom<String> for PortRange {
+    type Error = NameError;
+    fn try_from(value: String) -> Result<Self, NameError> {
+        value.parse()
+    }
+}
+
+impl From<PortRange> for String {
+    fn from(value: PortRange) -> String {
+        value.to_string()
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}-{}", self.first, self.last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_an_address_or_a_name_and_nothing_a_shell_would_run() {
+        for good in ["10.0.0.1", "api.prod", "a", "x1.example.com"] {
+            assert!(good.parse::<Endpoint>().is_ok(), "{good}");
+        }
+        for bad in ["", "300.1.1.1", "1.2.3", "$(id)", "a b", "-x.com", "a..b", "A.b", "h:6443", "::1"] {
+            assert!(bad.parse::<Endpoint>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn takes_registries_with_port_and_path() {
+        for good in ["registry.k8s.io", "10.0.0.9:5000", "r.example.com:5000/mirror/k8s", "localhost"] {
+            assert!(good.parse::<Registry>().is_ok(), "{good}");
+        }
+        for bad in ["", "https://r.io", "r.io/", "r.io:0", "r.io:99999", "r.io/$(id)", "r.io//a", "r.io/../etc"] {
+            assert!(bad.parse::<Registry>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn refuses_a_range_upside_down() {
+        let range: PortRange = "10000-30000".parse().unwrap();
+        assert_eq!((range.first(), range.last()), (10000, 30000));
+        for bad in ["30000-10000", "0-5", "1", "1-", "-1", "1-65536", "+1-5", "01-5"] {
+            assert!(bad.parse::<PortRange>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn refuses_logins_that_are_options_or_commands() {
+        for bad in ["", "-oProxyCommand=x", "root;id", "Root", "a@b", &"x".repeat(33)] {
+            assert!(bad.parse::<LoginName>().is_err(), "{bad}");
+        }
+        assert!("kube-admin_1".parse::<LoginName>().is_ok());
+    }
+}

@@ -1,0 +1,73 @@
+//! The same types for API servers and for editors.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::CustomResourceExt;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+use crate::kubernetes_cluster::KubernetesCluster;
+use crate::schema::never_null;
+
+const HEADER: &str = "# Generated from crates/api by `cargo xtask gen`. Do not edit.\n\
+                      # Rules use the CEL functions cidr and isCIDR: the API server must be v1.31 or newer.\n";
+
+/// Why a file could not be made from the types.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerateError {
+    /// The definition did not become YAML.
+    #[error("writing the definition of {kind} as YAML")]
+    Yaml {
+        /// The kind.
+        kind: &'static str,
+        /// The writer's error.
+        #[source]
+        source: serde_saphyr::ser::Error,
+    },
+}
+
+/// Every `CustomResourceDefinition`: the file's name, and its YAML, ready for `kubectl apply`.
+///
+/// # Errors
+/// When a definition cannot be written as YAML.
+pub fn crds() -> Result<Vec<(String, String)>, GenerateError> {
+    let mut definition = KubernetesCluster::crd();
+    definition.spec.names.list_kind = Some("KubernetesClusterList".to_owned());
+    let name = format!("{}_{}.yaml", definition.spec.group, definition.spec.names.plural);
+    let yaml = serde_saphyr::to_string(&definition)
+        .map_err(|source| GenerateError::Yaml { kind: "KubernetesCluster", source })?;
+    Ok(vec![(name, format!("{HEADER}{yaml}"))])
+}
+
+/// The JSON schema (draft 7) of a `KubernetesCluster` file, for editors: unknown fields are marked, every field is explained.
+#[must_use]
+pub fn json_schema() -> Value {
+    let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+    let mut generator = settings.into_generator();
+    let metadata = generator.subschema_for::<ObjectMeta>().to_value();
+    let mut schema = generator.into_root_schema_for::<KubernetesCluster>().to_value();
+    schema["properties"]["metadata"] = metadata;
+    never_null(&mut schema);
+    close(&mut schema);
+    schema["title"] = json!("KubernetesCluster");
+    schema["properties"]["apiVersion"] = json!({"type": "string", "enum": ["ecs.yun.com/v1"]});
+    schema["properties"]["kind"] = json!({"type": "string", "enum": ["KubernetesCluster"]});
+    schema["required"] = json!(["apiVersion", "kind", "metadata", "spec"]);
+    schema
+}
+
+/// Makes every object refuse the fields that it does not name.
+fn close(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.get("properties").is_some_and(Value::is_object) {
+                fields.entry("additionalProperties").or_insert(Value::Bool(false));
+            }
+            if fields.remove("x-kubernetes-int-or-string").is_some() {
+                fields.insert("type".into(), json!(["string", "integer"]));
+            }
+            fields.values_mut().for_each(close);
+        }
+        Value::Array(items) => items.iter_mut().for_each(close),
+        _ => {}
+    }
+}

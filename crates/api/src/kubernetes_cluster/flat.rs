@@ -1,0 +1,174 @@
+//! The older form of the spec, as the published sample has it: the cluster's fields directly under `spec`.
+//!
+//! It is lifted into `spec.cluster` on reading, so nothing below ever meets it. The schema names these fields, or an
+//! API server would drop them; both forms in one object are refused.
+
+use schemars::{JsonSchema, Schema};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::nodes::NodeList;
+use super::spec::{AuthConfig, ClusterType, DeclaredCluster, DeployMode};
+use super::timeout::TimeoutMins;
+use super::{Addons, DeletionPolicy, KubernetesClusterSpec, rules, unset};
+use crate::addresses::{Endpoint, Registry};
+use crate::labels::LabelValue;
+use crate::names::{Cidr, Version};
+use crate::schema::{deprecate, never_null};
+use crate::secret::PrivateKey;
+
+/// The fields that older clients write directly under `spec`.
+const FIELDS: &[&str] = &[
+    "authConfig",
+    "clusterType",
+    "containerCIDR",
+    "deployMode",
+    "etcdList",
+    "externalLoadBalancer",
+    "imagesRegistry",
+    "kubeVersion",
+    "masterList",
+    "masterVIP",
+    "nodeList",
+    "podCIDR",
+    "privateSSHKey",
+    "region",
+    "serviceCIDR",
+    "timeoutMins",
+    "timeout_mins",
+];
+
+/// A spec as it may stand in a file: either form.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EitherForm {
+    cluster: Option<DeclaredCluster>,
+    addons: Option<Addons>,
+    #[serde(default, deserialize_with = "unset::when_null")]
+    paused: bool,
+    deletion_policy: Option<DeletionPolicy>,
+    auth_config: Option<AuthConfig>,
+    cluster_type: Option<ClusterType>,
+    deploy_mode: Option<DeployMode>,
+    etcd_list: Option<NodeList>,
+    #[serde(default, alias = "masterVIP", deserialize_with = "unset::when_empty")]
+    external_load_balancer: Option<Endpoint>,
+    #[serde(default, deserialize_with = "unset::when_empty")]
+    images_registry: Option<Registry>,
+    #[serde(default, deserialize_with = "unset::when_empty")]
+    kube_version: Option<Version>,
+    master_list: Option<NodeList>,
+    node_list: Option<NodeList>,
+    #[serde(default, rename = "podCIDR", alias = "containerCIDR", deserialize_with = "unset::when_empty")]
+    pod_cidr: Option<Cidr>,
+    #[serde(default, rename = "privateSSHKey", deserialize_with = "unset::when_empty")]
+    private_ssh_key: Option<PrivateKey>,
+    #[serde(default, deserialize_with = "unset::when_empty")]
+    region: Option<LabelValue>,
+    #[serde(default, rename = "serviceCIDR", deserialize_with = "unset::when_empty")]
+    service_cidr: Option<Cidr>,
+    #[serde(default, rename = "timeout_mins", alias = "timeoutMins", deserialize_with = "TimeoutMins::when_given")]
+    timeout_mins: Option<TimeoutMins>,
+}
+
+/// Why the two forms of a spec do not make one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FormError {
+    #[error("fields stand under spec.cluster and directly under spec; put all of them under spec.cluster")]
+    Both,
+    #[error("privateSSHKey is given twice; keep the one under authConfig")]
+    TwoKeys,
+}
+
+impl EitherForm {
+    pub(super) fn into_spec(self) -> Result<KubernetesClusterSpec, FormError> {
+        let mut auth_config = self.auth_config;
+        if let Some(key) = self.private_ssh_key {
+            let auth = auth_config.get_or_insert_default();
+            if auth.private_ssh_key.replace(key).is_some() {
+                return Err(FormError::TwoKeys);
+            }
+        }
+        let flat = DeclaredCluster {
+            kube_version: self.kube_version,
+            master_list: self.master_list.unwrap_or_default(),
+            node_list: self.node_list.unwrap_or_default(),
+            etcd_list: self.etcd_list.unwrap_or_default(),
+            auth_config,
+            cluster_type: self.cluster_type,
+            deploy_mode: self.deploy_mode,
+            pod_cidr: self.pod_cidr,
+            service_cidr: self.service_cidr,
+            external_load_balancer: self.external_load_balancer,
+            region: self.region,
+            images_registry: self.images_registry,
+            timeout_mins: self.timeout_mins,
+            ..DeclaredCluster::default()
+        };
+        let cluster = match self.cluster {
+            Some(cluster) if flat == DeclaredCluster::default() => cluster,
+            Some(_) => return Err(FormError::Both),
+            None => flat,
+        };
+        Ok(KubernetesClusterSpec {
+            cluster,
+            addons: self.addons,
+            paused: self.paused,
+            deletion_policy: self.deletion_policy,
+        })
+    }
+}
+
+/// Finishes the schema of the spec: the flat fields beside `cluster`, the rules, no `null`, nothing required.
+pub(super) fn finish(schema: &mut Schema) {
+    schema.remove("required");
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        let cluster = properties.get("cluster").and_then(|cluster| cluster.get("properties")).cloned();
+        for name in FIELDS {
+            let source = cluster.as_ref().and_then(|fields| match *name {
+                "privateSSHKey" => fields.pointer("/authConfig/properties/privateSSHKey"),
+                name => fields.get(name),
+            });
+            if let Some(mut copy) = source.cloned() {
+                drop_descriptions(&mut copy);
+                deprecate(&mut copy, &instead(name));
+                properties.insert((*name).to_owned(), copy);
+            }
+        }
+    }
+    rules::add(schema, &rules::spec(FIELDS));
+    let mut value = schema.clone().to_value();
+    never_null(&mut value);
+    if let Ok(finished) = Schema::try_from(value) {
+        *schema = finished;
+    }
+}
+
+fn instead(name: &str) -> String {
+    let path = match name {
+        "privateSSHKey" => "authConfig.privateSSHKey",
+        "timeoutMins" => "timeout_mins",
+        "containerCIDR" => "podCIDR",
+        "masterVIP" => "externalLoadBalancer",
+        same => same,
+    };
+    format!("spec.cluster.{path}")
+}
+
+fn drop_descriptions(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.get("description").is_some_and(Value::is_string) {
+                fields.remove("description");
+            }
+            fields.values_mut().for_each(drop_descriptions);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_descriptions),
+        _ => {}
+    }
+}
+
+/// A schema made without inlining could not be finished; this one names the type for every generator.
+pub(super) fn inline<T: JsonSchema>(generator: &mut schemars::SchemaGenerator) -> Schema {
+    T::json_schema(generator)
+}

@@ -1,0 +1,198 @@
+//! The hosts of a cluster, each once, whatever lists it is in.
+
+use std::collections::BTreeMap;
+
+use super::nodes::NodeList;
+use super::spec::{DeclaredCluster, DeclaredNode};
+use crate::addresses::LoginName;
+use crate::labels::{LabelKey, LabelValue};
+use crate::names::{HostAddress, HostName};
+
+/// One host, with all that the lists say about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Its address.
+    pub ip: HostAddress,
+    /// What it is called as a node; its own host name where `None`.
+    pub name: Option<HostName>,
+    /// The SSH port.
+    pub port: u16,
+    /// The account to log in with; that of the credentials where `None`.
+    pub user: Option<LoginName>,
+    /// Labels of the node.
+    pub labels: BTreeMap<LabelKey, LabelValue>,
+    /// What it does.
+    pub roles: Roles,
+}
+
+/// What a host does in the cluster; at least one is true.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// Runs the control plane.
+    pub master: bool,
+    /// Runs workloads.
+    pub worker: bool,
+    /// Runs etcd.
+    pub etcd: bool,
+}
+
+/// Two lists that do not agree about a host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HostConflict {
+    /// Both lists say something, and not the same.
+    #[error("{ip}: {field} in {first} and in {second} differ; say it once")]
+    Differs {
+        /// The host.
+        ip: HostAddress,
+        /// The field that differs.
+        field: &'static str,
+        /// The list that spoke first.
+        first: &'static str,
+        /// The list that contradicts.
+        second: &'static str,
+    },
+    /// A master and a worker.
+    #[error("{0} is in masterList and in nodeList; a host has one role")]
+    TwoRoles(HostAddress),
+}
+
+impl DeclaredCluster {
+    /// Every host once: the masters, the workers, then hosts that only run etcd, each in the order of its list.
+    /// Without an `etcdList` the masters run etcd.
+    ///
+    /// # Errors
+    /// When two lists do not agree about a host.
+    pub fn hosts(&self) -> Result<Vec<Host>, HostConflict> {
+        let etcd = if self.etcd_list.is_empty() { &self.master_list } else { &self.etcd_list };
+        let lists: [(&'static str, &NodeList, Roles); 3] = [
+            ("masterList", &self.master_list, Roles { master: true, ..Roles::default() }),
+            ("nodeList", &self.node_list, Roles { worker: true, ..Roles::default() }),
+            ("etcdList", etcd, Roles { etcd: true, ..Roles::default() }),
+        ];
+        let mut merged = Merged::default();
+        for (list, nodes, roles) in lists {
+            for node in nodes.iter() {
+                merged.add(list, node, roles)?;
+            }
+        }
+        Ok(merged.hosts.into_iter().map(|(_, node, roles)| host(node, roles)).collect())
+    }
+}
+
+fn host(node: DeclaredNode, roles: Roles) -> Host {
+    Host {
+        ip: node.ip,
+        name: node.name,
+        port: node.port.unwrap_or(super::defaults::SSH_PORT),
+        user: node.user,
+        labels: node.labels,
+        roles,
+    }
+}
+
+#[derive(Default)]
+struct Merged {
+    hosts: Vec<(&'static str, DeclaredNode, Roles)>,
+    at: BTreeMap<HostAddress, usize>,
+}
+
+impl Merged {
+    fn add(&mut self, list: &'static str, node: &DeclaredNode, roles: Roles) -> Result<(), HostConflict> {
+        let Some((first, known, has)) = self.at.get(&node.ip).and_then(|&at| self.hosts.get_mut(at)) else {
+            self.at.insert(node.ip, self.hosts.len());
+            self.hosts.push((list, node.clone(), roles));
+            return Ok(());
+        };
+        if has.master && roles.worker {
+            return Err(HostConflict::TwoRoles(node.ip));
+        }
+        let first: &'static str = first;
+        let differs = |field| HostConflict::Differs { ip: node.ip, field, first, second: list };
+        if !agree(&mut known.name, &node.name) {
+            return Err(differs("name"));
+        }
+        if !agree(&mut known.port, &node.port) {
+            return Err(differs("port"));
+        }
+        if !agree(&mut known.user, &node.user) {
+            return Err(differs("user"));
+        }
+        for (key, value) in &node.labels {
+            let held = known.labels.entry(key.clone()).or_insert_with(|| value.clone());
+            if held != value {
+                return Err(differs("labels"));
+            }
+        }
+        *has = Roles { master: has.master, worker: has.worker || roles.worker, etcd: has.etcd || roles.etcd };
+        Ok(())
+    }
+}
+
+/// Takes what `other` says where `known` says nothing; false when they contradict each other.
+fn agree<T: Clone + PartialEq>(known: &mut Option<T>, other: &Option<T>) -> bool {
+    match (&*known, other) {
+        (Some(known), Some(other)) => known == other,
+        (None, Some(other)) => {
+            *known = Some(other.clone());
+            true
+        }
+        (_, None) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(nodes: &[DeclaredNode]) -> NodeList {
+        NodeList::try_from(nodes.to_vec()).unwrap()
+    }
+
+    fn node(ip: &str) -> DeclaredNode {
+        DeclaredNode::at(ip.parse().unwrap())
+    }
+
+    #[test]
+    fn lists_every_host_once_with_all_its_roles() {
+        let cluster = DeclaredCluster {
+            master_list: list(&[node("10.0.0.1")]),
+            node_list: list(&[node("10.0.0.2")]),
+            etcd_list: list(&[DeclaredNode { port: Some(2222), ..node("10.0.0.2") }, node("10.0.0.3")]),
+            ..DeclaredCluster::default()
+        };
+        let hosts = cluster.hosts().unwrap();
+        let shown: Vec<_> = hosts.iter().map(|h| (h.ip.to_string(), h.port, h.roles.worker, h.roles.etcd)).collect();
+        assert_eq!(
+            shown,
+            [
+                ("10.0.0.1".to_owned(), 22, false, false),
+                ("10.0.0.2".to_owned(), 2222, true, true),
+                ("10.0.0.3".to_owned(), 22, false, true)
+            ]
+        );
+    }
+
+    #[test]
+    fn puts_etcd_on_the_masters_when_nothing_else_is_said() {
+        let cluster = DeclaredCluster { master_list: list(&[node("10.0.0.1")]), ..DeclaredCluster::default() };
+        assert_eq!(cluster.hosts().unwrap()[0].roles, Roles { master: true, worker: false, etcd: true });
+    }
+
+    #[test]
+    fn refuses_lists_that_disagree() {
+        let named = |name: &str| DeclaredNode { name: Some(name.parse().unwrap()), ..node("10.0.0.1") };
+        let cluster = DeclaredCluster {
+            master_list: list(&[named("a")]),
+            etcd_list: list(&[named("b")]),
+            ..DeclaredCluster::default()
+        };
+        let error = cluster.hosts().unwrap_err();
+        assert_eq!(error.to_string(), "10.0.0.1: name in masterList and in etcdList differ; say it once");
+        let both = DeclaredCluster {
+            master_list: list(&[node("10.0.0.1")]),
+            node_list: list(&[node("10.0.0.1")]),
+            ..DeclaredCluster::default()
+        };
+        assert_eq!(both.hosts().unwrap_err().to_string(), "10.0.0.1 is in masterList and in nodeList; a host has one role");
+    }
+}

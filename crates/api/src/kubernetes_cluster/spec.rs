@@ -1,0 +1,335 @@
+//! What a person may write under `spec.cluster`. Absent means: the default of [`super::Settings`].
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+
+use super::nodes::NodeList;
+use super::timeout::TimeoutMins;
+use super::{rules, unset};
+use crate::addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
+use crate::labels::{LabelKey, LabelValue};
+use crate::names::{Cidr, HostAddress, HostName, Version};
+use crate::schema::{add_alias, or_empty};
+use crate::secret::{PrivateKey, Secret};
+use crate::words::words;
+
+/// A business cluster as it is declared.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = finish_cluster)]
+pub struct DeclaredCluster {
+    /// The Kubernetes version, such as v1.36.3. Default: the newest of the catalogue. It can be raised, not lowered.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<Version>")]
+    pub kube_version: Option<Version>,
+    /// Hosts of the control plane, at most 15. Use 1, 3 or 5. Entries that repeat another one are dropped.
+    #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "NodeList::is_empty")]
+    #[schemars(length(max = 15))]
+    pub master_list: NodeList,
+    /// Hosts for workloads, at most 5000. A host is a master or a worker, not both.
+    #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "NodeList::is_empty")]
+    #[schemars(length(max = 5000))]
+    pub node_list: NodeList,
+    /// Hosts of etcd, an odd number, at most 9. Default: the masters.
+    #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "NodeList::is_empty")]
+    #[schemars(length(max = 9))]
+    pub etcd_list: NodeList,
+    /// How kubeon logs in to the hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_config: Option<AuthConfig>,
+    /// The distribution. Default: kubernetes. Fixed once set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_type: Option<ClusterType>,
+    /// How the control plane runs. Default: binary. Fixed once set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deploy_mode: Option<DeployMode>,
+    /// Network of the pods. Default: 10.96.0.0/12. Fixed once set.
+    #[serde(
+        default,
+        rename = "podCIDR",
+        alias = "containerCIDR",
+        deserialize_with = "unset::when_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "or_empty::<Cidr>")]
+    pub pod_cidr: Option<Cidr>,
+    /// Network of the services. Default: 10.64.0.0/12. Fixed once set.
+    #[serde(
+        default,
+        rename = "serviceCIDR",
+        deserialize_with = "unset::when_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "or_empty::<Cidr>")]
+    pub service_cidr: Option<Cidr>,
+    /// Address or name of a load balancer that exists; kubeon checks that it answers and changes nothing on it.
+    #[serde(
+        default,
+        alias = "masterVIP",
+        deserialize_with = "unset::when_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "or_empty::<Endpoint>")]
+    pub external_load_balancer: Option<Endpoint>,
+    /// Where the hosts stand. Free text for people and filters; fixed once set.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<LabelValue>")]
+    pub region: Option<LabelValue>,
+    /// A registry that mirrors every image of the cluster. Default: the images come with the bundle.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<Registry>")]
+    pub images_registry: Option<Registry>,
+    /// Minutes that one operation may take, 1 to 1440. Default: 10.
+    #[serde(
+        default,
+        rename = "timeout_mins",
+        alias = "timeoutMins",
+        deserialize_with = "TimeoutMins::when_given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "TimeoutMins")]
+    pub timeout_mins: Option<TimeoutMins>,
+    /// How the API server is reached and named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_server: Option<ApiServer>,
+    /// How workers reach the masters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_balancer: Option<LoadBalancer>,
+    /// The network inside the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// Certificates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<Certificates>,
+}
+
+fn finish_cluster(schema: &mut Schema) {
+    add_alias(schema, "timeoutMins", "timeout_mins");
+    add_alias(schema, "containerCIDR", "podCIDR");
+    add_alias(schema, "masterVIP", "externalLoadBalancer");
+    rules::add(schema, &rules::cluster());
+}
+
+/// One host of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = finish_node)]
+pub struct DeclaredNode {
+    /// The host's address in the cluster's network; kubeon logs in there.
+    pub ip: HostAddress,
+    /// What the host is called as a node. Default: its own host name.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<HostName>")]
+    pub name: Option<HostName>,
+    /// The SSH port. Default: 22.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// The account to log in with. Default: authConfig.username, else root.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<LoginName>")]
+    pub user: Option<LoginName>,
+    /// Labels of the node, at most 64.
+    #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "node_labels")]
+    pub labels: BTreeMap<LabelKey, LabelValue>,
+    /// What older clients write beside the address. The list that holds the host decides; this is kept, not used.
+    #[serde(
+        default,
+        alias = "role:omitempty",
+        deserialize_with = "unset::when_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "or_empty::<Role>")]
+    pub role: Option<Role>,
+}
+
+impl DeclaredNode {
+    /// A host of which nothing but the address is said.
+    #[must_use]
+    pub fn at(ip: HostAddress) -> Self {
+        Self { ip, name: None, port: None, user: None, labels: BTreeMap::new(), role: None }
+    }
+}
+
+fn finish_node(schema: &mut Schema) {
+    add_alias(schema, "role:omitempty", "role");
+}
+
+fn node_labels(generator: &mut schemars::SchemaGenerator) -> Schema {
+    let value = LabelValue::json_schema(generator);
+    schemars::json_schema!({"type": "object", "maxProperties": 64, "additionalProperties": value})
+}
+
+words! {
+    /// What older clients call a host's part in the cluster.
+    Role {
+        /// The master that was set up first.
+        ControlPlane = "control-plane",
+        /// A further master.
+        SecondaryControlPlane = "secondary-control-plane",
+        /// A worker.
+        Worker = "worker",
+    }
+
+    /// The distribution.
+    ClusterType {
+        /// Kubernetes itself.
+        Kubernetes = "kubernetes",
+        /// k3s.
+        K3s = "k3s",
+        /// KubeEdge.
+        Kubeedge = "kubeedge",
+        /// Kubernetes in containers, for tests.
+        Kind = "kind",
+    }
+
+    /// How the control plane runs.
+    DeployMode {
+        /// As systemd services.
+        Binary = "binary",
+        /// As kubeadm static pods.
+        Container = "container",
+    }
+
+    /// How workers reach the masters.
+    LoadBalancerMode {
+        /// haproxy on every worker, its backends the live masters.
+        Haproxy = "haproxy",
+        /// A load balancer that exists and that kubeon does not change.
+        External = "external",
+        /// A Service whose endpoints are the live masters.
+        Updater = "updater",
+    }
+
+    /// The network plugin.
+    Cni {
+        /// flannel.
+        Flannel = "flannel",
+        /// Calico.
+        Calico = "calico",
+        /// Cilium.
+        Cilium = "cilium",
+        /// None: the cluster's owner installs one.
+        None = "none",
+    }
+
+    /// How kube-proxy implements Services.
+    ProxyMode {
+        /// nftables; iptables, with a note, where a host's kernel has none.
+        Nftables = "nftables",
+        /// iptables.
+        Iptables = "iptables",
+        /// IPVS.
+        Ipvs = "ipvs",
+    }
+}
+
+/// How kubeon logs in to the hosts: by a Secret, or by text in this object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuthConfig {
+    /// A Secret with what to log in with. It wins over the fields beside it and is the way to be preferred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_ref: Option<CredentialsRef>,
+    /// The account. Default: root. Any other one needs sudo.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<LoginName>")]
+    pub username: Option<LoginName>,
+    /// The account's password; with a key, the key's passphrase. Anyone who may read this object reads it.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<Secret>")]
+    pub password: Option<Secret>,
+    /// The private key: PEM, or the base64 of a PEM. Anyone who may read this object reads it.
+    #[serde(
+        default,
+        rename = "privateSSHKey",
+        deserialize_with = "unset::when_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "or_empty::<PrivateKey>")]
+    pub private_ssh_key: Option<PrivateKey>,
+}
+
+/// Names a Secret with the keys `ssh-privatekey`, `passphrase`, `username`, `password` and `sudo-password`, each optional.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CredentialsRef {
+    /// The Secret's name.
+    pub name: DnsName,
+    /// The Secret's namespace. Default: that of the cluster.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<DnsName>")]
+    pub namespace: Option<DnsName>,
+}
+
+/// How the API server is reached and named.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiServer {
+    /// The name under which hosts reach the API. Default: apiserver.cluster.local.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<DnsName>,
+    /// The port on every master. Default: 6443.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// Further names and addresses for the API server's certificate, at most 100.
+    #[serde(default, rename = "certSANs", skip_serializing_if = "Vec::is_empty", deserialize_with = "unset::when_null")]
+    #[schemars(length(max = 100))]
+    pub cert_sans: Vec<Endpoint>,
+}
+
+/// How workers reach the masters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadBalancer {
+    /// Default: external where an address is given, else haproxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<LoadBalancerMode>,
+    /// Address or name of the external load balancer; externalLoadBalancer is the shorter way to say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Endpoint>,
+    /// Its port. Default: 6443.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+}
+
+/// The network inside the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Network {
+    /// The network plugin. Default: flannel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cni: Option<Cni>,
+    /// How Services are implemented. Default: nftables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_mode: Option<ProxyMode>,
+    /// The cluster's DNS domain. Default: cluster.local.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns_domain: Option<DnsName>,
+    /// Prefix length of every node's share of podCIDR, 16 to 28. Default: 24.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 16, max = 28))]
+    pub node_mask_size: Option<u8>,
+    /// Pods per node. Default: 250, or what nodeMaskSize leaves room for if that is less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 4, max = 65000))]
+    pub max_pods: Option<u32>,
+    /// Ports for Services of type NodePort. Default: 10000-30000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_port_range: Option<PortRange>,
+}
+
+/// Certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Certificates {
+    /// Life of the certificate authorities in years, 1 to 100. Default: 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub ca_years: Option<u32>,
+}

@@ -1,0 +1,87 @@
+//! Label keys and values, and every annotation, label and finalizer name that kubeon writes.
+
+use std::str::FromStr;
+
+
+use crate::addresses::DnsName;
+use crate::names::{ClusterName, NameError, text_newtype};
+
+/// Annotation: the command channel of the older clients, see [`crate::Operation`].
+pub const OPERATION: &str = "app.kubernetes.io/operation";
+/// Annotation: JSON of the last spec that was applied with success, without its secrets.
+pub const APPLIED_SPEC: &str = "app.kubernetes.io/spec";
+/// Annotation: while its value is [`PROTECTED`], deleting the object is refused at admission.
+pub const DELETION_PROTECTION: &str = "ecs.yun.com/deletion-protection";
+/// The value of [`DELETION_PROTECTION`] that protects.
+pub const PROTECTED: &str = "true";
+/// What every finalizer of a `KubernetesCluster` begins with; the object's name follows.
+pub const FINALIZER_PREFIX: &str = "kubernetescluster.ecs.yun.com/";
+
+/// The finalizer of the `KubernetesCluster` with this name.
+#[must_use]
+pub fn finalizer(name: &ClusterName) -> String {
+    format!("{FINALIZER_PREFIX}{name}")
+}
+
+text_newtype! {
+    /// The key of a node label: an optional DNS prefix and `/`, then 1 to 63 of A-Z, a-z, 0-9, `-`, `_`, `.`.
+    LabelKey
+}
+text_newtype! {
+    /// The value of a label: empty, or 1 to 63 of A-Z, a-z, 0-9, `-`, `_`, `.`, a letter or digit first and last.
+    LabelValue
+}
+
+fn is_qualified(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    (1..=63).contains(&text.len())
+        && text.starts_with(edge)
+        && text.ends_with(edge)
+        && text.chars().all(|c| edge(c) || "-_.".contains(c))
+}
+
+impl FromStr for LabelKey {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+        if is_qualified(name) && prefix.is_none_or(|prefix| prefix.parse::<DnsName>().is_ok()) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(NameError::Malformed { expected: "a label key such as example.com/disk", value: text.to_owned() })
+    }
+}
+
+impl FromStr for LabelValue {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if text.is_empty() || is_qualified(text) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(NameError::Malformed {
+            expected: "a label value: up to 63 letters, digits, '-', '_' and '.'",
+            value: text.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_one_finalizer_per_cluster() {
+        assert_eq!(finalizer(&"shop".parse().unwrap()), "kubernetescluster.ecs.yun.com/shop");
+    }
+
+    #[test]
+    fn takes_what_kubernetes_takes_as_a_label() {
+        for good in ["disk", "example.com/disk", "A_b.c-1"] {
+            assert!(good.parse::<LabelKey>().is_ok(), "{good}");
+        }
+        for bad in ["", "/x", "a/", "a/b/c", "-a", "a b", "Ex.com/a"] {
+            assert!(bad.parse::<LabelKey>().is_err(), "{bad}");
+        }
+        assert!("".parse::<LabelValue>().is_ok());
+        assert!("a,b=c".parse::<LabelValue>().is_err());
+    }
+}

@@ -1,0 +1,28 @@
+//! The nouns of kubeon: what a person declares and how its parts are named.
+//!
+//! ```text
+//!   KubernetesCluster (YAML, flags)  ──►  names, addresses, versions proven at construction  ──►  everything below
+//!        │ read_yaml: strict, all mistakes at once, each with line, field and reason
+//!        └ crds, json_schema: the same types for API servers and editors, CEL rules included
+//! ```
+//!
+//! Types here carry their own limits: a value that exists is valid. The crate performs no effect and
+//! links no client, runtime or transport.
+
+mod addresses;
+mod crd;
+pub mod kubernetes_cluster;
+pub mod labels;
+pub mod names;
+mod read;
+mod schema;
+mod secret;
+mod words;
+
+pub use addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
+pub use crd::{GenerateError, crds, json_schema};
+pub use kubernetes_cluster::{KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase};
+pub use labels::{LabelKey, LabelValue};
+pub use names::{Cidr, ClusterName, Digest, HostAddress, HostName, NameError, Version};
+pub use read::{Mistake, ReadError, read_yaml};
+pub use secret::{PrivateKey, PrivateKeyError, Secret};

@@ -1,0 +1,165 @@
+//! Holding a document against the schema, place by place.
+
+use serde_json::Value;
+
+use super::Mistake;
+use super::closest::closest;
+use super::tree::{Kind, Place, Tree, join};
+use crate::schema::{MAY_BE_EMPTY, refusal};
+
+/// Every mistake of the document, in the order of the file.
+pub(super) fn all(document: &Tree, schema: &Value) -> Vec<Mistake> {
+    let mut check = Check { mistakes: Vec::new() };
+    check.value("", document, schema);
+    check.mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+    check.mistakes
+}
+
+struct Check {
+    mistakes: Vec<Mistake>,
+}
+
+impl Check {
+    fn report(&mut self, place: Place, field: &str, reason: String) {
+        let Place { line, column } = place;
+        self.mistakes.push(Mistake { line, column, field: field.to_owned(), reason });
+    }
+
+    fn value(&mut self, path: &str, tree: &Tree, schema: &Value) {
+        if !takes(schema, &tree.kind) {
+            self.report(tree.place, path, wrong_kind(schema, &tree.kind));
+            return;
+        }
+        match &tree.kind {
+            Kind::Map(fields) => self.map(path, tree.place, fields, schema),
+            Kind::List(items) => self.list(path, tree.place, items, schema),
+            Kind::Text(text) => self.text(path, tree.place, text, schema),
+            Kind::Integer(number) => self.number(path, tree.place, *number, schema),
+            Kind::Null | Kind::Bool | Kind::Fraction => {}
+        }
+    }
+
+    fn map(&mut self, path: &str, place: Place, fields: &[(String, Place, Tree)], schema: &Value) {
+        let known = schema.get("properties").and_then(Value::as_object);
+        let others = schema.get("additionalProperties").filter(|others| others.is_object());
+        for (name, at, value) in fields {
+            let inner = join(path, name);
+            match known.and_then(|known| known.get(name)).or(others) {
+                Some(_) if matches!(value.kind, Kind::Null) => {}
+                Some(schema) => self.value(&inner, value, schema),
+                None if schema.get("additionalProperties") != Some(&Value::Bool(false)) => {}
+                None => self.report(*at, &inner, unknown(name, schema)),
+            }
+        }
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        for name in required.filter_map(Value::as_str) {
+            let given = |field: &&(String, Place, Tree)| field.0 == name && !matches!(field.2.kind, Kind::Null);
+            if !fields.iter().any(|field| given(&field)) {
+                self.report(place, &join(path, name), "is missing".to_owned());
+            }
+        }
+    }
+
+    fn list(&mut self, path: &str, place: Place, items: &[Tree], schema: &Value) {
+        let most = schema.get("maxItems").and_then(Value::as_u64);
+        if let Some(most) = most.filter(|most| items.len() as u64 > *most) {
+            self.report(place, path, format!("holds {} entries; at most {most} are possible", items.len()));
+        }
+        if let Some(schema) = schema.get("items") {
+            for (index, item) in items.iter().enumerate() {
+                self.value(&format!("{path}[{index}]"), item, schema);
+            }
+        }
+    }
+
+    fn text(&mut self, path: &str, place: Place, text: &str, schema: &Value) {
+        let get = |name| schema.get(name).and_then(Value::as_str);
+        if text.is_empty() && get("pattern").is_some_and(|pattern| pattern.starts_with(MAY_BE_EMPTY)) {
+            return;
+        }
+        if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+            let words = || values.iter().filter_map(Value::as_str).filter(|word| !word.is_empty());
+            if !values.iter().any(|value| value.as_str() == Some(text)) {
+                let list = words().collect::<Vec<_>>().join(", ");
+                let meant = closest(text, words()).map(|word| format!("; did you mean {word}?"));
+                self.report(place, path, format!("is {text:?}, none of {list}{}", meant.unwrap_or_default()));
+            }
+        }
+        if let Some(reason) = get("title").and_then(|title| refusal(title, text)) {
+            self.report(place, path, format!("is wrong: {reason}"));
+        }
+        let most = schema.get("maxLength").and_then(Value::as_u64);
+        if let Some(most) = most.filter(|most| text.chars().count() as u64 > *most) {
+            self.report(place, path, format!("is too long; at most {most} characters are possible"));
+        }
+    }
+
+    fn number(&mut self, path: &str, place: Place, number: i128, schema: &Value) {
+        let bound = |name| schema.get(name).and_then(Value::as_f64);
+        let (least, most) = (bound("minimum"), bound("maximum"));
+        let outside = least.is_some_and(|least| (number as f64) < least) || most.is_some_and(|most| number as f64 > most);
+        if outside {
+            let range = match (least, most) {
+                (Some(least), Some(most)) => format!("{least} to {most}"),
+                (Some(least), None) => format!("at least {least}"),
+                (_, most) => format!("at most {}", most.unwrap_or_default()),
+            };
+            self.report(place, path, format!("is {number}, which is out of range: {range}"));
+        }
+    }
+}
+
+fn types(schema: &Value) -> Vec<&str> {
+    match schema.get("type") {
+        Some(Value::String(only)) => vec![only],
+        Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn takes(schema: &Value, kind: &Kind) -> bool {
+    let types = types(schema);
+    types.is_empty() || types.iter().any(|name| match kind {
+        Kind::Null => *name == "null",
+        Kind::Bool => *name == "boolean",
+        Kind::Integer(_) => *name == "integer" || *name == "number",
+        Kind::Fraction => *name == "number",
+        Kind::Text(_) => *name == "string",
+        Kind::List(_) => *name == "array",
+        Kind::Map(_) => *name == "object",
+    })
+}
+
+fn wrong_kind(schema: &Value, kind: &Kind) -> String {
+    let wanted = types(schema).first().map_or("something else", |name| match *name {
+        "string" => "text",
+        "integer" => "a whole number",
+        "number" => "a number",
+        "boolean" => "true or false",
+        "array" => "a list",
+        "object" => "a mapping",
+        other => other,
+    });
+    let hint = match (wanted, kind) {
+        ("text", Kind::Bool | Kind::Integer(_) | Kind::Fraction) => "; put it in quotes",
+        ("a list", _) => "; begin each entry with '- '",
+        _ => "",
+    };
+    format!("must be {wanted}, not {}{hint}", kind.name())
+}
+
+fn unknown(name: &str, schema: &Value) -> String {
+    let known = schema.get("properties").and_then(Value::as_object);
+    let current = || {
+        let fields = known.into_iter().flatten();
+        fields.filter(|(_, field)| field.get("deprecated").is_none()).map(|(name, _)| name.as_str())
+    };
+    if let Some(meant) = closest(name, current()) {
+        return format!("is not a field; did you mean {meant}?");
+    }
+    let names = current().collect::<Vec<_>>();
+    if names.is_empty() {
+        return "is not a field; none is known here".to_owned();
+    }
+    format!("is not a field; known here: {}", names.join(", "))
+}

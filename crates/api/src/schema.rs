@@ -1,0 +1,202 @@
+//! JSON schemas of the newtypes, and the pieces that the schemas of larger types are finished with.
+//!
+//! Every schema of a text carries a `pattern` and a `maxLength`, so that an API server refuses what the type would
+//! refuse, and a `title` that [`crate::read`] knows: it asks the type itself why a text is wrong.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use crate::addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
+use crate::labels::{LabelKey, LabelValue};
+use crate::names::{Cidr, ClusterName, Digest, HostAddress, HostName, Version};
+use crate::secret::{PrivateKey, Secret};
+
+const LABEL: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
+/// Labels joined by dots, the last one with a letter, or `300.1.1.1` would be a name.
+const NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*([0-9][-0-9]*)?[a-z]([-a-z0-9]*[a-z0-9])?$";
+const OCTET: &str = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+
+macro_rules! text_schema {
+    ($($name:ident, $title:literal, $max:literal, $pattern:expr;)*) => {$(
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let pattern: String = $pattern.into();
+                json_schema!({"type": "string", "title": $title, "maxLength": $max, "pattern": pattern})
+            }
+        }
+    )*};
+}
+
+text_schema! {
+    ClusterName, "cluster name", 63, LABEL;
+    HostName, "host name", 63, LABEL;
+    Digest, "SHA-256 digest", 71, "^(sha256:)?[0-9a-f]{64}$";
+    HostAddress, "IPv4 address", 15, format!(r"^{OCTET}(\.{OCTET}){{3}}$");
+    Cidr, "IPv4 network", 18, format!(r"^{OCTET}(\.{OCTET}){{3}}/(3[0-2]|[12]?[0-9])$");
+    Version, "Kubernetes version", 18, r"^v?[0-9]{1,5}\.[0-9]{1,5}\.[0-9]{1,5}$";
+    DnsName, "DNS name", 253, NAME;
+    Endpoint, "address or DNS name", 253, format!(r"^{OCTET}(\.{OCTET}){{3}}$|{NAME}");
+    Registry, "image registry", 255, r"^[a-z0-9][-a-z0-9.]*(:[0-9]{1,5})?(/[a-z0-9]([-._a-z0-9]*[a-z0-9])?)*$";
+    LoginName, "account name", 32, "^[a-z_][-a-z0-9_]*$";
+    PortRange, "port range", 11, "^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$";
+    LabelKey, "label key", 317, r"^([-a-z0-9.]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+    LabelValue, "label value", 63, "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
+    PrivateKey, "private SSH key", 32768, r"^\s*(-----BEGIN |LS0tLS1CRUdJTi)";
+}
+
+impl JsonSchema for Secret {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Secret".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "title": "secret", "maxLength": 1024})
+    }
+}
+
+/// A text whose checks the schema cannot express, asked of the type: the reason why it is refused, if it is.
+/// `title` is the schema's.
+pub(crate) fn refusal(title: &str, text: &str) -> Option<String> {
+    fn of<T: std::str::FromStr<Err: ToString>>(text: &str) -> Option<String> {
+        text.parse::<T>().err().map(|error| error.to_string())
+    }
+    match title {
+        "cluster name" => of::<ClusterName>(text),
+        "host name" => of::<HostName>(text),
+        "SHA-256 digest" => of::<Digest>(text),
+        "IPv4 address" => of::<HostAddress>(text),
+        "IPv4 network" => of::<Cidr>(text),
+        "Kubernetes version" => of::<Version>(text),
+        "DNS name" => of::<DnsName>(text),
+        "address or DNS name" => of::<Endpoint>(text),
+        "image registry" => of::<Registry>(text),
+        "account name" => of::<LoginName>(text),
+        "port range" => of::<PortRange>(text),
+        "label key" => of::<LabelKey>(text),
+        "label value" => of::<LabelValue>(text),
+        "private SSH key" => of::<PrivateKey>(text),
+        _ => None,
+    }
+}
+
+/// What the pattern of a text begins with when an empty text stands for an absent one.
+pub(crate) const MAY_BE_EMPTY: &str = "^$|";
+
+/// The schema of `T`, or an empty text: older clients write `""` where they mean nothing.
+pub(crate) fn or_empty<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = T::json_schema(generator);
+    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
+        let widened = format!("{MAY_BE_EMPTY}{pattern}");
+        schema.insert("pattern".to_owned(), widened.into());
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.insert(0, json!(""));
+    }
+    schema
+}
+
+/// Adds `alias` beside the property `name`, described as such. An API server drops what its schema does not name.
+pub(crate) fn add_alias(schema: &mut Schema, alias: &str, name: &str) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    if let Some(mut copy) = properties.get(name).cloned() {
+        deprecate(&mut copy, name);
+        properties.insert(alias.to_owned(), copy);
+    }
+}
+
+/// Marks a property as the older spelling of `instead`.
+pub(crate) fn deprecate(property: &mut Value, instead: &str) {
+    if let Value::Object(fields) = property {
+        fields.insert("description".into(), json!(format!("Older spelling of `{instead}`.")));
+        fields.insert("deprecated".into(), json!(true));
+    }
+}
+
+/// Takes `null` out of every type, and formats that no API server knows. Without it an API server drops a `null` like an absent field, and no rule meets one.
+pub(crate) fn never_null(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
+                fields.remove("format");
+            }
+            if let Some(Value::Array(types)) = fields.get_mut("type") {
+                types.retain(|kind| kind != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    fields.insert("type".into(), only);
+                }
+            }
+            if let Some(Value::Array(values)) = fields.get_mut("enum") {
+                values.retain(|value| !value.is_null());
+            }
+            fields.values_mut().for_each(never_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(never_null),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pattern looser than its type is caught by the type; one that is stricter would refuse good input.
+    #[test]
+    fn accepts_by_pattern_whatever_the_type_accepts() {
+        let mut generator = SchemaGenerator::default();
+        let mut accepts = |schema: fn(&mut SchemaGenerator) -> Schema, texts: &[&str]| {
+            let schema = schema(&mut generator);
+            let title = schema.get("title").and_then(Value::as_str).unwrap().to_owned();
+            let pattern = regex::Regex::new(schema.get("pattern").and_then(Value::as_str).unwrap()).unwrap();
+            for text in texts {
+                assert!(pattern.is_match(text), "{title}: {text}");
+                assert_eq!(refusal(&title, text), None);
+            }
+        };
+        accepts(ClusterName::json_schema, &["a", "demo-1", &"x".repeat(63)]);
+        accepts(HostAddress::json_schema, &["0.0.0.0", "10.0.0.1", "255.255.255.255", "100.64.99.200"]);
+        accepts(Cidr::json_schema, &["10.64.0.0/12", "0.0.0.0/0", "192.168.1.0/30"]);
+        accepts(Version::json_schema, &["v1.36.3", "1.9.0"]);
+        accepts(Endpoint::json_schema, &["10.0.0.1", "api.prod.example.com", "x"]);
+        accepts(DnsName::json_schema, &["apiserver.cluster.local", "a-1"]);
+        accepts(Registry::json_schema, &["registry.k8s.io", "10.0.0.1:5000/a/b_c.d"]);
+        accepts(LoginName::json_schema, &["root", "_x", "a-b_9"]);
+        accepts(PortRange::json_schema, &["1-65535", "10000-30000"]);
+        accepts(LabelKey::json_schema, &["a", "example.com/A_b.c", "node-role.kubernetes.io/edge"]);
+        accepts(LabelValue::json_schema, &["", "ssd", "A_b.c-1"]);
+        accepts(Digest::json_schema, &[&"0".repeat(64), &format!("sha256:{}", "f".repeat(64))]);
+    }
+
+    #[test]
+    fn refuses_by_pattern_what_would_be_dangerous() {
+        let mut generator = SchemaGenerator::default();
+        let mut refuses = |schema: fn(&mut SchemaGenerator) -> Schema, texts: &[&str]| {
+            let schema = schema(&mut generator);
+            let pattern = regex::Regex::new(schema.get("pattern").and_then(Value::as_str).unwrap()).unwrap();
+            for text in texts {
+                assert!(!pattern.is_match(text), "{text}");
+            }
+        };
+        refuses(HostAddress::json_schema, &["300.1.1.1", "1.2.3", "01.2.3.4", "::1", "10.0.0.1\nx", ""]);
+        refuses(Endpoint::json_schema, &["$(id)", "a;b", "", "A", "300.1.1.1"]);
+        refuses(or_empty::<Endpoint>, &["$(id)", " "]);
+        refuses(LoginName::json_schema, &["-o", "a b", "Root"]);
+    }
+
+    #[test]
+    fn lets_an_optional_text_be_empty() {
+        let schema = or_empty::<Cidr>(&mut SchemaGenerator::default());
+        let pattern = regex::Regex::new(schema.get("pattern").and_then(Value::as_str).unwrap()).unwrap();
+        assert!(pattern.is_match("") && pattern.is_match("10.0.0.0/8") && !pattern.is_match("10.0.0.0"));
+    }
+}

@@ -1,0 +1,78 @@
+//! One step, tried as often as the plan allows.
+
+use std::time::Duration;
+
+use kubeon_plan::Step;
+use kubeon_ports::Report;
+use kubeon_wire::{Category, Event, StepFailure};
+use tokio::time::sleep;
+
+use crate::line::{Line, millis, pause_after};
+use crate::seal::seal;
+use crate::{Hands, Happening};
+
+/// Does the step on its host. Tries again where the kind of failure says that it may help.
+pub(crate) async fn attempt(line: &Line<'_>, step: &Step, hands: &Hands<'_>) -> Result<Report, StepFailure> {
+    let exchange = line.exchange();
+    exchange.watch.happened(Happening::StepStarted { host: line.host, step: step.id.clone() });
+    let mut attempt = 1;
+    loop {
+        let failure = match once(line, step, hands).await {
+            Ok(report) => return Ok(report),
+            Err(failure) => failure,
+        };
+        let hopeless = attempt >= step.tries || !failure.category.retryable();
+        if hopeless || line.lost().is_some() || exchange.stop.is_stopped() {
+            return Err(failure);
+        }
+        let pause = pause_after(attempt);
+        attempt += 1;
+        exchange.watch.happened(Happening::Retrying {
+            host: line.host,
+            step: step.id.clone(),
+            failure: failure.clone(),
+            attempt,
+            pause_milliseconds: millis(pause),
+        });
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = exchange.stop.stopped() => return Err(failure),
+        }
+    }
+}
+
+async fn once(line: &Line<'_>, step: &Step, hands: &Hands<'_>) -> Result<Report, StepFailure> {
+    let parcel = seal(step, hands)?;
+    let session = line.session().await?;
+    let tell = |event: Event| {
+        line.heard();
+        if let Some(happening) = translate(line, step, event) {
+            line.exchange().watch.happened(happening);
+        }
+    };
+    let patience = Duration::from_secs(step.timeout_seconds.into());
+    let result = line.hear(patience, session.run(parcel.step, parcel.blob, &tell)).await;
+    line.heard();
+    match result.as_ref().map_err(|failure| failure.category) {
+        Err(Category::Unreachable) => line.broke(&session).await,
+        Err(Category::Fenced | Category::Denied) => {
+            result.as_ref().err().into_iter().for_each(|failure| line.lose(failure));
+        }
+        _ => {}
+    }
+    result
+}
+
+/// What of a host's event is news. That a step started, ended or failed is told by the run itself.
+fn translate(line: &Line<'_>, step: &Step, event: Event) -> Option<Happening> {
+    let (host, step) = (line.host, step.id.clone());
+    match event {
+        Event::Progress { id: _, done, total } => Some(Happening::Progress { host, step, done, total }),
+        Event::Note { id: _, text } => Some(Happening::Note { host, step, text }),
+        Event::Opened { .. }
+        | Event::Refused { .. }
+        | Event::Started { .. }
+        | Event::Done { .. }
+        | Event::Failed { .. } => None,
+    }
+}

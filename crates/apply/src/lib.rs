@@ -1,0 +1,30 @@
+//! Writes: carries out a plan, step by step, on all its hosts at once, and tells what came of it.
+//!
+//! ```text
+//!   Plan ──► order.rs   which steps may start now (needs done, host open, room on the host)
+//!              │
+//!              ▼
+//!            attempt.rs  one step: resolve secrets ─► send ─► again, where that may help
+//!              │
+//!              ▼
+//!            line.rs     one session per host: opened once, opened again when it broke
+//!              │
+//!              ▼
+//!            Outcome     Done | Failed | Skipped for every step       Happening ──► Watch, as it goes
+//! ```
+//!
+//! Nothing is decided here about what should be: a plan leaves nothing to decide. Only this crate turns a
+//! reference to a secret into its text, and that text goes to the host and nowhere else.
+
+mod attempt;
+mod happening;
+mod line;
+mod order;
+mod run;
+mod seal;
+mod stop;
+
+pub use happening::{Happening, Watch};
+pub use run::{FAREWELL, STEPS_AT_ONCE, run};
+pub use seal::Hands;
+pub use stop::Stop;

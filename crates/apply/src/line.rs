@@ -1,0 +1,193 @@
+//! The line to one host: a session, opened once and opened again when it broke.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use kubeon_api::HostAddress;
+use kubeon_ports::{ActHost, HostSession};
+use kubeon_wire::{Category, Fence, StepFailure};
+use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::{Happening, Stop, Watch};
+
+/// How often a session is tried to be opened before the host counts as lost.
+const OPEN_TRIES: u8 = 4;
+
+/// How long one try to open may take: the node program may have to be put in place first.
+const OPEN_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How much longer than a step's own timeout a host may be silent before its session counts as broken.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// How long a session may take to close.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What all lines of a run share.
+pub(crate) struct Exchange<'a> {
+    pub act: &'a dyn ActHost,
+    pub watch: &'a dyn Watch,
+    pub stop: &'a Stop,
+    /// Bounds how many hosts are being opened at once.
+    pub openings: Semaphore,
+}
+
+/// The line to one host.
+pub(crate) struct Line<'a> {
+    pub host: HostAddress,
+    fence: &'a Fence,
+    exchange: &'a Exchange<'a>,
+    /// Held while opening, so that many steps that find the session broken open it once.
+    session: Mutex<Option<Arc<dyn HostSession>>>,
+    lost: OnceLock<StepFailure>,
+    heard: watch::Sender<Instant>,
+}
+
+impl<'a> Line<'a> {
+    pub fn new(host: HostAddress, fence: &'a Fence, exchange: &'a Exchange<'a>) -> Self {
+        let heard = watch::Sender::new(Instant::now());
+        Self { host, fence, exchange, session: Mutex::new(None), lost: OnceLock::new(), heard }
+    }
+
+    /// The open session; opens it where there is none.
+    pub async fn session(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
+        let mut slot = self.session.lock().await;
+        if let Some(failure) = self.lost.get() {
+            return Err(failure.clone());
+        }
+        if let Some(session) = &*slot {
+            return Ok(Arc::clone(session));
+        }
+        tokio::select! {
+            opened = self.open() => {
+                let session = opened.inspect_err(|failure| self.lose(failure))?;
+                *slot = Some(Arc::clone(&session));
+                self.exchange.watch.happened(Happening::HostOpened { host: self.host });
+                Ok(session)
+            }
+            () = self.exchange.stop.stopped() => Err(cancelled()),
+        }
+    }
+
+    async fn open(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
+        let mut attempt = 1;
+        loop {
+            let failure = match self.open_once().await {
+                Ok(session) => return Ok(session),
+                Err(failure) => failure,
+            };
+            if attempt >= OPEN_TRIES || !failure.category.retryable() {
+                return Err(failure);
+            }
+            let pause = pause_after(attempt);
+            let pause_milliseconds = millis(pause);
+            self.exchange.watch.happened(Happening::HostRetrying { host: self.host, failure, pause_milliseconds });
+            sleep(pause).await;
+            attempt += 1;
+        }
+    }
+
+    async fn open_once(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
+        // The semaphore is never closed; were it, opening without a permit would only be less polite.
+        let _permit = self.exchange.openings.acquire().await.ok();
+        match timeout(OPEN_PATIENCE, self.exchange.act.open(self.host, self.fence)).await {
+            Ok(result) => result,
+            Err(_) => Err(unreachable(format!(
+                "{} did not open a session within {} s",
+                self.host,
+                OPEN_PATIENCE.as_secs()
+            ))),
+        }
+    }
+
+    /// Waits for `work`, which the host is to finish within `patience`. A host that is silent for longer,
+    /// about this step and every other, is taken to be gone. Steps wait behind the bytes of parts on a
+    /// slow line, so a word about any step counts.
+    pub async fn hear<T>(
+        &self,
+        patience: Duration,
+        work: impl Future<Output = Result<T, StepFailure>>,
+    ) -> Result<T, StepFailure> {
+        let patience = patience + GRACE;
+        self.heard();
+        let silence = async {
+            loop {
+                let deadline = *self.heard.borrow() + patience;
+                if Instant::now() >= deadline {
+                    return;
+                }
+                sleep_until(deadline).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            result = work => result,
+            () = silence => Err(unreachable(format!("{} said nothing for {} s", self.host, patience.as_secs()))),
+        }
+    }
+
+    /// The host said something.
+    pub fn heard(&self) {
+        self.heard.send_replace(Instant::now());
+    }
+
+    /// Drops a session that broke. Another step may have opened a new one since; that one stays.
+    pub async fn broke(&self, broken: &Arc<dyn HostSession>) {
+        let mut slot = self.session.lock().await;
+        if slot.as_ref().is_some_and(|session| Arc::ptr_eq(session, broken)) {
+            *slot = None;
+            hang_up(broken).await;
+        }
+    }
+
+    /// Gives the host up for this run. The first reason stays.
+    pub fn lose(&self, failure: &StepFailure) {
+        let mut first = false;
+        self.lost.get_or_init(|| {
+            first = true;
+            failure.clone()
+        });
+        if first {
+            let failure = failure.clone();
+            self.exchange.watch.happened(Happening::HostLost { host: self.host, failure });
+        }
+    }
+
+    /// Why the host is out of the run, when it is.
+    pub fn lost(&self) -> Option<&StepFailure> {
+        self.lost.get()
+    }
+
+    /// Ends the session, if there is one.
+    pub async fn close(&self) {
+        if let Some(session) = self.session.lock().await.take() {
+            hang_up(&session).await;
+        }
+    }
+
+    pub fn exchange(&self) -> &'a Exchange<'a> {
+        self.exchange
+    }
+}
+
+/// Closing is politeness towards a host that finishes by itself: a session that does not close is left.
+async fn hang_up(session: &Arc<dyn HostSession>) {
+    let _closed = timeout(CLOSE_PATIENCE, session.close()).await;
+}
+
+/// The pause after the given try (from 1): 0.5, 1, 2, 4, 8, 8 … seconds.
+pub(crate) fn pause_after(attempt: u8) -> Duration {
+    Duration::from_millis(500 << attempt.saturating_sub(1).min(4))
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn cancelled() -> StepFailure {
+    StepFailure { category: Category::Cancelled, cause: "the run was told to stop".to_owned(), log: Vec::new() }
+}
+
+fn unreachable(cause: String) -> StepFailure {
+    StepFailure { category: Category::Unreachable, cause, log: Vec::new() }
+}

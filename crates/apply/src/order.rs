@@ -1,0 +1,191 @@
+//! Which steps may start: pure bookkeeping over the plan's needs and the room on each host.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use kubeon_api::HostAddress;
+use kubeon_plan::Step;
+use kubeon_wire::Op;
+
+/// The order of a run. Steps are known by their place in the plan.
+pub(crate) struct Order<'a> {
+    steps: &'a [Step],
+    /// For each step, how many of its needs are not done yet.
+    waits: Vec<usize>,
+    /// For each step, the steps that need it.
+    followers: Vec<Vec<usize>>,
+    phase: Vec<Phase>,
+    rooms: BTreeMap<HostAddress, Room>,
+    /// Hosts where something may have become startable.
+    stirred: BTreeSet<HostAddress>,
+    room_for: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Running,
+    Settled,
+}
+
+/// What may start and what runs on one host. Parts share the session's input stream: one at a time.
+#[derive(Default)]
+struct Room {
+    open: bool,
+    steps: BTreeSet<usize>,
+    parts: BTreeSet<usize>,
+    running_steps: usize,
+    part_running: bool,
+}
+
+impl<'a> Order<'a> {
+    /// Orders the steps; `room_for` is how many may run at once on a host, besides one part.
+    /// Needs that are not in the plan count as done.
+    pub fn new(steps: &'a [Step], room_for: usize) -> Self {
+        let places: HashMap<&str, usize> =
+            steps.iter().enumerate().map(|(place, step)| (step.id.as_str(), place)).collect();
+        let mut followers = vec![Vec::new(); steps.len()];
+        let mut waits = vec![0; steps.len()];
+        for (place, step) in steps.iter().enumerate() {
+            let needs: BTreeSet<usize> =
+                step.needs.iter().filter_map(|need| places.get(need.as_str()).copied()).collect();
+            waits[place] = needs.len();
+            needs.into_iter().for_each(|need| followers[need].push(place));
+        }
+        let rooms = steps.iter().map(|step| (step.host, Room::default())).collect();
+        let phase = vec![Phase::Waiting; steps.len()];
+        let mut order = Self { steps, waits, followers, phase, rooms, stirred: BTreeSet::new(), room_for };
+        (0..steps.len()).filter(|place| order.waits[*place] == 0).collect::<Vec<_>>().into_iter().for_each(|place| {
+            order.ready(place);
+        });
+        order
+    }
+
+    /// The hosts that have steps.
+    pub fn hosts(&self) -> impl Iterator<Item = HostAddress> {
+        self.rooms.keys().copied()
+    }
+
+    /// The host's session is open: its steps may start.
+    pub fn open(&mut self, host: HostAddress) {
+        if let Some(room) = self.rooms.get_mut(&host) {
+            room.open = true;
+            self.stirred.insert(host);
+        }
+    }
+
+    /// Takes every step that may start now, the earliest in the plan first on each host. They count as
+    /// running until they are settled.
+    pub fn start(&mut self) -> Vec<usize> {
+        let mut started = Vec::new();
+        for host in std::mem::take(&mut self.stirred) {
+            let Some(room) = self.rooms.get_mut(&host) else { continue };
+            while let Some(place) = room.take(self.room_for) {
+                self.phase[place] = Phase::Running;
+                started.push(place);
+            }
+        }
+        started
+    }
+
+    /// The step is done: those that waited for it alone become ready.
+    pub fn done(&mut self, place: usize) {
+        if !self.settle(place) {
+            return;
+        }
+        for follower in self.followers[place].clone() {
+            self.waits[follower] -= 1;
+            if self.waits[follower] == 0 {
+                self.ready(follower);
+            }
+        }
+    }
+
+    /// The step failed: settles it, and answers with everything that needs it, near or far, now settled too.
+    pub fn failed(&mut self, place: usize) -> Vec<usize> {
+        self.settle(place);
+        let mut skipped = Vec::new();
+        let mut reach = self.followers[place].clone();
+        while let Some(next) = reach.pop() {
+            // A running or settled step had all its needs done, or was skipped before with its followers.
+            if self.phase[next] == Phase::Waiting {
+                self.settle(next);
+                skipped.push(next);
+                reach.extend(&self.followers[next]);
+            }
+        }
+        skipped.sort_unstable();
+        skipped
+    }
+
+    /// The host's steps that have not started, now settled, in plan order.
+    pub fn give_up(&mut self, host: HostAddress) -> Vec<usize> {
+        let waiting: Vec<usize> =
+            self.waiting().into_iter().filter(|place| self.steps[*place].host == host).collect();
+        waiting.iter().for_each(|place| {
+            self.settle(*place);
+        });
+        waiting
+    }
+
+    /// The steps that have not started.
+    pub fn waiting(&self) -> Vec<usize> {
+        (0..self.steps.len()).filter(|place| self.phase[*place] == Phase::Waiting).collect()
+    }
+
+    /// The steps that are under way.
+    pub fn running(&self) -> Vec<usize> {
+        (0..self.steps.len()).filter(|place| self.phase[*place] == Phase::Running).collect()
+    }
+
+    fn ready(&mut self, place: usize) {
+        let step = &self.steps[place];
+        if self.phase[place] != Phase::Waiting {
+            return;
+        }
+        let room = self.rooms.entry(step.host).or_default();
+        let queue = if is_part(step) { &mut room.parts } else { &mut room.steps };
+        queue.insert(place);
+        self.stirred.insert(step.host);
+    }
+
+    /// Whether it was unsettled before.
+    fn settle(&mut self, place: usize) -> bool {
+        let step = &self.steps[place];
+        let before = std::mem::replace(&mut self.phase[place], Phase::Settled);
+        let room = self.rooms.entry(step.host).or_default();
+        match before {
+            Phase::Running if is_part(step) => room.part_running = false,
+            Phase::Running => room.running_steps -= 1,
+            Phase::Waiting | Phase::Settled => {
+                room.parts.remove(&place);
+                room.steps.remove(&place);
+            }
+        }
+        self.stirred.insert(step.host);
+        before != Phase::Settled
+    }
+}
+
+impl Room {
+    fn take(&mut self, room_for: usize) -> Option<usize> {
+        if !self.open {
+            return None;
+        }
+        if !self.part_running
+            && let Some(part) = self.parts.pop_first()
+        {
+            self.part_running = true;
+            return Some(part);
+        }
+        if self.running_steps >= room_for {
+            return None;
+        }
+        let step = self.steps.pop_first()?;
+        self.running_steps += 1;
+        Some(step)
+    }
+}
+
+fn is_part(step: &Step) -> bool {
+    matches!(step.op, Op::Part { .. })
+}

@@ -1,0 +1,192 @@
+//! The run: starts what may start, waits, and writes down what came of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::{BoxFuture, join_all};
+use futures::stream::FuturesUnordered;
+use kubeon_api::HostAddress;
+use kubeon_plan::{Outcome, Plan, Step, StepOutcome};
+use kubeon_ports::Report;
+use kubeon_wire::{Category, StepFailure};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+
+use crate::attempt::attempt;
+use crate::line::{Exchange, Line};
+use crate::order::Order;
+use crate::{Hands, Happening, Stop, Watch};
+
+/// How many steps may run at once on one host, besides one part being sent.
+pub const STEPS_AT_ONCE: usize = 8;
+
+/// How long running steps may go on after the run was told to stop.
+pub const FAREWELL: Duration = Duration::from_secs(30);
+
+/// How many sessions are being opened at once; once open there is no limit.
+const OPENINGS_AT_ONCE: usize = 64;
+
+/// Carries out the plan and returns when every step is done, has failed, or will not be started.
+///
+/// A step starts as soon as all its needs are done and its host is open. A failed step takes everything
+/// that needs it along; the rest continues. A host that refuses the fence, or cannot be reached in four
+/// tries, fails all its steps. The plan must have been linted by the caller.
+///
+/// Never fails: what failed is in the outcome. Dropping the future abandons the sessions; what runs on the
+/// hosts then ends there by itself.
+pub async fn run(plan: &Plan, hands: &Hands<'_>, watch: &dyn Watch, stop: &Stop) -> Outcome {
+    let Plan { cluster, version: _, generation: _, hosts, steps, standing, facts: _, notes: _ } = plan;
+    let mut ledger = Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), watch, outcome: Outcome::default() };
+    let exchange = Exchange { act: hands.act, watch, stop, openings: Semaphore::new(OPENINGS_AT_ONCE) };
+    let (mut lines, mut unknown) = (BTreeMap::new(), Vec::new());
+    for host in ledger.order.hosts() {
+        match hosts.get(&host) {
+            Some(planned) => drop(lines.insert(host, Line::new(host, &planned.fence, &exchange))),
+            None => unknown.push(host),
+        }
+    }
+    let (cluster, standing) = (cluster.clone(), *standing);
+    watch.happened(Happening::PlanStarted { cluster, steps: steps.len(), hosts: lines.len(), standing });
+    for host in unknown {
+        ledger.lose(host, &fault(format!("{host} has steps but is not among the plan's hosts")));
+    }
+    turn_steps(&mut ledger, &lines, hands, stop).await;
+    join_all(lines.values().map(Line::close)).await;
+    ledger.close(stop);
+    ledger.outcome
+}
+
+/// What ended: the first opening of a host, or a step.
+enum Ended {
+    Opening(HostAddress, Result<(), StepFailure>),
+    Step(usize, Result<Report, StepFailure>),
+}
+
+/// Ends when nothing runs any more: every future in `running` is bounded by its own timeouts and tries.
+async fn turn_steps(
+    ledger: &mut Ledger<'_>,
+    lines: &BTreeMap<HostAddress, Line<'_>>,
+    hands: &Hands<'_>,
+    stop: &Stop,
+) {
+    let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
+    for line in lines.values() {
+        running.push(Box::pin(async { Ended::Opening(line.host, line.session().await.map(drop)) }));
+    }
+    let mut farewell: Option<Instant> = None;
+    loop {
+        if farewell.is_none() {
+            for place in ledger.order.start() {
+                let step = &ledger.steps[place];
+                // A step is only started on a host that was opened, so the line is there.
+                let Some(line) = lines.get(&step.host) else { continue };
+                running.push(Box::pin(async move { Ended::Step(place, attempt(line, step, hands).await) }));
+            }
+        }
+        let deadline = farewell.unwrap_or_else(Instant::now);
+        tokio::select! {
+            ended = running.next() => match ended {
+                Some(ended) => ledger.settle(ended, lines),
+                None => return,
+            },
+            () = stop.stopped(), if farewell.is_none() => farewell = Some(Instant::now() + FAREWELL),
+            () = sleep_until(deadline), if farewell.is_some() => return,
+        }
+    }
+}
+
+/// Keeps the order and the outcome in step, and tells.
+struct Ledger<'a> {
+    steps: &'a [Step],
+    order: Order<'a>,
+    watch: &'a dyn Watch,
+    outcome: Outcome,
+}
+
+impl Ledger<'_> {
+    fn settle(&mut self, ended: Ended, lines: &BTreeMap<HostAddress, Line<'_>>) {
+        let host = match ended {
+            Ended::Opening(host, Ok(())) => {
+                self.order.open(host);
+                host
+            }
+            Ended::Opening(host, Err(_)) => host,
+            Ended::Step(place, Ok(report)) => {
+                self.done(place, report);
+                self.steps[place].host
+            }
+            Ended::Step(place, Err(failure)) => {
+                self.fail(place, failure);
+                self.steps[place].host
+            }
+        };
+        if let Some(failure) = lines.get(&host).and_then(Line::lost) {
+            self.lose(host, failure);
+        }
+    }
+
+    fn done(&mut self, place: usize, report: Report) {
+        let Report { changed, milliseconds } = report;
+        let (host, step) = self.name(place);
+        self.watch.happened(Happening::Done { host, step: step.clone(), changed, milliseconds });
+        self.outcome.steps.insert(step, StepOutcome::Done { changed, milliseconds });
+        self.order.done(place);
+    }
+
+    fn fail(&mut self, place: usize, failure: StepFailure) {
+        if failure.category == Category::Cancelled {
+            self.skip(place, "");
+        } else {
+            self.note_failure(place, failure);
+        }
+        self.skip_followers(place);
+    }
+
+    /// All steps of the host that have not started fail; what needs them is skipped.
+    fn lose(&mut self, host: HostAddress, failure: &StepFailure) {
+        let given_up = self.order.give_up(host);
+        given_up.iter().for_each(|place| self.note_failure(*place, failure.clone()));
+        given_up.into_iter().for_each(|place| self.skip_followers(place));
+    }
+
+    /// Accounts for steps that nothing will start any more.
+    fn close(&mut self, stop: &Stop) {
+        for place in [self.order.running(), self.order.waiting()].concat() {
+            if stop.is_stopped() {
+                self.skip(place, "");
+            } else {
+                self.note_failure(place, fault("its needs lead back to itself".to_owned()));
+            }
+        }
+    }
+
+    fn note_failure(&mut self, place: usize, failure: StepFailure) {
+        let (host, step) = self.name(place);
+        self.watch.happened(Happening::Failed { host, step: step.clone(), failure: failure.clone() });
+        self.outcome.steps.insert(step, StepOutcome::Failed { failure });
+    }
+
+    fn skip_followers(&mut self, place: usize) {
+        let cause = match self.outcome.steps.get(&self.steps[place].id) {
+            Some(StepOutcome::Skipped { because }) => because.clone(),
+            _ => self.steps[place].id.clone(),
+        };
+        self.order.failed(place).into_iter().for_each(|follower| self.skip(follower, &cause));
+    }
+
+    fn skip(&mut self, place: usize, because: &str) {
+        let (host, step) = self.name(place);
+        let because = because.to_owned();
+        self.watch.happened(Happening::Skipped { host, step: step.clone(), because: because.clone() });
+        self.outcome.steps.insert(step, StepOutcome::Skipped { because });
+    }
+
+    fn name(&self, place: usize) -> (HostAddress, String) {
+        (self.steps[place].host, self.steps[place].id.clone())
+    }
+}
+
+fn fault(cause: String) -> StepFailure {
+    StepFailure { category: Category::Failed, cause, log: Vec::new() }
+}

@@ -1,0 +1,86 @@
+//! From a planned step to what is sent: references to secrets become their text, parts get their bytes.
+
+use std::path::PathBuf;
+
+use kubeon_plan::Step;
+use kubeon_ports::{ActHost, Blobs, Secrets};
+use kubeon_wire::{Category, Content, File, HostStep, Op, StepFailure};
+
+/// What a run works with.
+#[derive(Clone, Copy)]
+pub struct Hands<'a> {
+    /// Opens hosts.
+    pub act: &'a dyn ActHost,
+    /// Resolves references to secrets.
+    pub secrets: &'a dyn Secrets,
+    /// Holds the bytes of parts.
+    pub blobs: &'a dyn Blobs,
+}
+
+/// A step ready to be sent, with the file that follows it. It holds secret text: made for each try,
+/// dropped after it.
+pub(crate) struct Parcel {
+    pub step: HostStep,
+    pub blob: Option<PathBuf>,
+}
+
+/// Makes the parcel of a step.
+pub(crate) fn seal(step: &Step, hands: &Hands<'_>) -> Result<Parcel, StepFailure> {
+    let Step {
+        id,
+        stage: _,
+        host: _,
+        title: _,
+        why: _,
+        needs: _,
+        digest,
+        timeout_seconds,
+        tries: _,
+        journal,
+        destructive: _,
+        op,
+    } = step;
+    let blob = blob_of(op, hands.blobs)?;
+    let op = seal_op(op, hands.secrets)?;
+    let (id, digest) = (id.clone(), digest.clone());
+    let step = HostStep { id, digest, timeout_seconds: *timeout_seconds, journal: *journal, op };
+    Ok(Parcel { step, blob })
+}
+
+fn seal_op(op: &Op, secrets: &dyn Secrets) -> Result<Op, StepFailure> {
+    match op {
+        Op::Files { files } => {
+            let sealed = files.iter().map(|file| seal_file(file, secrets)).collect::<Result<_, _>>()?;
+            Ok(Op::Files { files: sealed })
+        }
+        // Named one by one: an operation that learns to carry secrets must be decided on here.
+        Op::Kernel { .. }
+        | Op::Hosts { .. }
+        | Op::Part { .. }
+        | Op::Links { .. }
+        | Op::Service { .. }
+        | Op::Image { .. }
+        | Op::Objects { .. }
+        | Op::Await { .. }
+        | Op::Reset { .. } => Ok(op.clone()),
+    }
+}
+
+fn seal_file(file: &File, secrets: &dyn Secrets) -> Result<File, StepFailure> {
+    let File { path, mode, content } = file;
+    let content = match content {
+        Content::Secret(reference) => Content::Sealed(secrets.resolve(reference).map_err(|error| fault(&error))?),
+        Content::Text(_) | Content::Sealed(_) => content.clone(),
+    };
+    Ok(File { path: path.clone(), mode: *mode, content })
+}
+
+fn blob_of(op: &Op, blobs: &dyn Blobs) -> Result<Option<PathBuf>, StepFailure> {
+    let Op::Part { name, digest, .. } = op else { return Ok(None) };
+    let missing = || fault(&format!("the bundle does not hold {name} (sha256 {digest})"));
+    blobs.blob(digest).map(Some).ok_or_else(missing)
+}
+
+fn fault(cause: &dyn std::fmt::Display) -> StepFailure {
+    StepFailure { category: Category::Failed, cause: cause.to_string(), log: Vec::new() }
+}

@@ -1,0 +1,79 @@
+//! The processor architectures that a bundle is made for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A processor architecture, by the name that Go, Debian and OCI share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arch {
+    /// x86-64.
+    Amd64,
+    /// 64-bit ARM.
+    Arm64,
+}
+
+/// The text names no architecture that kubeon knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an architecture; use amd64 or arm64")]
+pub struct NotAnArch(String);
+
+impl Arch {
+    /// The architecture of this program, and so of this machine.
+    #[must_use]
+    pub const fn native() -> Self {
+        if cfg!(target_arch = "aarch64") { Self::Arm64 } else { Self::Amd64 }
+    }
+
+    /// `amd64` or `arm64`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// Where Debian puts its libraries: `x86_64-linux-gnu`.
+    pub(crate) const fn triplet(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64-linux-gnu",
+            Self::Arm64 => "aarch64-linux-gnu",
+        }
+    }
+
+    /// The program loader's path in a Debian root file system, without the leading slash.
+    pub(crate) const fn loader(self) -> &'static str {
+        match self {
+            Self::Amd64 => "lib64/ld-linux-x86-64.so.2",
+            Self::Arm64 => "lib/ld-linux-aarch64.so.1",
+        }
+    }
+
+    /// `e_machine` in an ELF header.
+    pub(crate) const fn elf_machine(self) -> u16 {
+        match self {
+            Self::Amd64 => 62,
+            Self::Arm64 => 183,
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Arch {
+    type Err = NotAnArch;
+    fn from_str(text: &str) -> Result<Self, NotAnArch> {
+        match text {
+            "amd64" | "x86_64" => Ok(Self::Amd64),
+            "arm64" | "aarch64" => Ok(Self::Arm64),
+            other => Err(NotAnArch(other.to_owned())),
+        }
+    }
+}

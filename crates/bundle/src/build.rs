@@ -1,0 +1,233 @@
+//! Making a bundle: every component once, then the layout.
+//!
+//! ```text
+//!   components ──► go lane (one after the other: a compiler uses every core)  ─┐
+//!              └─► Debian lane (beside it: it waits for the network)           ├─► assemble ─► rename into the store
+//!                        each: lock → cache? → make in scratch → rename       ─┘
+//! ```
+
+mod assemble;
+mod debian;
+mod directory;
+mod error;
+mod go;
+mod progress;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use kubeon_api::Digest;
+
+pub use error::BuildError;
+use error::at;
+pub(crate) use progress::Reporter;
+pub use progress::{Progress, State};
+
+use crate::cache::{self, Finished, Scratch};
+use crate::catalogue::{Component, Entry, Recipe};
+use crate::{Arch, Bundle, Store, bundle, digest, pack};
+
+pub use crate::process::ProcessError;
+
+/// The longest that one build waits for another one of the same thing.
+const WAIT: Duration = Duration::from_secs(2 * 3600);
+
+/// Where parts come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum From {
+    /// Built from the Go module proxy and the distribution's packages.
+    GoModules,
+    /// Taken from a folder: programs as `NAME` or `bin/NAME`, root file systems as `PART/`.
+    Directory(PathBuf),
+}
+
+impl From {
+    /// The word in the bundle's manifest.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::GoModules => "go-modules",
+            Self::Directory(_) => "directory",
+        }
+    }
+}
+
+impl FromStr for From {
+    type Err = BuildError;
+    fn from_str(text: &str) -> Result<Self, BuildError> {
+        match text {
+            "go-modules" => Ok(Self::GoModules),
+            "official" | "mirror" => Err(BuildError::NotYet(text.to_owned())),
+            folder if Path::new(folder).is_dir() => Ok(Self::Directory(PathBuf::from(folder))),
+            other => Err(BuildError::UnknownSource(other.to_owned())),
+        }
+    }
+}
+
+/// How to build.
+#[derive(Debug, Clone)]
+pub struct BuildOptions {
+    /// Where parts come from.
+    pub from: From,
+    /// The architecture; today this machine's only.
+    pub arch: Arch,
+    /// Where the result and the cache lie.
+    pub store: Store,
+    /// Look for newer packages of the distribution even though the bundle exists.
+    pub refresh: bool,
+}
+
+/// Makes the bundle of an entry, or returns it when it exists with the same inputs. Blocks; safe to kill and to run
+/// twice at once.
+///
+/// # Errors
+/// A missing tool, a component that cannot be fetched or built, or a store that cannot be written.
+pub fn build(
+    entry: &Entry,
+    options: &BuildOptions,
+    report: &(dyn Fn(Progress) + Sync),
+) -> Result<Bundle, BuildError> {
+    if options.arch != Arch::native() {
+        return Err(BuildError::ForeignArch { wanted: options.arch, native: Arch::native() });
+    }
+    let place = options.store.folder(entry.kubernetes, options.arch);
+    let inputs = entry.inputs(options.arch, options.from.word()).map_err(at("hash", &place))?;
+    let always = options.refresh || options.from != From::GoModules;
+    if let Some(bundle) = existing(&place, &inputs).filter(|_| !always) {
+        return Ok(bundle);
+    }
+    let reporter = Reporter::new(report);
+    let name = format!("bundle-{}-{}", entry.kubernetes, options.arch);
+    let wait = || reporter.say("bundle", 0, State::Waiting);
+    let _lock =
+        cache::lock(options.store.cache(), &name, WAIT, wait).map_err(at("lock", options.store.cache()))?;
+    if let Some(bundle) = existing(&place, &inputs).filter(|_| !always) {
+        return Ok(bundle);
+    }
+    let work = options.store.cache().join("work");
+    for parent in [work.as_path(), options.store.bundles()] {
+        cache::sweep(parent).map_err(at("sweep", parent))?;
+    }
+    let components = match &options.from {
+        From::GoModules => make_all(entry, options, &reporter)?,
+        From::Directory(folder) => {
+            let scratch = Scratch::new(&work, "directory").map_err(at("create a folder in", &work))?;
+            let finished = directory::take(entry, folder, options.arch, scratch.path())?;
+            return assemble::assemble(entry, options, &inputs, &[finished], &reporter);
+        }
+    };
+    assemble::assemble(entry, options, &inputs, &components, &reporter)
+}
+
+fn existing(place: &Path, inputs: &Digest) -> Option<Bundle> {
+    let found = Bundle::open(place).ok()?;
+    (found.manifest().inputs == *inputs && bundle::is_whole(&found)).then_some(found)
+}
+
+fn make_all(
+    entry: &Entry,
+    options: &BuildOptions,
+    reporter: &Reporter<'_>,
+) -> Result<Vec<Finished>, BuildError> {
+    for component in &entry.components {
+        reporter.say(&component.name, component.expected_seconds, State::Queued);
+    }
+    let failed = AtomicBool::new(false);
+    let lane = |is_go: bool| -> Result<Vec<Finished>, BuildError> {
+        let mut finished = Vec::new();
+        for component in &entry.components {
+            // What the other lane could not make is missing from the bundle, so starting more would be in vain.
+            if matches!(component.recipe, Recipe::GoModules(_)) != is_go || failed.load(Ordering::Relaxed) {
+                continue;
+            }
+            finished.push(make(component, options, reporter).inspect_err(|_| {
+                failed.store(true, Ordering::Relaxed);
+                reporter.say(&component.name, component.expected_seconds, State::Failed);
+            })?);
+        }
+        Ok(finished)
+    };
+    go::check_tools(entry)?;
+    let (go, debian) = thread::scope(|scope| {
+        let debian = scope.spawn(|| lane(false));
+        (lane(true), debian.join())
+    });
+    let mut all = go?;
+    all.extend(debian.map_err(|_| BuildError::LaneDied)??);
+    Ok(all)
+}
+
+/// One component: from the cache, or made.
+fn make(
+    component: &Component,
+    options: &BuildOptions,
+    reporter: &Reporter<'_>,
+) -> Result<Finished, BuildError> {
+    let task = Task { component, arch: options.arch, reporter };
+    let cache = options.store.cache();
+    let work = cache.join("work");
+    let scratch = Scratch::new(&work, &component.name).map_err(at("create a folder in", &work))?;
+    let prepared = match &component.recipe {
+        Recipe::GoModules(recipe) => Prepared::Go(go::prepare(&task, recipe, &scratch)?),
+        Recipe::Debian(recipe) => Prepared::Debian(debian::resolve(&task, recipe)?),
+    };
+    let key = task.key(&prepared.circumstances()).map_err(at("hash", &work))?;
+    let name = format!("{}-{}-{}", component.name, component.version, &key.as_str()[..16]);
+    let wait = || task.say(State::Waiting);
+    let _lock = cache::lock(cache, &name, WAIT, wait).map_err(at("lock", cache))?;
+    let place = cache.join("components").join(&name);
+    if let Some(finished) = Finished::load(&place) {
+        task.say(State::Cached);
+        return Ok(finished);
+    }
+    let out = scratch.folder("out").map_err(at("create a folder in", scratch.path()))?;
+    let parts = match (&component.recipe, prepared) {
+        (Recipe::GoModules(recipe), Prepared::Go(prepared)) => {
+            go::make(&task, recipe, &prepared, &scratch, &out)?
+        }
+        (Recipe::Debian(recipe), Prepared::Debian(packages)) => {
+            debian::make(&task, recipe, packages, &scratch, &out)?
+        }
+        _ => Vec::new(),
+    };
+    let finished = Finished::commit(&out, &place, parts).map_err(at("write", &place))?;
+    task.say(State::Done);
+    Ok(finished)
+}
+
+enum Prepared {
+    Go(go::Toolchain),
+    Debian(Vec<crate::manifest::DebianPackage>),
+}
+
+impl Prepared {
+    /// What decides the result besides the catalogue: the compiler, or the packages' versions.
+    fn circumstances(&self) -> String {
+        match self {
+            Self::Go(toolchain) => toolchain.version.clone(),
+            Self::Debian(packages) => {
+                packages.iter().map(|p| format!("{}={} {}\n", p.name, p.version, p.sha256)).collect()
+            }
+        }
+    }
+}
+
+/// A component that is being made.
+struct Task<'a> {
+    component: &'a Component,
+    arch: Arch,
+    reporter: &'a Reporter<'a>,
+}
+
+impl Task<'_> {
+    fn say(&self, state: State) {
+        self.reporter.say(&self.component.name, self.component.expected_seconds, state);
+    }
+
+    fn key(&self, circumstances: &str) -> std::io::Result<Digest> {
+        digest::of_bytes(&serde_json::to_vec(&(pack::FORMAT, self.arch, self.component, circumstances))?)
+    }
+}

@@ -1,0 +1,280 @@
+//! Components unpacked from packages of the distribution: a root file system that brings its own libraries and so runs
+//! on any host. Nothing is installed on this machine and no package's script runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::error::at;
+use super::{BuildError, State, Task};
+use crate::cache::Scratch;
+use crate::catalogue::DebianRecipe;
+use crate::manifest::DebianPackage;
+use crate::pack::{self, Content, Tree};
+use crate::process::{self, Guarded, ProcessError};
+use crate::{Part, PartKind, Source, digest};
+
+const ASK_LIMIT: Duration = Duration::from_secs(120);
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(900);
+const UNPACK_LIMIT: Duration = Duration::from_secs(300);
+
+/// Options that make apt answer for an empty machine and leave this one's caches alone.
+const EMPTY_MACHINE: [&str; 6] = [
+    "-oDir::State::status=/dev/null",
+    "-oDir::Cache::pkgcache=",
+    "-oDir::Cache::srcpkgcache=",
+    "-oDebug::NoLocking=1",
+    "-oAPT::Install-Recommends=0",
+    "-oAPT::Install-Suggests=0",
+];
+
+/// The packages that the wanted ones need, with the versions and digests of the distribution's signed index.
+pub(super) fn resolve(task: &Task<'_>, recipe: &DebianRecipe) -> Result<Vec<DebianPackage>, BuildError> {
+    for tool in ["apt-get", "apt-cache", "dpkg-deb"] {
+        if process::find(tool).is_none() {
+            let why = format!(
+                "{tool} is missing: this needs Debian or Ubuntu; elsewhere bring the parts: --from DIR"
+            );
+            return Err(unexpected(task, why));
+        }
+    }
+    let mut apt = Guarded::new("apt-get", ASK_LIMIT);
+    apt.command().args(["install", "--print-uris", "-qq", "-y"]).args(EMPTY_MACHINE).args(&recipe.packages);
+    let uris = apt.output().map_err(|source| failed(task, "resolve the packages", source))?;
+    let mut exact: Vec<String> = uris
+        .lines()
+        .filter_map(package_of)
+        .filter(|(name, _)| !recipe.without.contains(name))
+        .map(joined)
+        .collect();
+    exact.sort();
+    let mut cache = Guarded::new("apt-cache", ASK_LIMIT);
+    cache.command().args(["show", "--no-all-versions"]).args(&EMPTY_MACHINE[..3]).args(&exact);
+    let stanzas = cache.output().map_err(|source| failed(task, "read the packages' digests", source))?;
+    let mut packages = Vec::new();
+    for exact in &exact {
+        let found = stanzas.split("\n\n").find_map(|stanza| package(stanza, exact));
+        packages
+            .push(found.ok_or_else(|| unexpected(task, format!("the index has no SHA-256 for {exact}")))?);
+    }
+    packages.sort();
+    Ok(packages)
+}
+
+/// `'http://…/zlib1g_1%3a1.2.13_amd64.deb' zlib1g_1%3a1.2.13_amd64.deb 86684 MD5Sum:…` is (`zlib1g`, `1:1.2.13`).
+fn package_of(line: &str) -> Option<(String, String)> {
+    let file = line.split_whitespace().nth(1)?;
+    let mut fields = file.strip_suffix(".deb")?.split('_');
+    Some((fields.next()?.to_owned(), fields.next()?.replace("%3a", ":")))
+}
+
+fn joined((name, version): (String, String)) -> String {
+    format!("{name}={version}")
+}
+
+fn package(stanza: &str, exact: &str) -> Option<DebianPackage> {
+    let field = |name: &str| stanza.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    let (name, version) = (field("Package")?, field("Version")?);
+    if format!("{name}={version}") != exact {
+        return None;
+    }
+    Some(DebianPackage {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        sha256: field("SHA256")?.parse().ok()?,
+    })
+}
+
+/// Downloads, checks, unpacks and packs.
+pub(super) fn make(
+    task: &Task<'_>,
+    recipe: &DebianRecipe,
+    packages: Vec<DebianPackage>,
+    scratch: &Scratch,
+    out: &Path,
+) -> Result<Vec<Part>, BuildError> {
+    task.say(State::Fetching);
+    let files = download(task, &packages, scratch)?;
+    let root = scratch.folder("root").map_err(at("create a folder in", scratch.path()))?;
+    for (done, file) in files.iter().enumerate() {
+        task.say(State::Building { done, total: files.len() });
+        let mut dpkg = Guarded::new("dpkg-deb", UNPACK_LIMIT);
+        dpkg.command().arg("-x").arg(file).arg(&root);
+        dpkg.output().map_err(|source| failed(task, "unpack a package", source))?;
+    }
+    task.say(State::Packing);
+    let mut tree = pack::tree(&root).map_err(at("read", &root))?;
+    prune(&mut tree, recipe);
+    add(&mut tree, recipe);
+    let lead = recipe.packages.first().and_then(|lead| packages.iter().find(|package| package.name == *lead));
+    let version = lead.map_or_else(|| task.component.version.clone(), |package| package.version.clone());
+    let mut parts = Vec::new();
+    for part in &task.component.parts {
+        let programs: Vec<String> = part.programs.iter().map(|program| program.name.clone()).collect();
+        for program in &programs {
+            check_program(task, &root, &tree, program)?;
+        }
+        let source = Source::Debian { packages: packages.clone() };
+        let packed = pack::pack(&tree, out).map_err(at("pack into", out))?;
+        parts.push(packed.part(&part.name, PartKind::Rootfs, &version, programs, source));
+    }
+    Ok(parts)
+}
+
+fn download(
+    task: &Task<'_>,
+    packages: &[DebianPackage],
+    scratch: &Scratch,
+) -> Result<Vec<PathBuf>, BuildError> {
+    let folder = scratch.folder("packages").map_err(at("create a folder in", scratch.path()))?;
+    let mut apt = Guarded::new("apt-get", DOWNLOAD_LIMIT);
+    // Its own unprivileged user could not write into a folder that only we may enter.
+    apt.command()
+        .args(["download", "-qq", "-oAPT::Sandbox::User=root", "-oAcquire::Retries=3"])
+        .args(&EMPTY_MACHINE[1..4]);
+    apt.command().args(packages.iter().map(|p| format!("{}={}", p.name, p.version))).current_dir(&folder);
+    apt.output().map_err(|source| failed(task, "download the packages", source))?;
+    let mut by_digest = std::collections::BTreeMap::new();
+    for entry in fs::read_dir(&folder).map_err(at("read", &folder))? {
+        let path = entry.map_err(at("read", &folder))?.path();
+        by_digest.insert(digest::of_file(&path).map_err(at("read", &path))?.0, path);
+    }
+    let file = |package: &DebianPackage| {
+        let text =
+            || format!("the downloaded {} {} does not have its SHA-256", package.name, package.version);
+        by_digest.get(&package.sha256).cloned().ok_or_else(|| unexpected(task, text()))
+    };
+    packages.iter().map(file).collect()
+}
+
+/// Takes out what the recipe names, and the folders that are empty then.
+fn prune(tree: &mut Tree, recipe: &DebianRecipe) {
+    let is_below = |path: &str, top: &str| {
+        path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    tree.retain(|path, content| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let spared =
+            matches!(content, Content::Directory { .. }) || recipe.keep.iter().any(|keep| keep == name);
+        spared || !recipe.prune.iter().any(|top| is_below(path, top))
+    });
+    let full: std::collections::BTreeSet<String> = tree
+        .iter()
+        .filter(|(_, content)| !matches!(content, Content::Directory { .. }))
+        .flat_map(|(path, _)| {
+            path.match_indices('/').map(|(end, _)| path[..end].to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    tree.retain(|path, content| !matches!(content, Content::Directory { .. }) || full.contains(path));
+}
+
+fn add(tree: &mut Tree, recipe: &DebianRecipe) {
+    for path in &recipe.directories {
+        // The one folder that everybody may write to.
+        let mode = if path == "tmp" { 0o1777 } else { 0o755 };
+        tree.insert(path.clone(), Content::Directory { mode });
+    }
+    for (path, target) in &recipe.links {
+        tree.insert(path.clone(), Content::Link(target.clone()));
+    }
+    for (path, text) in &recipe.files {
+        tree.insert(path.clone(), Content::Bytes { bytes: text.clone().into_bytes(), mode: 0o644 });
+    }
+    pack::add_parents(tree);
+}
+
+/// The program is there, and its own loader finds every library inside the root file system.
+fn check_program(task: &Task<'_>, root: &Path, tree: &Tree, program: &str) -> Result<(), BuildError> {
+    let mut path = program.to_owned();
+    if let Some(Content::Link(target)) = tree.get(program) {
+        let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
+        // Absolute links are the packages' alternatives; relative ones are ours.
+        path = target.strip_prefix('/').map_or_else(|| format!("{folder}/{target}"), str::to_owned);
+    }
+    if !matches!(tree.get(&path), Some(Content::File { .. })) {
+        return Err(unexpected(task, format!("{program} is not in the packages")));
+    }
+    let triplet = task.arch.triplet();
+    let folders =
+        [format!("lib/{triplet}"), format!("usr/lib/{triplet}")].map(|f| root.join(f).display().to_string());
+    let loader = root.join(task.arch.loader());
+    let mut list = Guarded::new(&loader.display().to_string(), ASK_LIMIT);
+    list.command()
+        .args(["--inhibit-cache", "--library-path", &folders.join(":"), "--list"])
+        .arg(root.join(&path));
+    let libraries = list.output().map_err(|source| failed(task, "list a program's libraries", source))?;
+    let outside = |line: &&str| {
+        line.contains("not found") || (line.contains("=>") && !line.contains(&root.display().to_string()))
+    };
+    match libraries.lines().find(outside) {
+        None => Ok(()),
+        Some(line) => Err(unexpected(task, format!("{program} lacks a library: {}", line.trim()))),
+    }
+}
+
+fn unexpected(task: &Task<'_>, why: String) -> BuildError {
+    BuildError::Unexpected { component: task.component.name.clone(), why }
+}
+
+fn failed(task: &Task<'_>, action: &'static str, source: ProcessError) -> BuildError {
+    let text = source.to_string();
+    let hint = if text.contains("Unable to locate")
+        || text.contains("404")
+        || text.contains("no installation candidate")
+    {
+        "\nthe package lists are missing or old; renew them with: apt-get update"
+    } else {
+        ""
+    };
+    let source = Box::new(source);
+    BuildError::Command { component: task.component.name.clone(), action, source, hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_apt_prints() {
+        let line = "'http://deb.debian.org/d/zlib1g_1.2_amd64.deb' zlib1g_1%3a1.2.13.dfsg-1_amd64.deb 86684 MD5Sum:ec";
+        assert_eq!(package_of(line).unwrap(), ("zlib1g".into(), "1:1.2.13.dfsg-1".into()));
+        assert_eq!(package_of("Reading package lists"), None);
+        let sum = "9".repeat(64);
+        let stanza = format!("Package: zlib1g\nVersion: 1:1.2\nDescription-md5: x\nSHA256: {sum}");
+        assert_eq!(package(&stanza, "zlib1g=1:1.2").unwrap().sha256.as_str(), sum);
+        assert_eq!(package(&stanza, "zlib1g=1:1.3"), None);
+    }
+
+    #[test]
+    fn prunes_folders_but_spares_licences() {
+        let file = || Content::Bytes { bytes: Vec::new(), mode: 0o644 };
+        let mut tree = Tree::new();
+        for path in ["usr/share/doc/a/copyright", "usr/share/doc/a/README", "usr/share/docx", "etc/init.d/a"]
+        {
+            tree.insert(path.to_owned(), file());
+        }
+        pack::add_parents(&mut tree);
+        let recipe = DebianRecipe {
+            packages: vec![],
+            without: vec![],
+            prune: vec!["usr/share/doc".into(), "etc/init.d".into()],
+            keep: vec!["copyright".into()],
+            directories: vec!["proc".into()],
+            links: Default::default(),
+            files: Default::default(),
+        };
+        prune(&mut tree, &recipe);
+        add(&mut tree, &recipe);
+        let left: Vec<&str> = tree.keys().map(String::as_str).collect();
+        let wanted = [
+            "proc",
+            "usr",
+            "usr/share",
+            "usr/share/doc",
+            "usr/share/doc/a",
+            "usr/share/doc/a/copyright",
+            "usr/share/docx",
+        ];
+        assert_eq!(left, wanted);
+    }
+}

@@ -1,0 +1,90 @@
+//! Why a bundle could not be made.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::process::ProcessError;
+use crate::{Arch, BundleError};
+
+/// Why a bundle could not be made. What was finished before stays in the cache.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A source that is planned.
+    #[error("--from {0} is not there yet; use --from go-modules, or --from DIR with the parts as files")]
+    NotYet(String),
+    /// A source that is not one.
+    #[error("--from {0:?} is neither go-modules nor a folder that exists")]
+    UnknownSource(String),
+    /// A build for another architecture.
+    #[error(
+        "a bundle for {wanted} is built on a {wanted} machine; this one is {native}. Or bring its parts: --from DIR"
+    )]
+    ForeignArch {
+        /// The architecture asked for.
+        wanted: Arch,
+        /// This machine's.
+        native: Arch,
+    },
+    /// A tool is not installed.
+    #[error("{component} needs {tool}, which is not installed; install it with: apt-get install {package}")]
+    MissingTool {
+        /// What cannot be built without it.
+        component: String,
+        /// The program or file.
+        tool: String,
+        /// The Debian package.
+        package: String,
+    },
+    /// A command failed.
+    #[error("{component}: cannot {action}: {source}{hint}")]
+    Command {
+        /// What was being made.
+        component: String,
+        /// What was tried: `fetch the modules`.
+        action: &'static str,
+        /// How the program ended.
+        #[source]
+        source: Box<ProcessError>,
+        /// Empty, or the way out.
+        hint: &'static str,
+    },
+    /// Something that was fetched or made is not what it should be.
+    #[error("{component}: {why}")]
+    Unexpected {
+        /// What was being made.
+        component: String,
+        /// What is wrong, and the way out.
+        why: String,
+    },
+    /// A folder given as source lacks files.
+    #[error("{folder} lacks {count} of the parts: {missing}", folder = folder.display(), count = missing.split(", ").count())]
+    Lacking {
+        /// The folder.
+        folder: PathBuf,
+        /// The names, as one text.
+        missing: String,
+    },
+    /// A file or folder could not be worked with.
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// What was made cannot be opened.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// A thread ended without a result, which is a fault of this program.
+    #[error("a build thread ended without a result; run again with -v and report it")]
+    LaneDied,
+}
+
+/// Turns a system error into ours: `.map_err(at("write", path))`.
+pub(crate) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+    let path = path.to_owned();
+    move |source| BuildError::File { action, path, source }
+}

@@ -1,0 +1,315 @@
+//! Components built by the ordinary `go` command from committed `go.mod` and `go.sum` files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::error::at;
+use super::{BuildError, State, Task};
+use crate::cache::Scratch;
+use crate::catalogue::{Entry, GoRecipe, Need, ProgramRecipe, Recipe};
+use crate::manifest::GoModule;
+use crate::pack::{self, Content, Tree};
+use crate::process::{self, Guarded, ProcessError};
+use crate::{Arch, Part, PartKind, Source};
+
+const COMPILE_LIMIT: Duration = Duration::from_secs(3600);
+const FETCH_LIMIT: Duration = Duration::from_secs(1800);
+/// A module proxy may answer slowly or not at all for a moment.
+const FETCH_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(8), Duration::ZERO];
+
+/// The compiler that a component's `go.mod` selects.
+pub(super) struct Toolchain {
+    pub(super) version: String,
+    modules: PathBuf,
+}
+
+/// Everything that any component of the entry needs, before the first minute is spent.
+pub(super) fn check_tools(entry: &Entry) -> Result<(), BuildError> {
+    for component in &entry.components {
+        let Recipe::GoModules(recipe) = &component.recipe else { continue };
+        let program = |program: &str, package: &str| {
+            let (program, package) = (Some(program.to_owned()), package.to_owned());
+            Need { program, file: None, package }
+        };
+        let mut needs = vec![program("go", "golang-go")];
+        if recipe.cgo {
+            needs.push(program("gcc", "gcc"));
+            needs.push(Need {
+                program: None,
+                file: Some("/usr/include/stdio.h".into()),
+                package: "libc6-dev".into(),
+            });
+        }
+        needs.extend(recipe.needs.iter().cloned());
+        if let Some(need) = needs.into_iter().find(|need| !is_met(need)) {
+            let tool = need.program.or(need.file).unwrap_or_default();
+            return Err(BuildError::MissingTool {
+                component: component.name.clone(),
+                tool,
+                package: need.package,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn is_met(need: &Need) -> bool {
+    let program = need.program.as_deref().is_none_or(|program| process::find(program).is_some());
+    let file = need.file.as_deref().is_none_or(|file| {
+        // Debian files some headers under the architecture's name.
+        let multiarch =
+            file.replacen("/usr/include/", &format!("/usr/include/{}/", Arch::native().triplet()), 1);
+        Path::new(file).is_file() || Path::new(&multiarch).is_file()
+    });
+    program && file
+}
+
+/// Writes the component's module files and asks which compiler they select.
+pub(super) fn prepare(
+    task: &Task<'_>,
+    recipe: &GoRecipe,
+    scratch: &Scratch,
+) -> Result<Toolchain, BuildError> {
+    let modules = scratch.folder("modules").map_err(at("create a folder in", scratch.path()))?;
+    for (name, text) in &recipe.files {
+        let path = modules.join(name);
+        fs::write(&path, text).map_err(at("write", &path))?;
+    }
+    let mut go = Guarded::new("go", Duration::from_secs(300));
+    go.command().args(["env", "GOVERSION"]).current_dir(&modules).env("GOWORK", "off");
+    let version = go.output().map_err(|source| failed(task, "ask go for its version", source))?;
+    Ok(Toolchain { version: version.trim().to_owned(), modules })
+}
+
+/// Fetches, compiles and packs.
+pub(super) fn make(
+    task: &Task<'_>,
+    recipe: &GoRecipe,
+    toolchain: &Toolchain,
+    scratch: &Scratch,
+    out: &Path,
+) -> Result<Vec<Part>, BuildError> {
+    let groups = groups(task, recipe);
+    task.say(State::Fetching);
+    let mut packages = BTreeSet::new();
+    for (tags, programs) in &groups {
+        packages.extend(fetch(task, recipe, toolchain, scratch, tags, programs)?);
+    }
+    let bin = scratch.folder("bin").map_err(at("create a folder in", scratch.path()))?;
+    let mut seen = BTreeSet::new();
+    for (tags, programs) in &groups {
+        let mut go = go_command(task, recipe, scratch, toolchain, COMPILE_LIMIT);
+        go.command().args(["build", "-v"]).args(flags(tags)).arg("-trimpath");
+        go.command().arg("-ldflags").arg(ldflags(recipe)).arg("-o").arg(format!("{}/", bin.display()));
+        go.command().args(programs.iter().filter_map(|program| program.package.as_deref()));
+        go.lines(|line| {
+            let is_package = packages.contains(line);
+            if is_package && seen.insert(line.to_owned()) {
+                task.say(State::Building { done: seen.len(), total: packages.len() });
+            }
+            is_package
+        })
+        .map_err(|source| failed(task, "compile", source))?;
+    }
+    task.say(State::Packing);
+    drop_compile_cache(scratch);
+    let source = source(task, recipe, toolchain)?;
+    pack_parts(task, &bin, out, &source)
+}
+
+/// Compresses as many parts at once as there are cores.
+fn pack_parts(task: &Task<'_>, bin: &Path, out: &Path, source: &Source) -> Result<Vec<Part>, BuildError> {
+    let parts = &task.component.parts;
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<Part>, BuildError> {
+        let mut packed = Vec::new();
+        while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            packed.push(pack_part(task, part, bin, out, source)?);
+        }
+        Ok(packed)
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut all = Vec::new();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores.min(parts.len())).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            all.extend(worker.join().map_err(|_| BuildError::LaneDied)??);
+        }
+        Ok::<(), BuildError>(())
+    })?;
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(all)
+}
+
+/// The programs that are compiled with the same tags.
+fn groups<'a>(task: &Task<'a>, recipe: &'a GoRecipe) -> BTreeMap<&'a [String], Vec<&'a ProgramRecipe>> {
+    let mut groups: BTreeMap<&[String], Vec<&ProgramRecipe>> = BTreeMap::new();
+    for program in task.component.parts.iter().flat_map(|part| &part.programs) {
+        let tags = program.tags.as_deref().unwrap_or(&recipe.tags);
+        groups.entry(tags).or_default().push(program);
+    }
+    groups
+}
+
+/// Downloads what the programs need and answers the packages that will be compiled.
+fn fetch(
+    task: &Task<'_>,
+    recipe: &GoRecipe,
+    toolchain: &Toolchain,
+    scratch: &Scratch,
+    tags: &[String],
+    programs: &[&ProgramRecipe],
+) -> Result<Vec<String>, BuildError> {
+    let mut pauses = FETCH_PAUSES.iter();
+    loop {
+        let mut go = go_command(task, recipe, scratch, toolchain, FETCH_LIMIT);
+        go.command().args(["list", "-deps"]).args(flags(tags));
+        go.command().args(programs.iter().filter_map(|program| program.package.as_deref()));
+        let error = match go.output() {
+            // `unsafe` is a name that the compiler knows, not a package that it compiles.
+            Ok(list) => {
+                return Ok(list.lines().filter(|line| *line != "unsafe").map(str::to_owned).collect());
+            }
+            Err(error) => error,
+        };
+        match pauses.next() {
+            Some(pause) if is_passing(&error) && !pause.is_zero() => {
+                tracing::warn!(component = task.component.name, %error, "fetching again in {} s", pause.as_secs());
+                thread::sleep(*pause);
+            }
+            _ => return Err(failed(task, "fetch the modules", error)),
+        }
+    }
+}
+
+/// Whether trying again may help. Sums that do not match never will.
+fn is_passing(error: &ProcessError) -> bool {
+    let ProcessError::Failed { words, .. } = error else { return false };
+    !["checksum mismatch", "SECURITY ERROR", "missing go.sum entry", "requires go >="]
+        .iter()
+        .any(|w| words.contains(w))
+}
+
+/// `go` with its own compile cache, so that gigabytes do not stay behind, and the user's module cache, which is small
+/// and shared.
+fn go_command(
+    task: &Task<'_>,
+    recipe: &GoRecipe,
+    scratch: &Scratch,
+    toolchain: &Toolchain,
+    limit: Duration,
+) -> Guarded {
+    let mut go = Guarded::new("go", limit);
+    go.command()
+        .current_dir(&toolchain.modules)
+        .env("GOFLAGS", "")
+        .env("GOWORK", "off")
+        .env("GOOS", "linux")
+        .env("GOARCH", task.arch.name())
+        .env("CGO_ENABLED", if recipe.cgo { "1" } else { "0" })
+        .env("GOCACHE", scratch.path().join("go-build"))
+        .env("TMPDIR", scratch.path());
+    go
+}
+
+fn flags(tags: &[String]) -> [String; 3] {
+    ["-mod=readonly".to_owned(), "-buildvcs=false".to_owned(), format!("-tags={}", tags.join(","))]
+}
+
+fn ldflags(recipe: &GoRecipe) -> String {
+    let fixed = if recipe.cgo { "-s -w -extldflags=-static" } else { "-s -w" };
+    format!("{fixed} {}", recipe.ldflags).trim().to_owned()
+}
+
+/// Frees the space before blobs are written. If it fails, the scratch folder goes as a whole a moment later.
+fn drop_compile_cache(scratch: &Scratch) {
+    if let Err(error) = fs::remove_dir_all(scratch.path().join("go-build")) {
+        tracing::debug!(%error, "the compile cache stays until the scratch folder goes");
+    }
+}
+
+fn pack_part(
+    task: &Task<'_>,
+    recipe: &crate::catalogue::PartRecipe,
+    bin: &Path,
+    out: &Path,
+    source: &Source,
+) -> Result<Part, BuildError> {
+    let mut tree = Tree::new();
+    for program in &recipe.programs {
+        let built = bin.join(executable_name(program.package.as_deref().unwrap_or(&program.name)));
+        tree.insert(format!("bin/{}", program.name), Content::File { path: built, mode: 0o755 });
+    }
+    pack::add_parents(&mut tree);
+    let packed = pack::pack(&tree, out).map_err(at("pack into", out))?;
+    let kind = if recipe.programs.len() == 1 { PartKind::Program } else { PartKind::Archive };
+    let programs = recipe.programs.iter().map(|program| format!("bin/{}", program.name)).collect();
+    Ok(packed.part(&recipe.name, kind, &task.component.version, programs, source.clone()))
+}
+
+/// The file name that `go build` gives a package: its last element that is not a major version.
+pub(super) fn executable_name(package: &str) -> &str {
+    let is_major = |e: &&str| {
+        e.strip_prefix('v').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    package.rsplit('/').find(|element| !is_major(element)).unwrap_or(package)
+}
+
+fn source(task: &Task<'_>, recipe: &GoRecipe, toolchain: &Toolchain) -> Result<Source, BuildError> {
+    let sums = recipe.files.iter().find(|(name, _)| name == "go.sum").map_or("", |(_, text)| text.as_str());
+    let modules = recipe.modules.iter().map(|path| {
+        let (path, version) = (path.clone(), task.component.version.clone());
+        let sum = sums.lines().find_map(|line| line.strip_prefix(&format!("{path} {version} ")));
+        let sum = sum.map(str::to_owned).ok_or_else(|| BuildError::Unexpected {
+            component: task.component.name.clone(),
+            why: format!("the committed go.sum has no line for {path} {version}"),
+        })?;
+        Ok(GoModule { path, version, sum })
+    });
+    Ok(Source::GoModules {
+        modules: modules.collect::<Result<_, BuildError>>()?,
+        toolchain: toolchain.version.clone(),
+    })
+}
+
+fn failed(task: &Task<'_>, action: &'static str, source: ProcessError) -> BuildError {
+    let text = source.to_string();
+    let hint = if text.contains("requires go >=") || text.contains("unknown directive: tool") {
+        "\nthe installed Go is too old for this component; install a newer one (golang-go from backports, or go.dev)"
+    } else if text.contains("proxy.golang.org") || text.contains("dial tcp") {
+        "\nthe module proxy does not answer; set GOPROXY to one that does, or bring the parts: --from DIR"
+    } else {
+        ""
+    };
+    let source = Box::new(source);
+    BuildError::Command { component: task.component.name.clone(), action, source, hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_programs_as_go_does() {
+        assert_eq!(executable_name("go.etcd.io/etcd/server/v3"), "server");
+        assert_eq!(executable_name("github.com/containerd/containerd/v2/cmd/ctr"), "ctr");
+        assert_eq!(executable_name("github.com/opencontainers/runc"), "runc");
+        assert_eq!(executable_name("example.org/volume"), "volume");
+    }
+
+    #[test]
+    fn fetches_again_only_what_may_pass() {
+        let failed = |words: &str| ProcessError::Failed {
+            program: "go".into(),
+            status: "1".into(),
+            words: words.into(),
+        };
+        assert!(is_passing(&failed("dial tcp: i/o timeout")));
+        assert!(!is_passing(&failed("verifying x: checksum mismatch")));
+    }
+}

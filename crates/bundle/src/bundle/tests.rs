@@ -1,0 +1,221 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::{BuildError, BuildOptions, Catalogue, From, PartKind, Store, build, image::load_archive};
+
+/// The smallest catalogue with every kind of part.
+pub(crate) const CATALOGUE: [(&str, &str); 4] = [
+    (
+        "components.yaml",
+        "tool: { expectedSeconds: 1, goModules: { modules: [] }, parts: [{ name: tool, programs: [{ name: tool, package: x/tool }] }, \
+         { name: pair, programs: [{ name: left, package: x/left }, { name: right, package: x/right }] }] }\n\
+         root: { expectedSeconds: 1, debian: { packages: [root] }, parts: [{ name: root, programs: [{ name: usr/sbin/root }] }] }\n",
+    ),
+    (
+        "images.yaml",
+        "tool: { reference: example.org/tool, layers: [root, tool], paths: { tool: /bin/tool }, entrypoint: [/tool], onHosts: true }\n\
+         pair: { reference: example.org/pair, layers: [pair], entrypoint: [/bin/left] }\n",
+    ),
+    (
+        "versions/v1.0.0.yaml",
+        "{ kubernetes: v1.0.0, components: { tool: v1, root: debian }, tags: { tool: v1, pair: v9 } }",
+    ),
+    ("go/tool/v1/go.mod", "module x"),
+];
+
+fn elf(machine: u16) -> Vec<u8> {
+    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+    bytes.resize(18, 0);
+    bytes.extend(machine.to_le_bytes());
+    bytes.extend(b" and the rest of a program".repeat(100));
+    bytes
+}
+
+struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let world = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir_all(world.parts().join("bin")).unwrap();
+        fs::create_dir_all(world.parts().join("root/usr/sbin")).unwrap();
+        for file in ["tool", "bin/left", "bin/right", "root/usr/sbin/root"] {
+            fs::write(world.parts().join(file), elf(Arch::native().elf_machine())).unwrap();
+        }
+        world
+    }
+
+    fn parts(&self) -> PathBuf {
+        self.folder.path().join("parts")
+    }
+
+    fn store(&self) -> Store {
+        Store::at(&self.folder.path().join("cache"))
+    }
+
+    fn build(&self) -> Result<Bundle, BuildError> {
+        let catalogue = Catalogue::from_files(&CATALOGUE).unwrap();
+        let from = From::Directory(self.parts());
+        let options = BuildOptions { from, arch: Arch::native(), store: self.store(), refresh: false };
+        build(catalogue.entry(version()).unwrap(), &options, &|_| {})
+    }
+}
+
+fn version() -> Version {
+    "v1.0.0".parse().unwrap()
+}
+
+/// Changes one bit in the middle of a file.
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn builds_from_a_folder_and_finds_again() {
+    let world = World::new();
+    let bundle = world.build().unwrap();
+    bundle.verify().unwrap();
+    let parts: Vec<(&str, PartKind)> =
+        bundle.manifest().parts.iter().map(|p| (p.name.as_str(), p.kind)).collect();
+    let wanted = [
+        ("pair", PartKind::Archive),
+        ("root", PartKind::Rootfs),
+        ("tool", PartKind::Program),
+        ("tool-image", PartKind::Image),
+    ];
+    assert_eq!(parts, wanted);
+    assert_eq!(bundle.part("tool-image").unwrap().image.as_deref(), Some("example.org/tool:v1"));
+    assert!(bundle.blob(&bundle.part("tool").unwrap().digest).is_file());
+    let again = world.store().find(version(), Arch::native()).unwrap();
+    assert_eq!(again.manifest(), bundle.manifest());
+    assert_eq!(world.store().list().unwrap().len(), 1);
+    assert!(bundle.part("kubelet").unwrap_err().to_string().contains("pair, root, tool, tool-image"));
+}
+
+#[test]
+fn gives_the_same_bundle_for_the_same_files() {
+    let (one, two) = (World::new().build().unwrap(), World::new().build().unwrap());
+    assert_eq!(one.manifest(), two.manifest());
+    let world = World::new();
+    world.build().unwrap();
+    let again = world.build().unwrap();
+    again.verify().unwrap();
+    let left: Vec<_> = fs::read_dir(world.store().bundles()).unwrap().collect();
+    assert_eq!(left.len(), 1, "a replaced bundle leaves nothing behind");
+}
+
+#[test]
+fn refuses_a_flipped_bit_and_names_its_place() {
+    let world = World::new();
+    let bundle = world.build().unwrap();
+    let places: Vec<PathBuf> =
+        fs::read_dir(layout::blobs(bundle.root())).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(places.len(), 12, "4 parts, 2 images of config, manifest and links, 2 of the bundle's own");
+    for place in places {
+        let good = fs::read(&place).unwrap();
+        flip(&place);
+        let error = bundle.verify().unwrap_err();
+        assert_eq!(error.damages.len(), 1, "{}: {error}", place.display());
+        fs::write(&place, good).unwrap();
+        bundle.verify().unwrap();
+    }
+    flip(&bundle.blob(&bundle.part("pair").unwrap().digest));
+    let text = bundle.verify().unwrap_err().to_string();
+    assert!(text.contains("part pair: its SHA-256 is"), "{text}");
+}
+
+#[test]
+fn refuses_a_changed_index_and_a_missing_blob() {
+    let world = World::new();
+    let bundle = world.build().unwrap();
+    flip(&bundle.root().join(layout::LAYOUT_FILE));
+    fs::remove_file(bundle.blob(&bundle.part("root").unwrap().digest)).unwrap();
+    let error = bundle.verify().unwrap_err();
+    let names: Vec<&str> = error.damages.iter().map(|damage| damage.what.as_str()).collect();
+    assert_eq!(names, ["part root", layout::LAYOUT_FILE]);
+    assert!(!is_whole(&bundle));
+    let index = bundle.root().join(layout::INDEX_FILE);
+    let text = fs::read_to_string(&index).unwrap().replace("example.org/pair", "example.org/evil");
+    fs::write(&index, text).unwrap();
+    assert!(
+        bundle.verify().unwrap_err().to_string().contains("index.json: it is not what the manifest implies")
+    );
+}
+
+#[test]
+fn opens_only_what_it_understands() {
+    let world = World::new();
+    let mut manifest = world.build().unwrap().manifest().clone();
+    manifest.schema = SCHEMA + 1;
+    let described = layout::describe(&manifest).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    fs::create_dir_all(layout::blobs(other.path())).unwrap();
+    fs::write(layout::blob(other.path(), &described.config), &described.config_bytes).unwrap();
+    fs::write(layout::blob(other.path(), &described.manifest), &described.manifest_bytes).unwrap();
+    fs::write(other.path().join(layout::INDEX_FILE), &described.index).unwrap();
+    assert!(Bundle::open(other.path()).unwrap_err().to_string().contains("newer"));
+    flip(&layout::blob(other.path(), &described.config));
+    assert!(Bundle::open(other.path()).unwrap_err().to_string().contains("has the digest"));
+    let absent = world.store().find("v9.9.9".parse().unwrap(), Arch::native()).unwrap_err().to_string();
+    assert!(absent.contains("kubeon bundle build v9.9.9"), "{absent}");
+}
+
+#[test]
+fn writes_an_archive_that_loads() {
+    let world = World::new();
+    let bundle = world.build().unwrap();
+    let path = world.folder.path().join("image.tar");
+    for (name, reference) in [("tool", "example.org/tool:v1"), ("example.org/pair:v9", "example.org/pair:v9")]
+    {
+        let first = bundle.image_archive(name, &path).unwrap();
+        assert_eq!(bundle.image_archive(name, &path).unwrap(), first);
+        let loaded = load_archive(&path).unwrap();
+        assert_eq!((loaded.names, loaded.digest), (vec![reference.to_owned()], first.digest));
+    }
+    // The part that hosts unpack holds the very same archive.
+    let archive = bundle.image_archive("tool", &path).unwrap();
+    let blob = File::open(bundle.blob(&bundle.part("tool-image").unwrap().digest)).unwrap();
+    let mut tar = tar::Archive::new(zstd::Decoder::new(blob).unwrap());
+    let entry = tar.entries().unwrap().next().unwrap().unwrap();
+    assert_eq!(entry.path().unwrap().to_str(), Some("image.tar"));
+    assert_eq!(crate::digest::of_reader(entry).unwrap(), (archive.digest, archive.size));
+}
+
+#[test]
+fn refuses_to_write_an_image_with_a_damaged_layer() {
+    let world = World::new();
+    let bundle = world.build().unwrap();
+    flip(&bundle.blob(&bundle.part("pair").unwrap().digest));
+    let path = world.folder.path().join("image.tar");
+    bundle.image_archive("pair", &path).unwrap_err();
+    assert!(!path.exists());
+}
+
+#[test]
+fn names_everything_that_a_folder_lacks() {
+    let world = World::new();
+    fs::remove_file(world.parts().join("bin/right")).unwrap();
+    fs::remove_dir_all(world.parts().join("root")).unwrap();
+    let error = world.build().unwrap_err().to_string();
+    assert!(error.contains("lacks 2 of the parts: root/usr/sbin/root, right"), "{error}");
+    let world = World::new();
+    fs::write(world.parts().join("tool"), elf(2)).unwrap();
+    assert!(world.build().unwrap_err().to_string().contains("another architecture"));
+    fs::write(world.parts().join("tool"), "#!/bin/sh").unwrap();
+    assert!(world.build().unwrap_err().to_string().contains("not a Linux program"));
+}
+
+#[test]
+fn refuses_sources_that_come_later_by_name() {
+    for word in ["official", "mirror"] {
+        let error = word.parse::<From>().unwrap_err().to_string();
+        assert!(error.contains(word) && error.contains("not there yet"), "{error}");
+    }
+    assert!("nowhere".parse::<From>().is_err());
+    assert_eq!("go-modules".parse::<From>().unwrap(), From::GoModules);
+}

@@ -1,0 +1,206 @@
+//! Finished components, half-made things and locks below the cache folder. A process may be killed at any moment:
+//! what is half-made lies in a scratch folder that the next run sweeps, and finished things appear by one rename.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use kubeon_api::Digest;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tempfile::TempDir;
+
+use crate::{Part, digest};
+
+const PARTS_FILE: &str = "parts.json";
+const LOCK_FILE: &str = "owner.lock";
+/// A scratch folder younger than this may not have its lock file yet.
+const SETTLED: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(200);
+
+/// A folder of our own that is gone when we are.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    folder: TempDir,
+    _owner: File,
+}
+
+impl Scratch {
+    /// Makes one below `parent`, on the same file system as what it will become.
+    pub(crate) fn new(parent: &Path, name: &str) -> io::Result<Self> {
+        fs::create_dir_all(parent)?;
+        let folder = tempfile::Builder::new().prefix(&format!(".{name}-")).tempdir_in(parent)?;
+        let owner = File::create(folder.path().join(LOCK_FILE))?;
+        owner.try_lock().map_err(io::Error::from)?;
+        Ok(Self { folder, _owner: owner })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Makes a folder inside.
+    pub(crate) fn folder(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.path().join(name);
+        fs::create_dir_all(&path)?;
+        Ok(path)
+    }
+}
+
+/// Removes scratch folders whose owner is gone. One that cannot be removed is left for the next sweep.
+pub(crate) fn sweep(parent: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(parent) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if hidden
+            && path.is_dir()
+            && is_abandoned(&path)
+            && let Err(error) = fs::remove_dir_all(&path)
+        {
+            tracing::warn!(path = %path.display(), %error, "an abandoned folder cannot be removed");
+        }
+    }
+    Ok(())
+}
+
+fn is_abandoned(folder: &Path) -> bool {
+    match File::open(folder.join(LOCK_FILE)) {
+        Ok(owner) => owner.try_lock().is_ok(),
+        Err(_) => {
+            let changed = folder.metadata().and_then(|metadata| metadata.modified());
+            changed.is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > SETTLED))
+        }
+    }
+}
+
+/// Takes the lock of that name, waiting up to `limit` while another process holds it; `waiting` is called once before
+/// the first wait. The lock ends with the file, so also with the process.
+pub(crate) fn lock(cache: &Path, name: &str, limit: Duration, waiting: impl FnOnce()) -> io::Result<File> {
+    let folder = cache.join("locks");
+    fs::create_dir_all(&folder)?;
+    let file =
+        File::options().create(true).truncate(false).write(true).open(folder.join(format!("{name}.lock")))?;
+    let start = Instant::now();
+    let mut waiting = Some(waiting);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if let Some(tell) = waiting.take() {
+            tell();
+        }
+        if start.elapsed() >= limit {
+            let text = format!("another process has been making {name} for {} s", limit.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// A component that is finished: its parts and the folder with their blobs, named by digest.
+#[derive(Debug, Clone)]
+pub(crate) struct Finished {
+    pub(crate) folder: PathBuf,
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Finished {
+    pub(crate) fn blob(&self, digest: &Digest) -> PathBuf {
+        self.folder.join(digest.as_str())
+    }
+
+    /// Reads a component from the cache and hashes its blobs again. What is damaged counts as absent.
+    pub(crate) fn load(folder: &Path) -> Option<Self> {
+        let parts: Vec<Part> = serde_json::from_slice(&fs::read(folder.join(PARTS_FILE)).ok()?).ok()?;
+        let finished = Self { folder: folder.to_owned(), parts };
+        let sound = |part: &Part| {
+            digest::of_file(&finished.blob(&part.digest)).is_ok_and(|(found, _)| found == part.digest)
+        };
+        if finished.parts.iter().all(sound) {
+            return Some(finished);
+        }
+        tracing::warn!(folder = %folder.display(), "a cached component is damaged and is made again");
+        None
+    }
+
+    /// Turns a folder with blobs into a cache entry.
+    pub(crate) fn commit(made: &Path, folder: &Path, parts: Vec<Part>) -> io::Result<Self> {
+        let file = File::create(made.join(PARTS_FILE))?;
+        serde_json::to_writer(&file, &parts)?;
+        file.sync_all()?;
+        replace(made, folder)?;
+        Ok(Self { folder: folder.to_owned(), parts })
+    }
+}
+
+/// Puts a finished folder in its place. If the place is taken, the two are exchanged in one step and the old one, now
+/// at `made`, is removed.
+pub(crate) fn replace(made: &Path, place: &Path) -> io::Result<()> {
+    if let Some(parent) = place.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match renameat_with(CWD, made, CWD, place, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::EXIST) => {
+            renameat_with(CWD, made, CWD, place, RenameFlags::EXCHANGE)?;
+            fs::remove_dir_all(made)?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    if let Some(parent) = place.parent() {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweeps_only_what_nobody_owns() {
+        let root = tempfile::tempdir().unwrap();
+        let alive = Scratch::new(root.path(), "alive").unwrap();
+        let dead = root.path().join(".dead-x");
+        fs::create_dir(&dead).unwrap();
+        File::create(dead.join(LOCK_FILE)).unwrap();
+        let place = root.path().join("finished");
+        fs::create_dir(&place).unwrap();
+        sweep(root.path()).unwrap();
+        assert!(alive.path().is_dir() && place.is_dir());
+        assert!(!dead.exists());
+    }
+
+    #[test]
+    fn replaces_a_folder_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let (made, place) = (root.path().join("made"), root.path().join("place"));
+        for text in ["old", "new"] {
+            fs::create_dir(&made).unwrap();
+            fs::write(made.join("file"), text).unwrap();
+            replace(&made, &place).unwrap();
+        }
+        assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "new");
+        assert!(!made.exists());
+    }
+
+    #[test]
+    fn gives_up_waiting_for_a_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let held = lock(root.path(), "etcd", Duration::ZERO, || {}).unwrap();
+        let mut told = false;
+        let error = lock(root.path(), "etcd", Duration::from_millis(1), || told = true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(told);
+        drop(held);
+        lock(root.path(), "etcd", Duration::ZERO, || {}).unwrap();
+    }
+}

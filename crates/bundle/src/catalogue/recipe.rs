@@ -1,0 +1,255 @@
+//! The catalogue's words: components, parts, programs, images. `…File` types are the YAML, the others are resolved.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CatalogueError, content};
+
+/// One thing that is built in one go and may give several parts.
+#[derive(Debug, Clone, Serialize)]
+pub struct Component {
+    /// Such as `kubernetes`.
+    pub name: String,
+    /// Such as `v1.36.3`; `debian` where the distribution decides.
+    pub version: String,
+    /// How it is made.
+    pub recipe: Recipe,
+    /// What comes out.
+    pub parts: Vec<PartRecipe>,
+    /// Seconds of a cold build on two cores, measured; feeds the time left and decides nothing else.
+    #[serde(skip)]
+    pub expected_seconds: u32,
+}
+
+/// How a component is made.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recipe {
+    /// By the `go` command.
+    GoModules(GoRecipe),
+    /// From Debian packages.
+    Debian(DebianRecipe),
+}
+
+/// A build by the `go` command.
+#[derive(Debug, Clone, Serialize)]
+pub struct GoRecipe {
+    /// The modules that hold the programs.
+    pub modules: Vec<String>,
+    /// Whether C code takes part.
+    pub cgo: bool,
+    /// Build tags, unless a program has its own.
+    pub tags: Vec<String>,
+    /// Linker flags, with the version filled in.
+    pub ldflags: String,
+    /// `go.mod`, `go.sum` and sources: name, content.
+    pub files: Vec<(String, String)>,
+    /// What the machine needs besides `go`.
+    #[serde(skip)]
+    pub needs: Vec<Need>,
+    /// For pinning: dependencies whose wanted version is not served, and the version taken instead.
+    #[serde(skip)]
+    pub replace: BTreeMap<String, String>,
+    /// For pinning: the first module replaces others by its own `staging` folder, which is served as `v0.MINOR.PATCH`.
+    #[serde(skip)]
+    pub staging_replaced: bool,
+}
+
+/// A root file system from Debian packages.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DebianRecipe {
+    /// The packages wanted; what they depend on comes along.
+    pub packages: Vec<String>,
+    /// Packages left out of what comes along.
+    #[serde(default)]
+    pub without: Vec<String>,
+    /// Folders and files left out.
+    #[serde(default)]
+    pub prune: Vec<String>,
+    /// File names that `prune` spares.
+    #[serde(default)]
+    pub keep: Vec<String>,
+    /// Folders added.
+    #[serde(default)]
+    pub directories: Vec<String>,
+    /// Symbolic links added: path, target.
+    #[serde(default)]
+    pub links: BTreeMap<String, String>,
+    /// Files added: path, content.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+}
+
+/// Something that must be installed on the building machine: either a file or a program.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Need {
+    /// A program on PATH.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// A file; for headers the path without the architecture.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// The Debian package that brings it.
+    pub package: String,
+}
+
+/// One part of a component.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartRecipe {
+    /// Such as `kubelet`.
+    pub name: String,
+    /// The programs in it.
+    pub programs: Vec<ProgramRecipe>,
+}
+
+/// One program.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramRecipe {
+    /// The file's name in `bin/`; for a root file system its path there.
+    pub name: String,
+    /// The Go package that holds its `main`.
+    #[serde(default)]
+    pub package: Option<String>,
+    /// Build tags instead of the component's.
+    #[serde(default)]
+    pub tags: Option<Vec<String>>,
+}
+
+/// An image made of parts.
+#[derive(Debug, Clone, Serialize)]
+pub struct ImageRecipe {
+    /// Such as `kube-apiserver`.
+    pub name: String,
+    /// The upstream name with its tag.
+    pub reference: String,
+    /// The tag alone.
+    pub tag: String,
+    /// Names of parts, lowest layer first.
+    pub layers: Vec<String>,
+    /// Symbolic links to where upstream has the programs: path, target.
+    pub paths: BTreeMap<String, String>,
+    /// What runs.
+    pub entrypoint: Vec<String>,
+    /// As whom it runs; root when absent.
+    pub user: Option<String>,
+    /// Whether every host imports it, which makes it a part.
+    pub on_hosts: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ComponentFile {
+    expected_seconds: u32,
+    #[serde(default)]
+    go_modules: Option<GoFile>,
+    #[serde(default)]
+    debian: Option<DebianRecipe>,
+    parts: Vec<PartRecipe>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GoFile {
+    modules: Vec<String>,
+    #[serde(default)]
+    cgo: bool,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
+    ldflags: String,
+    #[serde(default)]
+    needs: Vec<Need>,
+    #[serde(default)]
+    replace: BTreeMap<String, String>,
+    #[serde(default)]
+    staging_replaced: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ImageFile {
+    reference: String,
+    layers: Vec<String>,
+    #[serde(default)]
+    paths: BTreeMap<String, String>,
+    entrypoint: Vec<String>,
+    #[serde(default)]
+    user: Option<String>,
+    #[serde(default)]
+    on_hosts: bool,
+}
+
+impl ComponentFile {
+    pub(super) fn resolve(
+        &self,
+        name: &str,
+        version: &str,
+        files: &[(&str, &str)],
+    ) -> Result<Component, CatalogueError> {
+        let recipe = match (&self.go_modules, &self.debian) {
+            (Some(go), None) => Recipe::GoModules(go.resolve(name, version, files)?),
+            (None, Some(debian)) => Recipe::Debian(debian.clone()),
+            _ => {
+                let text = format!("{name} needs exactly one of goModules and debian");
+                return Err(CatalogueError::Contradiction(text));
+            }
+        };
+        let (version, parts) = (version.to_owned(), self.parts.clone());
+        Ok(Component {
+            name: name.to_owned(),
+            version,
+            recipe,
+            parts,
+            expected_seconds: self.expected_seconds,
+        })
+    }
+}
+
+impl GoFile {
+    fn resolve(&self, name: &str, version: &str, all: &[(&str, &str)]) -> Result<GoRecipe, CatalogueError> {
+        let folder = format!("go/{name}/{version}/");
+        if content(all, &format!("{folder}go.mod")).is_none() {
+            return Err(CatalogueError::Missing(format!("{folder}go.mod")));
+        }
+        let files = all
+            .iter()
+            .filter_map(|(path, text)| Some((path.strip_prefix(&folder)?.to_owned(), (*text).to_owned())))
+            .collect();
+        let mut numbers = version.trim_start_matches('v').split('.');
+        let ldflags = self
+            .ldflags
+            .replace("{version}", version)
+            .replace("{major}", numbers.next().unwrap_or_default())
+            .replace("{minor}", numbers.next().unwrap_or_default());
+        Ok(GoRecipe {
+            modules: self.modules.clone(),
+            cgo: self.cgo,
+            tags: self.tags.clone(),
+            ldflags,
+            files,
+            needs: self.needs.clone(),
+            replace: self.replace.clone(),
+            staging_replaced: self.staging_replaced,
+        })
+    }
+}
+
+impl ImageFile {
+    pub(super) fn resolve(&self, name: &str, tag: &str) -> ImageRecipe {
+        ImageRecipe {
+            name: name.to_owned(),
+            reference: format!("{}:{tag}", self.reference),
+            tag: tag.to_owned(),
+            layers: self.layers.clone(),
+            paths: self.paths.clone(),
+            entrypoint: self.entrypoint.clone(),
+            user: self.user.clone(),
+            on_hosts: self.on_hosts,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+use super::*;
+
+/// What each version's own kubeadm names in `cmd/kubeadm/app/constants`: etcd, CoreDNS, pause.
+const KUBEADM: [(&str, &str, &str, &str); 4] = [
+    ("v1.34.4", "3.6.5-0", "v1.12.1", "3.10.1"),
+    ("v1.35.4", "3.6.6-0", "v1.13.1", "3.10.1"),
+    ("v1.36.1", "3.6.8-0", "v1.14.2", "3.10.2"),
+    ("v1.36.3", "3.6.8-0", "v1.14.2", "3.10.2"),
+];
+
+fn entry(version: &str) -> Entry {
+    Catalogue::embedded().unwrap().entry(version.parse().unwrap()).unwrap().clone()
+}
+
+#[test]
+fn names_the_images_that_kubeadm_asks_for() {
+    let catalogue = Catalogue::embedded().unwrap();
+    let known: Vec<String> = catalogue.versions().map(|version| version.to_string()).collect();
+    assert_eq!(known, KUBEADM.map(|row| row.0));
+    for (version, etcd, coredns, pause) in KUBEADM {
+        let entry = entry(version);
+        let references: Vec<&str> = entry.images.iter().map(|image| image.reference.as_str()).collect();
+        let wanted = [
+            format!("registry.k8s.io/coredns/coredns:{coredns}"),
+            format!("registry.k8s.io/etcd:{etcd}"),
+            "ghcr.io/flannel-io/flannel:v0.28.4".to_owned(),
+            format!("registry.k8s.io/kube-apiserver:{version}"),
+            format!("registry.k8s.io/kube-controller-manager:{version}"),
+            format!("registry.k8s.io/kube-proxy:{version}"),
+            format!("registry.k8s.io/kube-scheduler:{version}"),
+            format!("registry.k8s.io/pause:{pause}"),
+        ];
+        assert_eq!(references, wanted);
+        assert_eq!(format!("{}-0", entry.component("etcd").unwrap().version), format!("v{etcd}"));
+        assert_eq!(entry.component("coredns").unwrap().version, coredns);
+    }
+}
+
+#[test]
+fn pins_every_module_and_program() {
+    for (version, ..) in KUBEADM {
+        for component in entry(version).components {
+            let Recipe::GoModules(recipe) = &component.recipe else { continue };
+            let file =
+                |name: &str| recipe.files.iter().find(|(file, _)| file == name).map_or("", |(_, text)| text);
+            for module in &recipe.modules {
+                let sum = format!("{module} {} h1:", component.version);
+                assert!(file("go.sum").contains(&sum), "{} lacks {sum}", component.name);
+            }
+            for program in component.parts.iter().flat_map(|part| &part.programs) {
+                let package = program.package.as_deref().unwrap();
+                let pinned = file("go.mod").lines().any(|line| {
+                    line.strip_prefix("tool ").is_some_and(|tool| tool == package) || line.trim() == package
+                });
+                assert!(pinned || recipe.modules.is_empty(), "{} does not pin {package}", component.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn writes_the_version_into_the_programs() {
+    let entry = entry("1.36.3");
+    let Recipe::GoModules(recipe) = &entry.component("kubernetes").unwrap().recipe else { panic!() };
+    assert!(recipe.ldflags.contains("component-base/version.gitVersion=v1.36.3"));
+    assert!(recipe.ldflags.contains("component-base/version.gitMinor=36"));
+    assert!(!recipe.ldflags.contains('{'));
+}
+
+#[test]
+fn lists_what_there_is_when_asked_for_something_else() {
+    let error = Catalogue::embedded().unwrap().entry("1.20.0".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("v1.20.0") && error.contains("v1.34.4, v1.35.4"), "{error}");
+}
+
+#[test]
+fn gives_each_version_and_source_its_own_inputs() {
+    let inputs = |version: &str, from: &str| entry(version).inputs(Arch::Amd64, from).unwrap();
+    assert_eq!(inputs("1.36.3", "go-modules"), inputs("1.36.3", "go-modules"));
+    assert_ne!(inputs("1.36.3", "go-modules"), inputs("1.36.1", "go-modules"));
+    assert_ne!(inputs("1.36.3", "go-modules"), inputs("1.36.3", "directory"));
+}
+
+fn broken(name: &str, text: &str) -> String {
+    let mut files = crate::bundle::tests::CATALOGUE.to_vec();
+    files.retain(|(file, _)| *file != name);
+    files.push((name, text));
+    Catalogue::from_files(&files).unwrap_err().to_string()
+}
+
+#[test]
+fn refuses_contradictions() {
+    let image = "tool: { reference: example.org/tool, layers: [nothing], entrypoint: [/tool] }";
+    assert!(broken("images.yaml", image).contains("wants the part nothing"));
+    let version = "{ kubernetes: v1.0.0, components: { tool: v2 }, tags: { tool: v1 } }";
+    assert!(broken("versions/v1.0.0.yaml", version).contains("go/tool/v2/go.mod"));
+    let component = "tool: { expectedSeconds: 1, parts: [], debain: {} }";
+    assert!(broken("components.yaml", component).contains("components.yaml cannot be read"));
+    let neither = "{ tool: { expectedSeconds: 1, parts: [] }, root: { expectedSeconds: 1, parts: [] } }";
+    assert!(broken("components.yaml", neither).contains("exactly one"));
+}

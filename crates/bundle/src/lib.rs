@@ -1,0 +1,36 @@
+//! The artifacts: what a Kubernetes version is made of, how each part is built, and how it is proven unchanged.
+//!
+//! ```text
+//!   catalogue/*.yaml, go.mod, go.sum          (data: what is supported)
+//!          │ Catalogue::entry(version)
+//!          ▼
+//!   build::build ──► component cache ──► OCI image layout  STORE/<version>-<arch>/
+//!     go modules       one blob a part     index.json → manifest → BundleManifest
+//!     Debian           (tar + zstd)                            │
+//!     a folder                                                 ▼
+//!                             Bundle::open · part · blob · verify · image_archive
+//! ```
+//!
+//! The crate may start `go` and `apt-get`, and may write in its store and cache. It never touches a host, prints
+//! nothing, and knows no cluster.
+
+pub mod arch;
+pub mod build;
+pub mod bundle;
+mod cache;
+pub mod catalogue;
+mod digest;
+pub mod image;
+mod layout;
+pub mod manifest;
+mod pack;
+mod process;
+pub mod store;
+
+pub use arch::Arch;
+pub use build::{BuildError, BuildOptions, From, Progress, State, build};
+pub use bundle::{Bundle, BundleError, Damage, VerifyError};
+pub use catalogue::{Catalogue, CatalogueError, Entry};
+pub use kubeon_api::{Digest, Version};
+pub use manifest::{BundleManifest, Image, Part, PartKind, Source};
+pub use store::Store;

@@ -1,0 +1,149 @@
+//! What a bundle says of itself: the JSON that the layout's manifest carries as its config.
+
+use kubeon_api::{Digest, Version};
+use serde::{Deserialize, Serialize};
+
+use crate::Arch;
+
+/// The number of this format. A reader refuses a higher one.
+pub const SCHEMA: u32 = 1;
+
+/// Everything that a bundle holds. Signatures and bills of materials attach to the layout's manifest as OCI
+/// referrers and so need no field here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleManifest {
+    /// The format's number, [`SCHEMA`].
+    pub schema: u32,
+    /// The Kubernetes version that the bundle is for.
+    pub kubernetes: Version,
+    /// The architecture of every program in it.
+    pub arch: Arch,
+    /// Where the parts came from: `go-modules` or `directory`.
+    pub created_from: String,
+    /// Digest of the catalogue's data that it was built from. Equal inputs mean that nothing needs to be built.
+    pub inputs: Digest,
+    /// What hosts are given, sorted by name.
+    pub parts: Vec<Part>,
+    /// The images, sorted by name. Those that every host needs are also a part of kind `image`.
+    pub images: Vec<Image>,
+}
+
+impl BundleManifest {
+    /// The part of that name.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.name == name)
+    }
+
+    /// The image of that short name (`coredns`) or full reference (`registry.k8s.io/coredns/coredns:v1.14.2`).
+    #[must_use]
+    pub fn image(&self, name: &str) -> Option<&Image> {
+        self.images.iter().find(|image| image.name == name || image.reference == name)
+    }
+}
+
+/// What a part's blob holds once it is unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PartKind {
+    /// One static program at `bin/NAME`.
+    Program,
+    /// Several static programs at `bin/NAME`.
+    Archive,
+    /// A root file system that brings its own libraries.
+    Rootfs,
+    /// `image.tar`, an OCI archive to import.
+    Image,
+}
+
+/// One thing that a host is given: a tar compressed with zstd, in one blob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Part {
+    /// Unique in the bundle: `kubelet`, `coredns-image`.
+    pub name: String,
+    /// What the blob holds.
+    pub kind: PartKind,
+    /// The component's version: `v3.6.8`, `2.6.12-1+deb12u4`.
+    pub version: String,
+    /// SHA-256 of the compressed blob.
+    pub digest: Digest,
+    /// Bytes of the compressed blob.
+    pub size: u64,
+    /// Bytes of all files once unpacked.
+    pub unpacked_size: u64,
+    /// SHA-256 of the tar inside: the blob's `diff_id` when it serves as an image's layer.
+    pub diff_id: Digest,
+    /// Bytes of the tar inside.
+    pub tar_size: u64,
+    /// For kind `image`: the upstream name, with its tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The programs in it, as paths from the part's root: `bin/kubelet`, `usr/sbin/haproxy`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
+    /// What it was made from.
+    pub source: Source,
+}
+
+/// What a part was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Source {
+    /// Built by the `go` command from modules whose sums are committed in the catalogue.
+    GoModules {
+        /// The modules that hold the programs. Their dependencies are pinned by the catalogue's `go.sum`.
+        modules: Vec<GoModule>,
+        /// The compiler: `go1.26.8`.
+        toolchain: String,
+    },
+    /// Unpacked from packages of the distribution on the building machine.
+    Debian {
+        /// The packages, sorted by name.
+        packages: Vec<DebianPackage>,
+    },
+    /// Taken from a folder as it was.
+    Directory,
+    /// Put together from other parts of this bundle.
+    Parts {
+        /// Their names, lowest layer first.
+        names: Vec<String>,
+    },
+}
+
+/// A Go module at one version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct GoModule {
+    /// Such as `k8s.io/kubernetes`.
+    pub path: String,
+    /// Such as `v1.36.3`.
+    pub version: String,
+    /// The `h1:` line of `go.sum`.
+    pub sum: String,
+}
+
+/// A Debian package at one version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DebianPackage {
+    /// Such as `haproxy`.
+    pub name: String,
+    /// Such as `2.6.12-1+deb12u4`.
+    pub version: String,
+    /// SHA-256 of the `.deb` file, from the distribution's signed index.
+    pub sha256: Digest,
+}
+
+/// An image in the layout, whose layers are blobs of parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    /// Short and unique: `kube-apiserver`.
+    pub name: String,
+    /// The upstream name with its tag: `registry.k8s.io/kube-apiserver:v1.36.3`.
+    pub reference: String,
+    /// SHA-256 of the image's manifest in the layout.
+    pub digest: Digest,
+    /// Bytes of that manifest.
+    pub size: u64,
+}

@@ -1,0 +1,159 @@
+//! Programs that other people wrote, run so that none outlives us or runs for ever.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Lines of a failed program's last words that an error carries.
+const LAST_WORDS: usize = 12;
+
+/// Why a program did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// It could not be started or spoken to.
+    #[error("{program} cannot be started: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// It did not end in time and was stopped.
+    #[error("{program} was stopped: it ran for more than {seconds} s")]
+    TimedOut {
+        /// The program.
+        program: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// It ended with an error.
+    #[error("{program} failed ({status}): {words}")]
+    Failed {
+        /// The program and its first arguments.
+        program: String,
+        /// How it ended.
+        status: String,
+        /// Its last words.
+        words: String,
+    },
+}
+
+/// A program with a time limit that dies with the thread that started it.
+///
+/// `setpriv` asks the kernel to end `timeout` when this process is gone, even by SIGKILL, and `timeout` ends the
+/// program and all its children. Where either is missing the program runs bare.
+pub(crate) struct Guarded {
+    command: Command,
+    name: String,
+    limit: Duration,
+    started: Instant,
+}
+
+impl Guarded {
+    pub(crate) fn new(program: &str, limit: Duration) -> Self {
+        let mut command = match (find("setpriv"), find("timeout")) {
+            (Some(setpriv), Some(timeout)) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "TERM", "--"]).arg(timeout).args(["--kill-after", "10"]);
+                command.arg(limit.as_secs().to_string()).arg(program);
+                command
+            }
+            _ => Command::new(program),
+        };
+        command.stdin(Stdio::null());
+        Self { command, name: program.to_owned(), limit, started: Instant::now() }
+    }
+
+    /// The command, to add arguments, variables and a folder.
+    pub(crate) fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+
+    /// Runs it and gives its standard output.
+    pub(crate) fn output(mut self) -> Result<String, ProcessError> {
+        let output = self.command.output().map_err(|source| self.start(source))?;
+        let Output { status, stdout, stderr } = output;
+        if status.success() {
+            return Ok(String::from_utf8_lossy(&stdout).into_owned());
+        }
+        let words = String::from_utf8_lossy(&stderr);
+        let mut last: VecDeque<&str> = words.lines().rev().take(LAST_WORDS).collect();
+        last.make_contiguous().reverse();
+        Err(self.failed(status, &last.make_contiguous().join("\n")))
+    }
+
+    /// Runs it and hands over each line of its standard error. Lines for which `progress` answers false are kept
+    /// as possible last words.
+    pub(crate) fn lines(mut self, mut progress: impl FnMut(&str) -> bool) -> Result<(), ProcessError> {
+        self.command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = self.command.spawn().map_err(|source| self.start(source))?;
+        let mut words = VecDeque::new();
+        if let Some(stderr) = child.stderr.take() {
+            for line in BufReader::new(stderr).lines() {
+                let line = line.map_err(|source| self.start(source))?;
+                if progress(&line) {
+                    continue;
+                }
+                if words.len() == LAST_WORDS {
+                    words.pop_front();
+                }
+                words.push_back(line);
+            }
+        }
+        let status = child.wait().map_err(|source| self.start(source))?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(self.failed(status, &words.make_contiguous().join("\n")))
+    }
+
+    fn start(&self, source: io::Error) -> ProcessError {
+        ProcessError::Start { program: self.name.clone(), source }
+    }
+
+    fn failed(&self, status: std::process::ExitStatus, words: &str) -> ProcessError {
+        let (program, words) = (self.name.clone(), words.trim().to_owned());
+        match status.code() {
+            // What coreutils' timeout answers when the limit was reached; 137 may also be the kernel short of memory.
+            Some(124 | 137) if self.started.elapsed() >= self.limit => {
+                ProcessError::TimedOut { program, seconds: self.limit.as_secs() }
+            }
+            _ => ProcessError::Failed { program, status: status.to_string(), words },
+        }
+    }
+}
+
+/// Where a program lies on PATH.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn carries_the_last_words_of_a_failure() {
+        let mut guarded = Guarded::new("sh", Duration::from_secs(10));
+        guarded.command().args(["-c", "echo no such thing >&2; exit 3"]);
+        let error = guarded.output().unwrap_err().to_string();
+        assert!(error.contains("no such thing") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn stops_what_runs_too_long() {
+        let mut guarded = Guarded::new("sleep", Duration::from_secs(1));
+        guarded.command().arg("30");
+        let error = guarded.lines(|_| false).unwrap_err();
+        assert!(matches!(error, ProcessError::TimedOut { seconds: 1, .. }), "{error}");
+    }
+}

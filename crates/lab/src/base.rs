@@ -1,0 +1,172 @@
+//! The base root file system: built once by debootstrap, cached under the hash of its recipe, shared read-only by
+//! all hosts of all labs. It holds nothing of Kubernetes.
+
+use std::{
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Error, LabName, Places, Progress, Result, process,
+    state::make_dir,
+    tool::{self, Tool},
+};
+
+const PACKAGES: &str = "systemd,systemd-sysv,dbus,openssh-server,iproute2,iptables,nftables,ipset,conntrack,ethtool,\
+    socat,ca-certificates,procps,kmod,curl,python3-minimal,sudo,iputils-ping";
+const CUSTOMIZE: &str = include_str!("base.sh");
+/// Limit for a build; also for waiting until another command has built it.
+const BUILD: Duration = Duration::from_secs(20 * 60);
+const MIRROR: &str = "http://deb.debian.org/debian";
+
+/// Path of the base root file system, built if it is not in the cache. Several commands build it once.
+pub(crate) fn ensure(places: &Places, lab: &LabName, progress: &dyn Fn(Progress)) -> Result<PathBuf> {
+    let suite = suite(&fs::read_to_string("/etc/os-release").unwrap_or_default());
+    let path = places.cache.join(format!("base-{}", recipe(&suite)));
+    if path.exists() {
+        progress(Progress::BaseFound);
+        return Ok(path);
+    }
+    tool::check(&[("debootstrap", "debootstrap"), ("chroot", "coreutils")])?;
+    make_dir(&places.cache, 0o755)?;
+    progress(Progress::BaseMissing);
+    let _lock = lock(&path.with_extension("lock"))?;
+    if !path.exists() {
+        let begin = Instant::now();
+        build(&path, lab, &suite, progress)?;
+        progress(Progress::BaseBuilt(begin.elapsed()));
+    }
+    Ok(path)
+}
+
+fn build(path: &Path, lab: &LabName, suite: &str, progress: &dyn Fn(Progress)) -> Result<()> {
+    let new = path.with_extension("building");
+    // What a killed build left; its programs died with it.
+    remove(&new)?;
+    let mirror = mirror(suite);
+    let include = format!("--include={PACKAGES}");
+    contained(lab)
+        .args(["debootstrap", "--variant=minbase", &include, suite])
+        .args([&new])
+        .args([&mirror])
+        .limit(BUILD)
+        .run_watched(|line| progress(Progress::BaseLine(line.to_owned())))?;
+    contained(lab).args(["chroot"]).args([&new]).args(["sh", "-s"]).input(CUSTOMIZE).run()?;
+    fs::rename(&new, path).map_err(Error::file("rename", new))
+}
+
+/// A program with mounts and processes of its own that end with this one, however it ends.
+fn contained(lab: &LabName) -> Tool {
+    Tool::new("setpriv").env(process::MARK, lab.as_str()).args([
+        "--pdeathsig=KILL",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--mount-proc",
+        "--fork",
+        "--kill-child",
+        "--propagation=private",
+    ])
+}
+
+fn remove(path: &Path) -> Result<()> {
+    for attempt in 0.. {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
+            // A program of the killed build may be writing its last file.
+            Err(error) if attempt >= 20 => return Err(Error::file("remove", path)(error)),
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+            Ok(()) => break,
+        }
+    }
+    Ok(())
+}
+
+fn lock(path: &Path) -> Result<File> {
+    let file = File::create(path).map_err(Error::file("make", path))?;
+    let begin = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(source)) => return Err(Error::file("lock", path)(source)),
+            Err(TryLockError::WouldBlock) if begin.elapsed() >= BUILD => {
+                return Err(Error::Busy { what: path.display().to_string(), waited: begin.elapsed() });
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(200)),
+        }
+    }
+}
+
+/// Names everything the result depends on. The mirror is not in it: a package is the same wherever it comes from.
+fn recipe(suite: &str) -> String {
+    let text = format!("1\n{suite}\n{}\n{PACKAGES}\n{CUSTOMIZE}", std::env::consts::ARCH);
+    hex::encode(&Sha256::digest(text)[..6])
+}
+
+/// Debian release of the hosts: the machine's own, else a known one.
+fn suite(os_release: &str) -> String {
+    let value = |key: &str| {
+        let line = os_release.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(line.trim_matches('"').to_owned())
+    };
+    value("ID=")
+        .filter(|id| id == "debian")
+        .and_then(|_| value("VERSION_CODENAME="))
+        .unwrap_or_else(|| "bookworm".to_owned())
+}
+
+/// The mirror that this machine's apt uses for the suite, else Debian's own.
+fn mirror(suite: &str) -> String {
+    let dir = Path::new("/etc/apt/sources.list.d");
+    let mut files: Vec<_> = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files.push("/etc/apt/sources.list".into());
+    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
+    texts.filter_map(|text| find_mirror(&text, suite)).next().unwrap_or_else(|| MIRROR.to_owned())
+}
+
+fn find_mirror(sources: &str, suite: &str) -> Option<String> {
+    let debian = |uri: &str| uri.starts_with("http") && uri.trim_end_matches('/').ends_with("/debian");
+    let one_line = sources.lines().filter(|line| line.starts_with("deb ")).find_map(|line| {
+        let mut words = line.split_whitespace().skip(1).skip_while(|word| !word.contains("://"));
+        let uri = words.next().filter(|uri| debian(uri))?;
+        (words.next() == Some(suite)).then(|| uri.to_owned())
+    });
+    one_line.or_else(|| sources.split("\n\n").find_map(|stanza| {
+        let field = |name: &str| stanza.lines().find_map(|line| line.strip_prefix(name));
+        let uri = field("URIs:")?.split_whitespace().find(|uri| debian(uri))?;
+        field("Suites:")?.split_whitespace().any(|s| s == suite).then(|| uri.to_owned())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_the_release_from_debian_only() {
+        assert_eq!(suite("ID=debian\nVERSION_CODENAME=trixie\n"), "trixie");
+        assert_eq!(suite("ID=ubuntu\nVERSION_CODENAME=noble\n"), "bookworm");
+        assert_eq!(suite(""), "bookworm");
+    }
+
+    #[test]
+    fn finds_the_mirror_in_both_formats_of_apt() {
+        let stanzas = "Types: deb\nURIs: http://m.example/debian-security\nSuites: bookworm-security\n\n\
+            Types: deb\n# note\nURIs: http://m.example/debian\nSuites: bookworm bookworm-updates\n";
+        assert_eq!(find_mirror(stanzas, "bookworm").as_deref(), Some("http://m.example/debian"));
+        assert_eq!(find_mirror(stanzas, "trixie"), None);
+        let line = "# deb http://no.example/debian bookworm main\ndeb [arch=amd64] https://m.example/debian/ bookworm main\n";
+        assert_eq!(find_mirror(line, "bookworm").as_deref(), Some("https://m.example/debian/"));
+        assert_eq!(find_mirror("deb https://packages.example/apt bookworm main\n", "bookworm"), None);
+    }
+
+    #[test]
+    fn another_release_is_another_base() {
+        assert_ne!(recipe("bookworm"), recipe("trixie"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Disk of a host: the difference to the base (`upper`), its own `/var`, and what makes it itself.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, chown, MetadataExt as _},
+    path::Path,
+};
+
+use rustix::fs::statfs;
+
+use crate::{
+    Error, Result, process,
+    state::{make_dir, write},
+    subnet::gateway,
+    tool::Tool,
+};
+
+/// What all disks of a lab have in common.
+pub(crate) struct Identity {
+    pub lab: crate::LabName,
+    pub net: ipnet::Ipv4Net,
+    /// Line for authorized_keys.
+    pub public_key: String,
+    /// Content of /etc/shadow.
+    pub shadow: Vec<u8>,
+    pub shadow_group: u32,
+}
+
+/// Files of the lab's logins.
+pub(crate) const KEY: &str = "id_ed25519";
+pub(crate) const PASSWORD: &str = "password";
+pub(crate) const HOST_KEY: &str = "upper/etc/ssh/ssh_host_ed25519_key";
+/// Users that can log in with the lab's password.
+const USERS: [&str; 3] = ["root", "admin", "operator"];
+
+/// Makes the lab's key pair and password unless they are there, and reads what goes onto the disks.
+pub(crate) fn identity(lab: &crate::LabName, dir: &Path, base: &Path, net: ipnet::Ipv4Net) -> Result<Identity> {
+    let key = dir.join(KEY);
+    if !key.exists() {
+        make_key(lab, &key, &format!("lab-{lab}"))?;
+    }
+    let password = dir.join(PASSWORD);
+    if !password.exists() {
+        write(&password, format!("{}\n", random_hex(10)?).as_bytes(), 0o600)?;
+    }
+    let public = key.with_extension("pub");
+    let public_key = fs::read_to_string(&public).map_err(Error::file("read", public))?;
+    let text = fs::read_to_string(&password).map_err(Error::file("read", password))?;
+    let hash = Tool::new("chroot")
+        .env(process::MARK, lab.as_str())
+        .args([base])
+        .args(["openssl", "passwd", "-6", "-stdin"])
+        .input(text)
+        .run()?;
+    let path = base.join("etc/shadow");
+    let shadow = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let shadow_group = fs::metadata(&path).map_err(Error::file("read", &path))?.gid();
+    let shadow = with_password(&shadow, hash.trim()).into_bytes();
+    Ok(Identity { lab: lab.clone(), net, public_key, shadow, shadow_group })
+}
+
+/// Makes the disk of a host unless it is there. `dir` appears at once, whole.
+pub(crate) fn ensure(dir: &Path, base: &Path, host: &str, address: std::net::Ipv4Addr, id: &Identity) -> Result<()> {
+    if dir.exists() {
+        return Ok(());
+    }
+    let new = dir.with_extension("new");
+    if new.exists() {
+        fs::remove_dir_all(&new).map_err(Error::file("remove", &new))?;
+    }
+    for (part, mode) in [("", 0o700), ("work", 0o700), ("root", 0o755), ("upper", 0o755), ("var", 0o755)] {
+        make_dir(&new.join(part), mode)?;
+    }
+    for part in ["etc", "etc/ssh"] {
+        make_dir(&new.join("upper").join(part), 0o755)?;
+    }
+    Tool::new("cp")
+        .env(process::MARK, id.lab.as_str())
+        .args(["-a", "--reflink=auto", "-T"])
+        .args([&base.join("var"), &new.join("var")])
+        .run()?;
+    let hosts = format!("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{address} {host}\n");
+    let resolv = format!("nameserver {}\noptions attempts:1 timeout:1\n", gateway(id.net));
+    let upper = new.join("upper");
+    let plain = |name: &str, content: &[u8], mode| write_plain(&upper.join("etc").join(name), content, mode);
+    plain("hostname", format!("{host}\n").as_bytes(), 0o644)?;
+    plain("hosts", hosts.as_bytes(), 0o644)?;
+    plain("resolv.conf", resolv.as_bytes(), 0o644)?;
+    plain("machine-id", format!("{}\n", random_hex(16)?).as_bytes(), 0o444)?;
+    plain("ssh/lab_authorized_keys", id.public_key.as_bytes(), 0o644)?;
+    plain("shadow", &id.shadow, 0o640)?;
+    let shadow = upper.join("etc/shadow");
+    chown(&shadow, None, Some(id.shadow_group)).map_err(Error::file("change the group of", shadow))?;
+    make_key(&id.lab, &new.join(HOST_KEY), host)?;
+    fs::rename(&new, dir).map_err(Error::file("rename", new))
+}
+
+/// Checks that overlays can be made of these folders.
+pub(crate) fn check_place(path: &Path, variable: &'static str) -> Result<()> {
+    let unfit = |reason| Err(Error::UnfitPlace { path: path.to_owned(), reason, variable });
+    const OVERLAYFS: u64 = 0x794c_7630;
+    let kind = statfs(path).map_err(|errno| Error::file("inspect", path)(errno.into()))?.f_type;
+    if u64::try_from(kind).is_ok_and(|kind| kind == OVERLAYFS) {
+        return unfit("lies on an overlay file system, which cannot carry the disks of hosts");
+    }
+    if path.to_string_lossy().contains([',', ':', '\\', '"', ' ', '\n']) {
+        return unfit("has a character in its path that mount options cannot hold");
+    }
+    Ok(())
+}
+
+/// A key pair; the public half appears first, so that a private key always has one.
+fn make_key(lab: &crate::LabName, path: &Path, comment: &str) -> Result<()> {
+    let new = path.with_extension("new");
+    let public = new.with_extension("new.pub");
+    for file in [&new, &public] {
+        if file.exists() {
+            fs::remove_file(file).map_err(Error::file("remove", file))?;
+        }
+    }
+    Tool::new("ssh-keygen")
+        .env(process::MARK, lab.as_str())
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"])
+        .args([&new])
+        .run()?;
+    fs::rename(&public, path.with_extension("pub")).map_err(Error::file("rename", public))?;
+    fs::rename(&new, path).map_err(Error::file("rename", new))
+}
+
+/// Unlike [`write`], without waiting for the disk: the folder around it appears as a whole later.
+fn write_plain(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    fs::write(path, content).map_err(Error::file("write", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(Error::file("set the mode of", path))
+}
+
+fn with_password(shadow: &str, hash: &str) -> String {
+    let line = |line: &str| {
+        let mut fields: Vec<_> = line.split(':').collect();
+        if fields.len() > 1 && USERS.contains(&fields[0]) {
+            fields[1] = hash;
+        }
+        fields.join(":") + "\n"
+    };
+    shadow.lines().map(line).collect()
+}
+
+fn random_hex(bytes: usize) -> Result<String> {
+    use std::io::Read as _;
+    let path = Path::new("/dev/urandom");
+    let mut buffer = vec![0; bytes];
+    let mut file = fs::File::open(path).map_err(Error::file("open", path))?;
+    file.read_exact(&mut buffer).map_err(Error::file("read", path))?;
+    Ok(hex::encode(buffer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_the_password_of_the_lab_users_only() {
+        let shadow = "root:*:1:0:99999:7:::\ndaemon:*:1:0:99999:7:::\noperator:!:1:0:99999:7:::\n";
+        let expected = "root:$6$x:1:0:99999:7:::\ndaemon:*:1:0:99999:7:::\noperator:$6$x:1:0:99999:7:::\n";
+        assert_eq!(with_password(shadow, "$6$x"), expected);
+    }
+
+    #[test]
+    fn refuses_a_path_that_would_change_the_mount_options() {
+        let dir = tempfile::Builder::new().prefix("a,b").tempdir().unwrap();
+        assert!(matches!(check_place(dir.path(), "X"), Err(Error::UnfitPlace { .. })));
+    }
+}

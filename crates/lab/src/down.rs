@@ -1,0 +1,82 @@
+//! Ending a lab: everything it has on the machine goes, whatever state it is in.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::Path,
+    thread,
+};
+
+use crate::{
+    Error, LabName, Places, Result,
+    cgroup::Cgroups,
+    leftovers::{self, mounts},
+    net, process,
+    tool::Tool,
+};
+
+/// Removes a lab by its name. Tries every part even if one fails, then tells what is left.
+pub(crate) fn down(places: &Places, lab: &LabName) -> Result<()> {
+    let cgroups = Cgroups::detect()?;
+    let dir = places.lab(lab);
+    // Order: processes first (hosts, the switch, programs in flight), since they hold and remake everything else;
+    // the route last but the files, so that no packet for the lab finds another way meanwhile.
+    let steps: [&dyn Fn() -> Result<()>; 6] = [
+        &|| process::kill_all(&format!("lab {lab}"), || leftovers::processes(lab, &cgroups)),
+        &|| unmount(&dir),
+        &|| cgroups.remove(lab, ""),
+        &|| net::remove_link(lab),
+        &|| net::remove_routes(lab),
+        &|| remove_files(places, lab),
+    ];
+    let mut first = None;
+    for step in steps {
+
+        if let Err(error) = step() {
+            tracing::warn!("lab {lab}: {error}");
+            first.get_or_insert(error);
+        }
+    }
+    let remaining = leftovers::all(places, lab)?;
+    match first {
+        Some(error) if remaining.is_empty() => Err(error),
+        _ if remaining.is_empty() => Ok(()),
+        _ => Err(Error::Remaining(remaining)),
+    }
+}
+
+fn unmount(dir: &Path) -> Result<()> {
+    for point in mounts(dir)? {
+        if Tool::new("umount").args([&point]).run().is_err() {
+            // Busy by a process that is none of the lab's: out of sight at least, gone when that ends.
+            Tool::new("umount").args(["--lazy"]).args([&point]).run()?;
+        }
+    }
+    Ok(())
+}
+
+/// As long as the folder is there, with or without a state file, the lab is listed and can be taken down again.
+fn remove_files(places: &Places, lab: &LabName) -> Result<()> {
+    let dir = places.lab(lab);
+    if let Some(point) = mounts(&dir)?.into_iter().next() {
+        // Removing files now would remove those of whatever is mounted there.
+        return Err(Error::Remaining(vec![leftovers::Leftover::Mount(point)]));
+    }
+    let hosts: Vec<_> = fs::read_dir(dir.join("hosts")).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    let results: Vec<Result<()>> = thread::scope(|scope| {
+        let workers: Vec<_> = hosts.iter().map(|host| scope.spawn(move || remove_tree(host))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(()))).collect()
+    });
+    results.into_iter().collect::<Result<()>>()?;
+    remove_tree(&dir)?;
+    // Only the last lab's end empties these.
+    let _ = fs::remove_dir(&places.labs).and_then(|()| places.labs.parent().map_or(Ok(()), fs::remove_dir));
+    Ok(())
+}
+
+fn remove_tree(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+        _ => Ok(()),
+    }
+}

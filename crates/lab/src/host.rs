@@ -1,0 +1,138 @@
+//! One host: power, and knowing when it can be reached.
+
+use std::{
+    fs,
+    io::Read as _,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{Error, LabName, Result, cgroup::Cgroups, net, process, subnet};
+
+/// Limit from power on to an answer by SSH. Ten times what a busy two-core machine needs.
+const BOOT: Duration = Duration::from_secs(60);
+
+/// A host of a lab, as [`Lab::hosts`](crate::Lab::hosts) saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// `h1` to `hN`.
+    pub name: String,
+    /// Its only address, the same in every life.
+    pub address: Ipv4Addr,
+    /// What it is doing.
+    pub state: HostState,
+}
+
+/// Whether a host has power and network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostState {
+    /// Has power and network (it may still be booting).
+    Running,
+    /// Has no power: killed, switched off from inside, or not booted since the machine was.
+    Dead,
+    /// Has power, but its cable is out.
+    Cut,
+}
+
+impl std::fmt::Display for HostState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Running => "Running",
+            Self::Dead => "Dead",
+            Self::Cut => "Cut",
+        })
+    }
+}
+
+/// What booting a host needs to know.
+pub(crate) struct Power<'a> {
+    pub lab: &'a LabName,
+    pub cgroups: &'a Cgroups,
+    pub base: &'a Path,
+    pub script: &'a Path,
+    pub dir: &'a Path,
+    pub net: ipnet::Ipv4Net,
+    pub switch: i32,
+}
+
+/// File in a host's folder that says: the cable is out. It outlives a power failure, as a cable does.
+pub(crate) const CUT: &str = "cut";
+const CONSOLE: &str = "console.log";
+
+impl Power<'_> {
+    /// Boots a host that does not run. Returns its supervisor, which ends when the host does.
+    pub(crate) fn on(&self, name: &str, number: u8) -> Result<Child> {
+        off(self.lab, self.cgroups, name)?;
+        net::remove_port(self.switch, name)?;
+        self.cgroups.create(self.lab, name)?;
+        let console = self.dir.join(CONSOLE);
+        let log = fs::File::options().create(true).append(true).open(&console).map_err(Error::file("open", &console))?;
+        let errors = log.try_clone().map_err(Error::file("open", &console))?;
+        let address = subnet::host(self.net, number);
+        Command::new("setsid")
+            .arg("bash")
+            .arg(self.script)
+            .arg("power")
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env(process::MARK, self.lab.as_str())
+            .env("LAB_CGROUPS", self.cgroups.lines(self.lab, name))
+            .env("LAB_MODE", self.cgroups.mode())
+            .env("LAB_SWITCH", net::namespace(self.switch))
+            .env("LAB_DIR", self.dir)
+            .env("LAB_BASE", self.base)
+            .env("LAB_HOST", name)
+            .env("LAB_ADDRESS", format!("{address}/24"))
+            .env("LAB_GATEWAY", subnet::gateway(self.net).to_string())
+            .env("LAB_MAC", self.lab.mac(address.octets()[3]))
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .current_dir("/")
+            .spawn()
+            .map_err(|source| Error::Start { program: "setsid bash boot.sh power".to_owned(), source })
+    }
+
+    /// Waits until the host answers by SSH. Fails at once if `supervisor` ends before.
+    pub(crate) fn wait_for_ssh(&self, name: &str, number: u8, mut supervisor: Option<Child>) -> Result<()> {
+        let begin = Instant::now();
+        let target = SocketAddr::from((subnet::host(self.net, number), 22));
+        let log = || fs::read_to_string(self.dir.join(CONSOLE)).unwrap_or_default();
+        while begin.elapsed() < BOOT {
+            if greets(target) {
+                collect_later(supervisor);
+                return Ok(());
+            }
+            if let Some(status) = supervisor.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+                return Err(Error::Boot { host: name.to_owned(), status: status.to_string(), log: log() });
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Err(Error::Wait { what: format!("{name} does not answer by SSH"), waited: begin.elapsed(), log: log() })
+    }
+}
+
+/// Someone must collect the supervisor's status once it ends, for as long as this program runs.
+pub(crate) fn collect_later(supervisor: Option<Child>) {
+    if let Some(mut child) = supervisor {
+        thread::spawn(move || child.wait());
+    }
+}
+
+/// Takes the power away: every process of the host ends at once, and with them its mounts and its network.
+pub(crate) fn off(lab: &LabName, cgroups: &Cgroups, name: &str) -> Result<()> {
+    // The supervisor would boot again, and a program in flight go on: first they, then the rest.
+    process::kill_all(name, || process::marked(lab, Some(name)))?;
+    process::kill_all(name, || cgroups.processes(lab, name, ""))?;
+    cgroups.remove(lab, name)
+}
+
+fn greets(target: SocketAddr) -> bool {
+    let limit = Duration::from_millis(200);
+    let Ok(mut stream) = TcpStream::connect_timeout(&target, limit) else { return false };
+    let mut greeting = [0; 4];
+    stream.set_read_timeout(Some(limit * 5)).is_ok() && stream.read_exact(&mut greeting).is_ok() && &greeting == b"SSH-"
+}

@@ -1,0 +1,402 @@
+//! A lab as a whole: up, list, and what can be done to its hosts.
+
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    thread,
+    time::Instant,
+};
+
+use crate::{
+    Error, Host, HostState, LabName, Leftover, Places, Progress, Result, base,
+    cgroup::Cgroups,
+    disk, down,
+    host::{self, CUT, Power},
+    leftovers,
+    lock::Lock,
+    net,
+    state::{State, make_dir, write},
+    subnet, tool,
+};
+
+const SCRIPT: &str = include_str!("boot.sh");
+const SCRIPT_FILE: &str = "boot.sh";
+const KNOWN_HOSTS: &str = "known_hosts";
+
+/// What [`Lab::up`] is to make.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Folders for state and cache.
+    pub places: Places,
+    /// Name of the lab.
+    pub name: LabName,
+    /// How many hosts it shall have at least, 1 to 200.
+    pub hosts: u32,
+}
+
+/// A user that every host has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum User {
+    /// The superuser.
+    Root,
+    /// May use sudo without a password.
+    Admin,
+    /// Must give the lab's password to sudo.
+    Operator,
+}
+
+impl User {
+    /// Its login name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Admin => "admin",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// A lab that exists.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    name: LabName,
+    dir: PathBuf,
+    state: State,
+}
+
+impl Lab {
+    /// Makes the lab, or completes it: missing hosts are added, dead ones booted (a cut cable stays out). Returns when
+    /// every host that has a network answers by SSH. Hosts live on when the program ends.
+    ///
+    /// `progress` is called from several threads. Fails with every host that failed; the others are up then.
+    pub fn up(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> Result<Self> {
+        let hosts = u8::try_from(options.hosts)
+            .ok()
+            .filter(|n| (1..=subnet::MAX_HOSTS).contains(n))
+            .ok_or(Error::HostCount(options.hosts))?;
+        ready()?;
+        let (places, name) = (&options.places, &options.name);
+        let dir = places.lab(name);
+        let _lock = Lock::lab(name)?;
+        refuse_foreign(name, &dir)?;
+        let known = State::load(&dir)?;
+        let base = match &known {
+            Some(state) if state.base.exists() => state.base.clone(),
+            Some(state) => {
+                let reason = "the base root file system of this lab is gone; end the lab with: kubeon lab down";
+                return Err(Error::UnfitPlace { path: state.base.clone(), reason, variable: "KUBEON_CACHE" });
+            }
+            None => base::ensure(places, name, progress)?,
+        };
+        make_dir(&dir.join("hosts"), 0o700)?;
+        make_dir(&dir, 0o700)?;
+        disk::check_place(&dir, "KUBEON_HOME")?;
+        disk::check_place(&base, "KUBEON_CACHE")?;
+        let lab = claim(options, dir, known, base, hosts)?;
+        lab.boot_all(progress)?;
+        Ok(lab)
+    }
+
+    /// The lab of this name; fails if there is none.
+    pub fn open(places: &Places, name: &LabName) -> Result<Self> {
+        let dir = places.lab(name);
+        let state = State::load(&dir)?.ok_or_else(|| Error::NoLab { name: name.to_string() })?;
+        Ok(Self { name: name.clone(), dir, state })
+    }
+
+    /// Names of all labs in these places, also of those that a killed command left half made.
+    pub fn list(places: &Places) -> Result<Vec<LabName>> {
+        let entries = match fs::read_dir(&places.labs) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::file("list", &places.labs)(error)),
+        };
+        let mut names: Vec<_> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes all of a lab: also one that is half made, or of which only parts are left. Idempotent.
+    ///
+    /// Fails with a list of what it could not remove, and refuses a lab of the same name in other [`Places`].
+    pub fn down(places: &Places, name: &LabName) -> Result<()> {
+        ready()?;
+        let _lock = Lock::lab(name)?;
+        refuse_foreign(name, &places.lab(name))?;
+        down::down(places, name)
+    }
+
+    /// Everything on the machine that belongs to a lab of this name: processes, mounts, cgroups, link, route, folder.
+    /// (Its namespaces live and end with its processes.) Empty after a [`Lab::down`].
+    pub fn leftovers(places: &Places, name: &LabName) -> Result<Vec<Leftover>> {
+        leftovers::all(places, name)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &LabName {
+        &self.name
+    }
+
+    /// Folder with the lab's state, disks and logs; only root may look into it.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The subnet, such as `172.30.0.0/24`: the bridge has .1, the machine .2, hosts .11 and on.
+    pub fn subnet(&self) -> String {
+        self.state.subnet.to_string()
+    }
+
+    /// Address of the machine as the hosts see it.
+    pub fn machine_address(&self) -> Ipv4Addr {
+        subnet::machine(self.state.subnet)
+    }
+
+    /// All hosts in order, with what the kernel says about them now.
+    pub fn hosts(&self) -> Result<Vec<Host>> {
+        let cgroups = Cgroups::detect()?;
+        let ports = match net::switch(&self.name, &cgroups)? {
+            Some(switch) => net::ports(switch)?,
+            None => std::collections::BTreeMap::new(),
+        };
+        let look = |n: u8| {
+            let name = host_name(n);
+            let state = match (cgroups.is_running(&self.name, &name)?, ports.get(&name)) {
+                (false, _) => HostState::Dead,
+                (true, Some(true)) => HostState::Running,
+                // A host that has just begun to boot has no port yet.
+                (true, None) if !self.host_dir(&name).join(CUT).exists() => HostState::Running,
+                (true, _) => HostState::Cut,
+            };
+            Ok(Host { name, address: subnet::host(self.state.subnet, n), state })
+        };
+        (1..=self.state.hosts).map(look).collect()
+    }
+
+    /// Power failure: every process of the host dies at once, its network and mounts are gone, its disk stays as the
+    /// kernel has it. Idempotent.
+    pub fn kill(&self, host: &str) -> Result<()> {
+        ready()?;
+        self.number(host)?;
+        let _lock = Lock::lab(&self.name)?;
+        let cgroups = Cgroups::detect()?;
+        host::off(&self.name, &cgroups, host)?;
+        match net::switch(&self.name, &cgroups)? {
+            Some(switch) => net::remove_port(switch, host),
+            None => Ok(()),
+        }
+    }
+
+    /// Boots a dead host from the same disk and waits for its SSH (unless its cable is out). Idempotent.
+    pub fn start(&self, host: &str) -> Result<()> {
+        ready()?;
+        let number = self.number(host)?;
+        let _lock = Lock::lab(&self.name)?;
+        let (cgroups, switch) = self.network()?;
+        self.boot(&cgroups, switch, number, &|_| ())
+    }
+
+    /// Pulls the cable of a host: nothing goes in or out, its processes run on. Stays so over kill and start. Idempotent.
+    pub fn cut(&self, host: &str) -> Result<()> {
+        self.cable(host, false)
+    }
+
+    /// Plugs the cable of a host in again. Idempotent.
+    pub fn heal(&self, host: &str) -> Result<()> {
+        self.cable(host, true)
+    }
+
+    /// Arguments, program first, that log in on a host with the lab's key; append a command to run one.
+    pub fn ssh_command(&self, host: &str, user: User) -> Result<Vec<String>> {
+        let address = self.address(host)?;
+        let option = |name: &str, value: String| ["-o".to_owned(), format!("{name}={value}")];
+        let mut words = vec!["ssh".to_owned(), "-F".to_owned(), "none".to_owned()];
+        words.extend(["-i".to_owned(), self.key_path().display().to_string()]);
+        words.extend(option("IdentitiesOnly", "yes".into()));
+        words.extend(option("UserKnownHostsFile", self.dir.join(KNOWN_HOSTS).display().to_string()));
+        words.extend(option("GlobalKnownHostsFile", "/dev/null".into()));
+        words.extend(option("StrictHostKeyChecking", "yes".into()));
+        words.extend(option("ConnectTimeout", "5".into()));
+        words.extend(option("LogLevel", "ERROR".into()));
+        words.push(format!("{}@{address}", user.name()));
+        Ok(words)
+    }
+
+    /// Address of a host.
+    pub fn address(&self, host: &str) -> Result<Ipv4Addr> {
+        Ok(subnet::host(self.state.subnet, self.number(host)?))
+    }
+
+    /// Private key that opens root, admin and operator on every host (OpenSSH format, ed25519, no passphrase).
+    pub fn key_path(&self) -> PathBuf {
+        self.dir.join(disk::KEY)
+    }
+
+    /// File with the password of root, admin and operator, one line.
+    pub fn password_path(&self) -> PathBuf {
+        self.dir.join(disk::PASSWORD)
+    }
+
+    /// Lines for a known_hosts file, one per host, by address.
+    pub fn known_hosts(&self) -> Result<String> {
+        let line = |n: u8| {
+            let path = self.host_dir(&host_name(n)).join(disk::HOST_KEY).with_extension("pub");
+            let key = fs::read_to_string(&path).map_err(Error::file("read", path))?;
+            let words: Vec<_> = key.split(' ').take(2).map(str::trim).collect();
+            Ok(format!("{} {}\n", subnet::host(self.state.subnet, n), words.join(" ")))
+        };
+        (1..=self.state.hosts).map(line).collect()
+    }
+
+    /// Makes network and missing disks, then boots dead hosts; all hosts at the same time.
+    fn boot_all(&self, progress: &(dyn Fn(Progress) + Sync)) -> Result<()> {
+        let (network, disks) = thread::scope(|scope| {
+            let network = scope.spawn(|| self.network());
+            let disks = self.make_disks();
+            (joined(network), disks)
+        });
+        let (cgroups, switch) = network?;
+        disks?;
+        write(&self.dir.join(KNOWN_HOSTS), self.known_hosts()?.as_bytes(), 0o644)?;
+        let failed = self.each_host(|n| self.boot(&cgroups, switch, n, progress));
+        if failed.is_empty() { Ok(()) } else { Err(Error::Hosts(failed)) }
+    }
+
+    fn make_disks(&self) -> Result<()> {
+        if (1..=self.state.hosts).all(|n| self.host_dir(&host_name(n)).exists()) {
+            return Ok(());
+        }
+        let identity = disk::identity(&self.name, &self.dir, &self.state.base, self.state.subnet)?;
+        let failed = self.each_host(|n| {
+            let (host, address) = (host_name(n), subnet::host(self.state.subnet, n));
+            disk::ensure(&self.host_dir(&host), &self.state.base, &host, address, &identity)
+        });
+        if failed.is_empty() { Ok(()) } else { Err(Error::Hosts(failed)) }
+    }
+
+    /// Does the same to all hosts in parallel and returns those that failed.
+    fn each_host(&self, work: impl Fn(u8) -> Result<()> + Sync) -> Vec<(String, Error)> {
+        thread::scope(|scope| {
+            let work = &work;
+            let workers: Vec<_> = (1..=self.state.hosts).map(|n| (n, scope.spawn(move || work(n)))).collect();
+            workers.into_iter().filter_map(|(n, worker)| Some((host_name(n), joined(worker).err()?))).collect()
+        })
+    }
+
+    fn boot(&self, cgroups: &Cgroups, switch: i32, n: u8, progress: &dyn Fn(Progress)) -> Result<()> {
+        let (host, begin) = (host_name(n), Instant::now());
+        let dir = self.host_dir(&host);
+        let power = Power {
+            lab: &self.name,
+            cgroups,
+            base: &self.state.base,
+            script: &self.dir.join(SCRIPT_FILE),
+            dir: &dir,
+            net: self.state.subnet,
+            switch,
+        };
+        let supervisor = if cgroups.is_running(&self.name, &host)? {
+            None
+        } else {
+            progress(Progress::Booting(host.clone()));
+            Some(power.on(&host, n)?)
+        };
+        if dir.join(CUT).exists() {
+            host::collect_later(supervisor);
+            return Ok(());
+        }
+        power.wait_for_ssh(&host, n, supervisor)?;
+        progress(Progress::Ready(host, begin.elapsed()));
+        Ok(())
+    }
+
+    /// The lab's network, made where missing.
+    fn network(&self) -> Result<(Cgroups, i32)> {
+        let cgroups = Cgroups::detect()?;
+        net::ensure_route(&self.name, self.state.subnet)?;
+        let script = self.dir.join(SCRIPT_FILE);
+        let switch = net::ensure_switch(&self.name, self.state.subnet, &cgroups, &script)?;
+        net::ensure_uplink(&self.name, self.state.subnet, switch, &self.dir)?;
+        Ok((cgroups, switch))
+    }
+
+    fn cable(&self, host: &str, plugged: bool) -> Result<()> {
+        ready()?;
+        self.number(host)?;
+        let _lock = Lock::lab(&self.name)?;
+        let mark = self.host_dir(host).join(CUT);
+        if plugged {
+            if mark.exists() {
+                fs::remove_file(&mark).map_err(Error::file("remove", mark))?;
+            }
+        } else {
+            write(&mark, b"", 0o600)?;
+        }
+        let cgroups = Cgroups::detect()?;
+        let Some(switch) = net::switch(&self.name, &cgroups)? else { return Ok(()) };
+        if net::ports(switch)?.contains_key(host) {
+            return net::set_port(switch, host, plugged);
+        }
+        Ok(())
+    }
+
+    fn host_dir(&self, host: &str) -> PathBuf {
+        self.dir.join("hosts").join(host)
+    }
+
+    fn number(&self, host: &str) -> Result<u8> {
+        (1..=self.state.hosts).find(|&n| host_name(n) == host).ok_or_else(|| Error::NoHost {
+            lab: self.name.to_string(),
+            host: host.to_owned(),
+            known: (1..=self.state.hosts).map(host_name).collect(),
+        })
+    }
+}
+
+/// Decides the subnet and the number of hosts, and writes both down before anything is made after them.
+fn claim(options: &Options, dir: PathBuf, known: Option<State>, base: PathBuf, hosts: u8) -> Result<Lab> {
+    let name = options.name.clone();
+    let _subnets = Lock::subnets()?;
+    let used = subnet::used(&name)?;
+    let state = match known {
+        Some(state) => {
+            if let Some(other) = subnet::conflict(state.subnet, &used) {
+                let (lab, subnet) = (name.to_string(), state.subnet.to_string());
+                return Err(Error::SubnetTaken { lab, subnet, other: other.what.clone() });
+            }
+            State { hosts: hosts.max(state.hosts), ..state }
+        }
+        None => State { version: State::VERSION, subnet: subnet::choose(&name, &used)?, base, hosts },
+    };
+    state.save(&dir)?;
+    write(&dir.join(SCRIPT_FILE), SCRIPT.as_bytes(), 0o700)?;
+    // The route makes the choice visible to other labs before the lock is given back.
+    net::ensure_route(&name, state.subnet)?;
+    Ok(Lab { name, dir, state })
+}
+
+fn joined<T>(worker: thread::ScopedJoinHandle<'_, T>) -> T {
+    worker.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+}
+
+fn host_name(n: u8) -> String {
+    format!("h{n}")
+}
+
+fn ready() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::NotRoot);
+    }
+    tool::check(&[])
+}
+
+/// Lab names hold for the whole machine: another folder's lab of this name is not ours to touch.
+fn refuse_foreign(name: &LabName, dir: &Path) -> Result<()> {
+    match net::owner(name)? {
+        Some(folder) if folder != Path::new(&net::alias(dir)) && folder.exists() => {
+            Err(Error::ForeignLab { name: name.to_string(), folder })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,114 @@
+//! Names: everything a lab owns on the machine is named after the lab, so that it can be found without any state.
+
+use std::{fmt, str::FromStr};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{Error, Result};
+
+/// Name of a lab: 1 to 32 of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LabName(String);
+
+impl LabName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Name of the machine's link to the lab; 10 characters, the kernel allows 15.
+    pub(crate) fn link(&self) -> String {
+        format!("kl{}", hex::encode(&self.digest()[..4]))
+    }
+
+    /// Metric of the machine's unreachable route to the lab's subnet. High enough to lose against every real
+    /// route; its low bits tell whose it is.
+    pub(crate) fn metric(&self) -> u32 {
+        let d = self.digest();
+        0x6b00_0000 | u32::from_be_bytes([0, d[0], d[1], d[2]])
+    }
+
+    /// Hardware address of a host, the same in every life, so that neighbours need not learn it again.
+    pub(crate) fn mac(&self, octet: u8) -> String {
+        let d = self.digest();
+        format!("02:6b:{:02x}:{:02x}:{:02x}:{octet:02x}", d[0], d[1], d[2])
+    }
+
+    /// First guess for the third octet of the subnet: labs side by side rarely ask for the same.
+    pub(crate) fn preferred_subnet(&self) -> u8 {
+        if self.0 == Self::DEFAULT { 0 } else { 1 + self.digest()[4] % 254 }
+    }
+
+    /// The lab that commands mean when none is named.
+    pub const DEFAULT: &str = "default";
+
+    fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+}
+
+impl Default for LabName {
+    fn default() -> Self {
+        Self(Self::DEFAULT.to_owned())
+    }
+}
+
+impl fmt::Display for LabName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for LabName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let refuse = |reason| Err(Error::Name { name: name.to_owned(), reason });
+        if name.is_empty() || name.len() > 32 {
+            return refuse("must have 1 to 32 characters");
+        }
+        if !name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-') {
+            return refuse("may hold a-z, 0-9 and - only");
+        }
+        if name.starts_with('-') || name.ends_with('-') {
+            return refuse("must begin and end with a letter or digit");
+        }
+        Ok(Self(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_names_that_reach_out_of_their_folder() {
+        for bad in ["", ".", "..", "a/b", "-a", "a-", "A", "a b", "ä", &"x".repeat(33)] {
+            assert!(bad.parse::<LabName>().is_err(), "{bad:?} was accepted");
+        }
+        for good in ["a", "default", "ci-42", &"x".repeat(32)] {
+            assert!(good.parse::<LabName>().is_ok(), "{good:?} was refused");
+        }
+    }
+
+    #[test]
+    fn the_longest_name_still_fits_a_link() {
+        let long: LabName = "x".repeat(32).parse().unwrap();
+        assert!(long.link().len() <= 15);
+    }
+
+    #[test]
+    fn two_labs_share_no_name() {
+        let (a, b): (LabName, LabName) = ("a".parse().unwrap(), "b".parse().unwrap());
+        assert_ne!(a.link(), b.link());
+        assert_ne!(a.metric(), b.metric());
+        assert_ne!(a.mac(11), b.mac(11));
+        assert_ne!(a.mac(11), a.mac(12));
+    }
+
+    #[test]
+    fn a_hardware_address_is_local_and_unicast() {
+        let first = u8::from_str_radix(&LabName::default().mac(11)[..2], 16).unwrap();
+        assert_eq!(first & 0b11, 0b10);
+    }
+}

@@ -1,0 +1,100 @@
+//! Processes on the machine that were started for a lab, found by a mark in their environment.
+//!
+//! The mark covers what is not yet in a cgroup of the lab: programs in flight when a command was killed.
+
+use std::{fs, io::ErrorKind, path::Path, process, thread, time::{Duration, Instant}};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Error, LabName, Result};
+
+/// Environment variable that every process started for a lab carries; its value is the lab's name.
+pub(crate) const MARK: &str = "KUBEON_LAB_PROCESS";
+
+/// Limit for killed processes to be gone.
+const DEATH: Duration = Duration::from_secs(10);
+
+/// Processes with the lab's mark, and with `LAB_HOST=host` too where one is given; never this process.
+pub(crate) fn marked(name: &LabName, host: Option<&str>) -> Result<Vec<i32>> {
+    let mark = format!("{MARK}={name}").into_bytes();
+    let host = host.map(|host| format!("LAB_HOST={host}").into_bytes());
+    let proc = Path::new("/proc");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(proc).map_err(Error::file("list", proc))? {
+        let Ok(pid) = entry.map_err(Error::file("list", proc))?.file_name().to_string_lossy().parse::<i32>() else {
+            continue;
+        };
+        // A process that ended since, or is a zombie, has no environment.
+        let Ok(environ) = fs::read(proc.join(pid.to_string()).join("environ")) else { continue };
+        let has = |wanted: &Vec<u8>| environ.split(|&c| c == 0).any(|variable| variable == wanted.as_slice());
+        if has(&mark) && host.as_ref().is_none_or(has) && pid.unsigned_abs() != process::id() {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+/// Kills what `find` lists until it lists nothing. Fails with what is left after 10 s.
+pub(crate) fn kill_all(what: &str, find: impl Fn() -> Result<Vec<i32>>) -> Result<()> {
+    let begin = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let pids = find()?;
+        if pids.is_empty() {
+            return Ok(());
+        }
+        if begin.elapsed() >= DEATH {
+            let what = format!("{what}: processes {pids:?} do not end after SIGKILL");
+            return Err(Error::Wait { what, waited: begin.elapsed(), log: String::new() });
+        }
+        for pid in pids {
+            if let Some(pid) = Pid::from_raw(pid) {
+                // The only failure for root is that the process is gone, and that is what we want.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// First argument of a process, if it still runs.
+pub(crate) fn argument_zero(pid: i32) -> Option<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    Some(String::from_utf8_lossy(line.split(|&c| c == 0).next()?).into_owned())
+}
+
+/// Reads a file of the kernel that may vanish at any time; none if it has.
+pub(crate) fn read_vanishing(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        // ENODEV: the cgroup was removed while its file was open.
+        Err(error) if error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(19) => Ok(None),
+        Err(error) => Err(Error::file("read", path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn finds_and_kills_exactly_the_marked_processes() {
+        let ours: LabName = format!("t{}", process::id()).parse().unwrap();
+        let other: LabName = format!("t{}x", process::id()).parse().unwrap();
+        let start = |lab: &LabName| {
+            Command::new("sleep").arg("60").env(MARK, lab.as_str()).env("LAB_HOST", "h1").spawn().unwrap()
+        };
+        let (mut a, mut b) = (start(&ours), start(&other));
+        let pid = i32::try_from(a.id()).unwrap();
+        assert_eq!(marked(&ours, None).unwrap(), [pid]);
+        assert_eq!(marked(&ours, Some("h1")).unwrap(), [pid]);
+        assert!(marked(&ours, Some("h2")).unwrap().is_empty());
+        kill_all("test", || marked(&ours, None)).unwrap();
+        assert!(!a.wait().unwrap().success());
+        assert!(b.try_wait().unwrap().is_none(), "a process of another lab was killed");
+        b.kill().unwrap();
+        b.wait().unwrap();
+    }
+}

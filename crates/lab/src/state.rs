@@ -1,0 +1,103 @@
+//! The lab's file: what was decided and cannot be read back from the kernel.
+
+use std::{
+    fs,
+    io::{ErrorKind, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+const FILE: &str = "lab.json";
+
+/// Written before the first effect of what it says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct State {
+    /// Layout of this file and of the folder around it.
+    pub version: u32,
+    pub subnet: Ipv4Net,
+    /// Base root file system below every host of this lab: fixed for its life, since the hosts' disks are only
+    /// differences to it.
+    pub base: PathBuf,
+    /// Hosts are h1 to hN.
+    pub hosts: u8,
+}
+
+impl State {
+    pub(crate) const VERSION: u32 = 1;
+
+    /// The state in a lab's folder; none if there is no such file.
+    pub(crate) fn load(dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(FILE);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::file("read", path)(error)),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|source| Error::Damaged { path, source })
+    }
+
+    /// Replaces the state at once.
+    pub(crate) fn save(&self, dir: &Path) -> Result<()> {
+        let path = dir.join(FILE);
+        let text = serde_json::to_vec_pretty(self).map_err(|source| Error::Damaged { path: path.clone(), source })?;
+        write(&path, &text, 0o600)
+    }
+}
+
+/// Makes a folder and those above it; the folder itself gets the mode.
+pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<()> {
+    fs::create_dir_all(path).map_err(Error::file("make", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(Error::file("set the mode of", path))
+}
+
+/// Writes a whole file at once with the given mode: readers see the old or the new one.
+pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let failed = || Error::file("write", path);
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir).map_err(failed())?;
+    file.write_all(content).map_err(failed())?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(mode)).map_err(failed())?;
+    file.persist(path).map_err(|error| failed()(error.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> State {
+        State { version: 1, subnet: "172.30.0.0/24".parse().unwrap(), base: "/base".into(), hosts: 3 }
+    }
+
+    #[test]
+    fn survives_a_round_trip_and_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(State::load(dir.path()).unwrap(), None);
+        state().save(dir.path()).unwrap();
+        assert_eq!(State::load(dir.path()).unwrap(), Some(state()));
+        let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn refuses_half_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE), r#"{"version":1,"#).unwrap();
+        assert!(matches!(State::load(dir.path()), Err(Error::Damaged { .. })));
+    }
+
+    #[test]
+    fn replacing_leaves_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        state().save(dir.path()).unwrap();
+        State { hosts: 5, ..state() }.save(dir.path()).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(State::load(dir.path()).unwrap().unwrap().hosts, 5);
+    }
+}

@@ -1,0 +1,151 @@
+//! Choosing the subnet of a lab. Pure, but for [`used`], which asks the kernel.
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde::Deserialize;
+
+use crate::{Error, LabName, Result, tool::Tool};
+
+/// Addresses .11 to .210 are hosts; below are the bridge (.1) and the machine (.2).
+pub(crate) const MAX_HOSTS: u8 = 200;
+
+/// Candidates: the /24s of these /16s, in this order.
+const RANGES: [(u8, u8); 3] = [(172, 30), (172, 29), (172, 28)];
+
+/// A range of addresses that the machine uses already, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub net: Ipv4Net,
+    /// Such as `route 172.30.0.0/16 dev docker0`.
+    pub what: String,
+}
+
+/// Address of the bridge: gateway and (silent) name server of the hosts.
+pub(crate) fn gateway(net: Ipv4Net) -> Ipv4Addr {
+    at(net, 1)
+}
+
+/// Address of the machine in the lab.
+pub(crate) fn machine(net: Ipv4Net) -> Ipv4Addr {
+    at(net, 2)
+}
+
+/// Address of the n-th host, counted from 1.
+pub(crate) fn host(net: Ipv4Net, n: u8) -> Ipv4Addr {
+    at(net, 10 + n)
+}
+
+fn at(net: Ipv4Net, last: u8) -> Ipv4Addr {
+    let [a, b, c, _] = net.network().octets();
+    Ipv4Addr::new(a, b, c, last)
+}
+
+/// What overlaps `net`, if anything.
+pub(crate) fn conflict(net: Ipv4Net, used: &[Used]) -> Option<&Used> {
+    used.iter().find(|u| u.net.contains(&net) || net.contains(&u.net))
+}
+
+/// The first free /24 for a lab of this name.
+pub(crate) fn choose(name: &LabName, used: &[Used]) -> Result<Ipv4Net> {
+    let first = name.preferred_subnet();
+    RANGES
+        .iter()
+        .flat_map(|&(a, b)| (0..=254_u16).map(move |i| (a, b, ((u16::from(first) + i) % 255) as u8)))
+        .filter_map(|(a, b, c)| Ipv4Net::new(Ipv4Addr::new(a, b, c, 0), 24).ok())
+        .find(|net| conflict(*net, used).is_none())
+        .ok_or(Error::NoSubnet)
+}
+
+/// A route as `ip -json route` tells it.
+#[derive(Debug, Deserialize)]
+struct Route {
+    dst: String,
+    dev: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    metric: Option<u32>,
+}
+
+/// Every range that the machine routes or owns, but for those of this lab.
+pub(crate) fn used(name: &LabName) -> Result<Vec<Used>> {
+    let text = Tool::new("ip").args(["-json", "-4", "route", "show", "table", "all"]).run()?;
+    parse(&text, name)
+}
+
+fn parse(text: &str, name: &LabName) -> Result<Vec<Used>> {
+    let text = if text.trim().is_empty() { "[]" } else { text };
+    let routes: Vec<Route> =
+        serde_json::from_str(text).map_err(|source| Error::Damaged { path: "ip -json route".into(), source })?;
+    let own = |r: &Route| r.dev.as_deref() == Some(&name.link()) || r.metric == Some(name.metric());
+    Ok(routes.iter().filter(|r| !own(r)).filter_map(describe).collect())
+}
+
+fn describe(route: &Route) -> Option<Used> {
+    // "default" is no claim to any range.
+    let net: Ipv4Net = route.dst.parse().or_else(|_| route.dst.parse::<Ipv4Addr>().map(Ipv4Net::from)).ok()?;
+    let via = match (&route.dev, &route.kind) {
+        (Some(dev), _) => format!(" dev {dev}"),
+        (None, Some(kind)) => format!(" ({kind})"),
+        (None, None) => String::new(),
+    };
+    (net.prefix_len() > 0).then(|| Used { net, what: format!("route {}{via}", route.dst) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(nets: &[&str]) -> Vec<Used> {
+        nets.iter().map(|n| Used { net: n.parse().unwrap(), what: (*n).into() }).collect()
+    }
+
+    fn lab(name: &str) -> LabName {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn the_default_lab_gets_the_documented_subnet() {
+        assert_eq!(choose(&LabName::default(), &[]).unwrap().to_string(), "172.30.0.0/24");
+    }
+
+    #[test]
+    fn other_labs_leave_the_default_subnet_alone() {
+        for name in ["a", "b", "ci", "x1", "x2", "x3"] {
+            assert_ne!(choose(&lab(name), &[]).unwrap().to_string(), "172.30.0.0/24");
+        }
+    }
+
+    #[test]
+    fn avoids_a_smaller_and_a_larger_range_in_use() {
+        let small = used(&["172.30.0.128/25"]);
+        assert_eq!(choose(&LabName::default(), &small).unwrap().to_string(), "172.30.1.0/24");
+        let large = used(&["172.30.0.0/16"]);
+        assert_eq!(choose(&LabName::default(), &large).unwrap().to_string(), "172.29.0.0/24");
+        let all = used(&["172.16.0.0/12"]);
+        assert!(matches!(choose(&LabName::default(), &all), Err(Error::NoSubnet)));
+    }
+
+    #[test]
+    fn a_lab_is_not_in_its_own_way_and_the_default_route_in_nobodys() {
+        let name = lab("a");
+        let text = format!(
+            r#"[{{"dst":"default","gateway":"192.0.2.1","dev":"eth0"}},
+                {{"dst":"172.30.7.0/24","dev":"{}"}},
+                {{"type":"unreachable","dst":"172.30.7.0/24","metric":{}}},
+                {{"type":"unreachable","dst":"172.30.8.0/24","metric":5}},
+                {{"type":"local","dst":"172.30.9.2","dev":"lo","table":"local"}}]"#,
+            name.link(),
+            name.metric()
+        );
+        let found: Vec<_> = parse(&text, &name).unwrap().into_iter().map(|u| u.what).collect();
+        assert_eq!(found, ["route 172.30.8.0/24 (unreachable)", "route 172.30.9.2 dev lo"]);
+    }
+
+    #[test]
+    fn the_last_host_stays_inside_the_subnet() {
+        let net: Ipv4Net = "172.30.4.0/24".parse().unwrap();
+        assert_eq!(host(net, 1).to_string(), "172.30.4.11");
+        assert_eq!(host(net, MAX_HOSTS).to_string(), "172.30.4.210");
+    }
+}

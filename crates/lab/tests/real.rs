@@ -1,0 +1,291 @@
+//! Real labs on this machine: needs root and the programs of a lab; builds the base root file system if it is not in
+//! the cache. Without root every test says so and passes.
+//!
+//! Each test has a lab of its own and state in a temporary folder.
+
+#[path = "real/world.rs"]
+mod world;
+
+use std::{
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use kubeon_lab::{HostState, Lab, LabName, Leftover, User};
+use world::{Scratch, World};
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+#[test]
+fn hosts_are_whole_and_reach_each_other_and_nobody_else() {
+    if !is_root() {
+        return;
+    }
+    let before = World::now();
+    let scratch = Scratch::new("whole");
+    let lab = scratch.up(2);
+    let [h1, h2] = ["h1", "h2"].map(|h| lab.address(h).unwrap());
+
+    assert_eq!(world::ssh(&lab, "h1", User::Root, "hostname").unwrap(), "h1");
+    assert_eq!(world::ssh(&lab, "h1", User::Root, "systemctl is-system-running --wait").unwrap(), "running");
+    assert_eq!(world::ssh(&lab, "h1", User::Root, "systemctl --failed --quiet --plain list-units").unwrap(), "");
+    assert_eq!(world::ssh(&lab, "h1", User::Root, "systemd-run --quiet --wait --pipe echo ran").unwrap(), "ran");
+    assert!(world::ssh(&lab, "h1", User::Root, "journalctl -b -u ssh --no-pager").unwrap().contains("Server listening"));
+    assert_eq!(world::ssh(&lab, "h1", User::Root, "findmnt -no PROPAGATION /").unwrap(), "shared");
+    assert_ne!(world::ssh(&lab, "h1", User::Root, "stat -fc %T /var").unwrap(), "overlayfs");
+
+    world::ssh(&lab, "h1", User::Root, &format!("ping -c1 -W2 {h2}")).unwrap();
+    let greeting = world::ssh(&lab, "h2", User::Root, &format!("head -c4 < /dev/tcp/{h1}/22")).unwrap();
+    assert_eq!(greeting, "SSH-");
+
+    // Outside addresses: a documentation network, and whatever address this machine has there.
+    for target in ["198.51.100.1", "8.8.8.8"].into_iter().map(str::to_owned).chain(world::own_addresses(&lab)) {
+        let begin = Instant::now();
+        let result = world::ssh(&lab, "h1", User::Root, &format!("timeout 3 bash -c 'echo > /dev/tcp/{target}/22'"));
+        assert!(result.is_err(), "{target} was reached");
+        assert!(begin.elapsed() < Duration::from_millis(2500), "{target} was refused only after {:?}", begin.elapsed());
+    }
+    let begin = Instant::now();
+    assert!(world::ssh(&lab, "h1", User::Root, "getent hosts example.com").is_err());
+    assert!(begin.elapsed() < Duration::from_secs(2), "a name look-up waited {:?}", begin.elapsed());
+
+    scratch.down();
+    before.assert_unchanged(&scratch);
+}
+
+#[test]
+fn every_kind_of_login_works() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new("logins");
+    let lab = scratch.up(1);
+    assert_eq!(world::ssh(&lab, "h1", User::Admin, "sudo -n id -u").unwrap(), "0");
+    assert!(world::ssh(&lab, "h1", User::Operator, "sudo -n id -u").is_err(), "operator needed no password");
+    let password = std::fs::read_to_string(lab.password_path()).unwrap();
+    let sudo = format!("echo {} | sudo -S -p '' id -u", password.trim());
+    assert_eq!(world::ssh(&lab, "h1", User::Operator, &sudo).unwrap(), "0");
+    for user in [User::Root, User::Admin, User::Operator] {
+        assert_eq!(world::ssh_by_password(&lab, "h1", user, "whoami").unwrap(), user.name());
+    }
+    scratch.down();
+}
+
+#[test]
+fn what_a_host_writes_to_kernel_parameters_stays_in_the_host() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new("sysctl");
+    let lab = scratch.up(1);
+    let names = ["vm/overcommit_memory", "vm/swappiness", "kernel/panic", "fs/file-max", "net/ipv4/ip_forward"];
+    let machine = || names.map(|name| std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap());
+    let before = machine();
+    let write = "sysctl -w vm.overcommit_memory=2 vm.swappiness=7 kernel.panic=77 fs.file-max=777777 \
+                 net.ipv4.ip_forward=1 && cat /proc/sys/vm/swappiness /proc/sys/kernel/panic";
+    assert!(world::ssh(&lab, "h1", User::Root, write).unwrap().ends_with("7\n77"));
+    assert_eq!(machine(), before);
+    scratch.down();
+}
+
+#[test]
+fn a_killed_host_is_gone_at_once_and_comes_back_as_itself() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new("kill");
+    let lab = scratch.up(2);
+    let key = lab.known_hosts().unwrap();
+    let boot_id = || world::ssh(&lab, "h1", User::Root, "cat /proc/sys/kernel/random/boot_id").unwrap();
+    let machine_id = || world::ssh(&lab, "h1", User::Root, "cat /etc/machine-id").unwrap();
+    let (boot, machine) = (boot_id(), machine_id());
+    world::ssh(&lab, "h1", User::Root, "echo kept > /root/file; echo kept > /var/lib/file; sync; sleep 999 &").unwrap();
+
+    lab.kill("h1").unwrap();
+    assert_eq!(world::states(&lab), [HostState::Dead, HostState::Running]);
+    let left = Lab::leftovers(&scratch.places, &scratch.name).unwrap();
+    let of_h1 = |l: &&Leftover| matches!(l, Leftover::Process(_, line) if line.contains("h1") || line.contains("999"));
+    assert_eq!(left.iter().find(of_h1), None);
+    assert!(world::ssh(&lab, "h1", User::Root, "true").is_err());
+    lab.kill("h1").unwrap();
+
+    lab.start("h1").unwrap();
+    assert_eq!(world::states(&lab), [HostState::Running, HostState::Running]);
+    assert_eq!(world::ssh(&lab, "h1", User::Root, "cat /root/file /var/lib/file").unwrap(), "kept\nkept");
+    assert_eq!(lab.known_hosts().unwrap(), key);
+    assert_eq!(machine_id(), machine);
+    assert_ne!(boot_id(), boot);
+    // Its neighbour finds it again at once: same hardware address.
+    world::ssh(&lab, "h2", User::Root, &format!("ping -c1 -W2 {}", lab.address("h1").unwrap())).unwrap();
+    scratch.down();
+}
+
+#[test]
+fn a_host_can_reboot_and_switch_itself_off() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new("reboot");
+    let lab = scratch.up(1);
+    let boot_id = || world::ssh(&lab, "h1", User::Root, "cat /proc/sys/kernel/random/boot_id");
+    let first = boot_id().unwrap();
+    // The connection may end before the command does.
+    let _ = world::ssh(&lab, "h1", User::Root, "systemctl reboot");
+    world::until("the host rebooted", || boot_id().is_ok_and(|now| now != first));
+    let _ = world::ssh(&lab, "h1", User::Root, "systemctl poweroff");
+    world::until("the host is off", || world::states(&lab) == [HostState::Dead]);
+    Lab::up(&scratch.options(1), &|_| ()).unwrap();
+    boot_id().unwrap();
+    scratch.down();
+}
+
+#[test]
+fn a_cut_host_works_on_unheard_until_it_is_healed() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new("cut");
+    let lab = scratch.up(2);
+    let counter = "systemd-run --quiet --unit=count bash -c 'for i in {1..999}; do echo $i > /root/n; sleep .1; done'";
+    world::ssh(&lab, "h2", User::Root, counter).unwrap();
+    let count = || world::ssh(&lab, "h2", User::Root, "cat /root/n").unwrap().parse::<u32>().unwrap();
+    lab.cut("h2").unwrap();
+    lab.cut("h2").unwrap();
+    assert_eq!(world::states(&lab), [HostState::Running, HostState::Cut]);
+    let ping = format!("ping -c1 -W1 {}", lab.address("h2").unwrap());
+    assert!(world::ssh(&lab, "h1", User::Root, &ping).is_err());
+    thread::sleep(Duration::from_secs(1));
+    lab.heal("h2").unwrap();
+    world::until("h2 answers", || world::ssh(&lab, "h1", User::Root, &ping).is_ok());
+    assert!(count() >= 10, "the host stood still while it was cut");
+
+    // Power does not plug in a cable.
+    lab.cut("h2").unwrap();
+    lab.kill("h2").unwrap();
+    lab.start("h2").unwrap();
+    world::until("h2 is up, cut", || world::states(&lab)[1] == HostState::Cut);
+    lab.heal("h2").unwrap();
+    world::until("h2 answers", || world::ssh(&lab, "h2", User::Root, "true").is_ok());
+    scratch.down();
+}
+
+#[test]
+fn labs_side_by_side_do_not_meet() {
+    if !is_root() {
+        return;
+    }
+    let (a, b) = (Scratch::new("side-a"), Scratch::new("side-b"));
+    let (lab_a, lab_b) = thread::scope(|scope| {
+        let first = scope.spawn(|| a.up(1));
+        (b.up(1), first.join().unwrap())
+    });
+    assert_ne!(lab_a.subnet(), lab_b.subnet());
+    let other = lab_b.address("h1").unwrap();
+    assert!(world::ssh(&lab_a, "h1", User::Root, &format!("ping -c1 -W1 {other}")).is_err());
+    // Not even by way of the machine, asked directly.
+    let route = format!("ip route add {} via {}", lab_b.subnet(), lab_a.machine_address());
+    world::ssh(&lab_a, "h1", User::Root, &route).unwrap();
+    assert!(world::ssh(&lab_a, "h1", User::Root, &format!("ping -c1 -W1 {other}")).is_err());
+    a.down();
+    assert_eq!(world::ssh(&lab_b, "h1", User::Root, "hostname").unwrap(), "h1");
+    b.down();
+}
+
+#[test]
+fn a_lab_of_another_folder_is_refused_not_taken_over() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new("owner");
+    let lab = scratch.up(1);
+    let foreign = Scratch::named(scratch.name.clone());
+    assert!(matches!(Lab::up(&foreign.options(1), &|_| ()), Err(kubeon_lab::Error::ForeignLab { .. })));
+    assert!(matches!(Lab::down(&foreign.places, &foreign.name), Err(kubeon_lab::Error::ForeignLab { .. })));
+    world::ssh(&lab, "h1", User::Root, "true").unwrap();
+    scratch.down();
+}
+
+#[test]
+fn up_again_adds_hosts_and_boots_dead_ones() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new("again");
+    let lab = scratch.up(1);
+    lab.kill("h1").unwrap();
+    let lab = scratch.up(2);
+    assert_eq!(world::states(&lab), [HostState::Running, HostState::Running]);
+    assert_eq!(scratch.up(1).hosts().unwrap().len(), 2);
+    scratch.down();
+    Lab::down(&scratch.places, &scratch.name).unwrap();
+}
+
+/// The program that the next test kills: this very test, run alone.
+#[test]
+#[ignore = "a part of nothing_is_left_after_up_is_killed_at_any_moment"]
+fn child_up() {
+    let name: LabName = std::env::var("LAB_TEST_NAME").unwrap().parse().unwrap();
+    let home = std::env::var_os("LAB_TEST_HOME").unwrap();
+    let scratch = Scratch::at(name, home.into());
+    scratch.up(2);
+}
+
+#[test]
+fn nothing_is_left_after_up_is_killed_at_any_moment() {
+    if !is_root() {
+        return;
+    }
+    let before = World::now();
+    let scratch = Scratch::new("crash");
+    let begin = Instant::now();
+    scratch.up(2);
+    let whole = begin.elapsed();
+    scratch.down();
+    before.assert_unchanged(&scratch);
+    for moment in 0..10_u32 {
+        // Somewhere in each tenth of the time that `up` takes.
+        let within = f64::from(Instant::now().duration_since(begin).subsec_nanos() % 1000) / 1000.0;
+        let after = whole.mul_f64((f64::from(moment) + within) / 10.0);
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_up", "--ignored"])
+            .env("LAB_TEST_NAME", scratch.name.as_str())
+            .env("LAB_TEST_HOME", scratch.home())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(after);
+        child.kill().unwrap();
+        // Not waited for: `down` must cope with what is still in flight.
+        if moment % 2 == 0 {
+            child.wait().unwrap();
+        }
+        scratch.down();
+        child.wait().unwrap();
+        before.assert_unchanged(&scratch);
+        eprintln!("killed after {:.3} s: nothing left", after.as_secs_f64());
+    }
+    // And what was left half made can be completed instead.
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_up", "--ignored"])
+        .env("LAB_TEST_NAME", scratch.name.as_str())
+        .env("LAB_TEST_HOME", scratch.home())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    thread::sleep(whole / 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let lab = scratch.up(2);
+    world::ssh(&lab, "h2", User::Root, "true").unwrap();
+    scratch.down();
+    before.assert_unchanged(&scratch);
+}

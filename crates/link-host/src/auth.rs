@@ -1,0 +1,253 @@
+//! Proving who one is, one method after the other.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use russh::client::{AuthResult, Handle, KeyboardInteractiveAuthResponse};
+use russh::keys::agent::AgentIdentity;
+use russh::keys::agent::client::AgentClient;
+use russh::keys::{Algorithm, HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey, load_secret_key};
+use russh::{MethodKind, MethodSet};
+use tokio::sync::Mutex;
+
+use crate::connection::Guard;
+use crate::login::{Login, Method};
+use crate::secret::Secret;
+
+/// Most keys of an agent that are offered: sshd ends the connection after six refusals.
+const MOST_AGENT_KEYS: usize = 5;
+
+/// Most questions of a dialogue that are answered.
+const MOST_QUESTIONS: usize = 4;
+
+/// Private keys, read and opened once however many hosts they are for.
+#[derive(Default)]
+pub(crate) struct Keys(Mutex<HashMap<(PathBuf, Option<Secret>), Result<Arc<PrivateKey>, Unusable>>>);
+
+/// Why a key file is of no use.
+#[derive(Debug, Clone)]
+pub(crate) enum Unusable {
+    Missing,
+    Protected,
+    Broken(String),
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing => f.write_str("there is no such file"),
+            Self::Protected => f.write_str("it is protected by a passphrase, and none was given"),
+            Self::Broken(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Keys {
+    async fn get(&self, path: &Path, passphrase: Option<&Secret>) -> Result<Arc<PrivateKey>, Unusable> {
+        let id = (path.to_owned(), passphrase.cloned());
+        let mut keys = self.0.lock().await;
+        if let Some(known) = keys.get(&id) {
+            return known.clone();
+        }
+        let (path, secret) = id.clone();
+        // Opening a protected key takes a deliberate tenth of a second of computing.
+        let loaded = tokio::task::spawn_blocking(move || load(&path, secret.as_ref())).await;
+        let loaded = loaded.unwrap_or_else(|_| Err(Unusable::Broken("it could not be read".to_owned())));
+        keys.insert(id, loaded.clone());
+        loaded
+    }
+}
+
+fn load(path: &Path, passphrase: Option<&Secret>) -> Result<Arc<PrivateKey>, Unusable> {
+    use russh::keys::Error;
+    match load_secret_key(path, passphrase.map(Secret::reveal)) {
+        Ok(key) => Ok(Arc::new(key)),
+        Err(Error::IO(error)) if error.kind() == std::io::ErrorKind::NotFound => Err(Unusable::Missing),
+        Err(Error::KeyIsEncrypted) => Err(Unusable::Protected),
+        Err(_) if passphrase.is_some() => {
+            Err(Unusable::Broken("it cannot be opened with the passphrase given".to_owned()))
+        }
+        Err(error) => Err(Unusable::Broken(format!("it cannot be read: {error}"))),
+    }
+}
+
+/// A login under way.
+pub(crate) struct Attempt<'a> {
+    pub(crate) handle: &'a mut Handle<Guard>,
+    pub(crate) login: &'a Login,
+    pub(crate) keys: &'a Keys,
+    /// What was tried, in words.
+    tried: Vec<String>,
+    remaining: MethodSet,
+}
+
+/// How a login ended without success.
+pub(crate) enum Refusal {
+    /// The server answered no; the words say what was tried.
+    Denied(String),
+    /// The connection broke.
+    Broken(russh::Error),
+}
+
+impl From<russh::Error> for Refusal {
+    fn from(error: russh::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(handle: &'a mut Handle<Guard>, login: &'a Login, keys: &'a Keys) -> Self {
+        Self { handle, login, keys, tried: Vec::new(), remaining: MethodSet::empty() }
+    }
+
+    /// Tries the methods in order until one is accepted.
+    pub(crate) async fn run(mut self) -> Result<(), Refusal> {
+        let login = self.login;
+        for method in &login.methods {
+            let accepted = match method {
+                Method::KeyFile { path, passphrase } => self.key_file(path, passphrase.as_ref()).await?,
+                Method::Password(password) => self.password(password).await?,
+                Method::Agent { socket } => self.agent(socket).await?,
+                Method::DefaultKeys { folder } => self.default_keys(folder).await?,
+            };
+            if accepted {
+                return Ok(());
+            }
+            if self.handle.is_closed() {
+                self.tried.push("then the host ended the connection".to_owned());
+                break;
+            }
+        }
+        if self.tried.is_empty() {
+            self.tried.push("no key and no password was given".to_owned());
+        }
+        Err(Refusal::Denied(self.tried.join("; ")))
+    }
+
+    /// Whether the login is complete; otherwise notes what the server still takes.
+    fn judge(&mut self, result: AuthResult, what: &str) -> bool {
+        match result {
+            AuthResult::Success => true,
+            AuthResult::Failure { remaining_methods, partial_success } => {
+                let word = if partial_success { "accepted, but not enough" } else { "refused" };
+                self.tried.push(format!("{what}: {word}"));
+                self.remaining = remaining_methods;
+                false
+            }
+        }
+    }
+
+    async fn key_file(&mut self, path: &Path, passphrase: Option<&Secret>) -> Result<bool, Refusal> {
+        let what = format!("key {}", path.display());
+        match self.keys.get(path, passphrase).await {
+            Ok(key) => self.key(key, &what).await,
+            Err(why) => {
+                self.tried.push(format!("{what}: {why}"));
+                Ok(false)
+            }
+        }
+    }
+
+    async fn default_keys(&mut self, folder: &Path) -> Result<bool, Refusal> {
+        for name in ["id_ed25519", "id_ecdsa", "id_rsa"] {
+            let path = folder.join(name);
+            let what = format!("key {}", path.display());
+            match self.keys.get(&path, None).await {
+                Ok(key) => {
+                    if self.key(key, &what).await? {
+                        return Ok(true);
+                    }
+                }
+                Err(Unusable::Missing) => {}
+                Err(why) => self.tried.push(format!("{what}: {why}")),
+            }
+            if self.handle.is_closed() {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    async fn key(&mut self, key: Arc<PrivateKey>, what: &str) -> Result<bool, Refusal> {
+        let hash = if matches!(key.algorithm(), Algorithm::Rsa { .. }) { self.rsa_hash().await? } else { None };
+        let key = PrivateKeyWithHashAlg::new(key, hash);
+        let result = self.handle.authenticate_publickey(&self.login.user, key).await?;
+        Ok(self.judge(result, what))
+    }
+
+    /// The best hash for RSA; a server that does not say which it takes gets SHA-256.
+    async fn rsa_hash(&self) -> Result<Option<HashAlg>, Refusal> {
+        Ok(self.handle.best_supported_rsa_hash().await?.unwrap_or(Some(HashAlg::Sha256)))
+    }
+
+    async fn agent(&mut self, socket: &Path) -> Result<bool, Refusal> {
+        let Ok(mut agent) = AgentClient::connect_uds(socket).await else {
+            self.tried.push(format!("agent at {}: it does not answer", socket.display()));
+            return Ok(false);
+        };
+        let identities = match agent.request_identities().await {
+            Ok(identities) => identities,
+            Err(error) => {
+                self.tried.push(format!("agent: {error}"));
+                return Ok(false);
+            }
+        };
+        let keys: Vec<PublicKey> = identities
+            .into_iter()
+            .filter_map(|identity| match identity {
+                AgentIdentity::PublicKey { key, .. } => Some(key),
+                AgentIdentity::Certificate { .. } => None,
+            })
+            .collect();
+        if keys.is_empty() {
+            self.tried.push("agent: it holds no key".to_owned());
+        }
+        for key in keys.into_iter().take(MOST_AGENT_KEYS) {
+            let what = format!("agent's key {}", key.fingerprint(HashAlg::Sha256));
+            let hash = if matches!(key.algorithm(), Algorithm::Rsa { .. }) { self.rsa_hash().await? } else { None };
+            match self.handle.authenticate_publickey_with(&self.login.user, key, hash, &mut agent).await {
+                Ok(result) => {
+                    if self.judge(result, &what) {
+                        return Ok(true);
+                    }
+                }
+                Err(error) => self.tried.push(format!("{what}: {error}")),
+            }
+            if self.handle.is_closed() {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    async fn password(&mut self, password: &Secret) -> Result<bool, Refusal> {
+        let result = self.handle.authenticate_password(&self.login.user, password.reveal()).await?;
+        if matches!(result, AuthResult::Success) {
+            return Ok(true);
+        }
+        self.judge(result, "password");
+        if self.handle.is_closed() || !self.remaining.contains(&MethodKind::KeyboardInteractive) {
+            return Ok(false);
+        }
+        self.dialogue(password).await
+    }
+
+    /// Some servers take a password only as the answer to a question.
+    async fn dialogue(&mut self, password: &Secret) -> Result<bool, Refusal> {
+        let mut answer =
+            self.handle.authenticate_keyboard_interactive_start(&self.login.user, None::<String>).await?;
+        for _ in 0..MOST_QUESTIONS {
+            match answer {
+                KeyboardInteractiveAuthResponse::Success => return Ok(true),
+                KeyboardInteractiveAuthResponse::Failure { .. } => break,
+                KeyboardInteractiveAuthResponse::InfoRequest { prompts, .. } => {
+                    let words = prompts.iter().map(|_| password.reveal().to_owned()).collect();
+                    answer = self.handle.authenticate_keyboard_interactive_respond(words).await?;
+                }
+            }
+        }
+        self.tried.push("password in a dialogue: refused".to_owned());
+        Ok(false)
+    }
+}

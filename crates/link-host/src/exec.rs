@@ -1,0 +1,260 @@
+//! A person's command on a host.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use kubeon_api::HostAddress;
+use kubeon_wire::{Category, StepFailure};
+use tokio::io::AsyncRead;
+
+use crate::connection::Connection;
+use crate::failure::failure;
+use crate::pool::SshHosts;
+use crate::remote::Remote;
+use crate::shell::Rights;
+
+/// Says first which process it is, so that it can be ended from outside, then becomes the command.
+const WRAPPER: &str = "printf 'kubeon-pid %s\\n' $$; exec sh -c \"$1\"";
+
+/// The same under a terminal, whose echo was off while a password may have been typed.
+const PTY_WRAPPER: &str = "stty echo 2>/dev/null; printf 'kubeon-pid %s\\n' $$; exec sh -c \"$1\"";
+
+/// Ends the process group of a command: first asks, then insists.
+const END: &str = "g=$(sed 's/.*) //' \"/proc/$1/stat\" 2>/dev/null | cut -d' ' -f3); [ -n \"$g\" ] || exit 0
+kill -TERM -- \"-$g\" 2>/dev/null; i=0
+while [ $i -lt 20 ] && kill -0 -- \"-$g\" 2>/dev/null; do sleep 0.1; i=$((i+1)); done
+kill -KILL -- \"-$g\" 2>/dev/null; exit 0";
+
+/// Time for ending a command.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// What the login shell says of itself before the command starts is dropped, up to so many bytes.
+const NOISE: usize = 64 * 1024;
+
+/// A stream of a command's output. Under a terminal there is only [`Stream::Out`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// With this code; 0 is success.
+    Code(u32),
+    /// By this signal, such as `KILL`.
+    Signal(String),
+}
+
+impl Exit {
+    /// Whether the command succeeded.
+    #[must_use]
+    pub fn success(&self) -> bool {
+        *self == Self::Code(0)
+    }
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(name) => write!(f, "signal {name}"),
+        }
+    }
+}
+
+/// What a command reads.
+pub enum Input {
+    /// Nothing: its standard input is at its end.
+    Nothing,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// What the reader gives.
+    Reader(Pin<Box<dyn AsyncRead + Send>>),
+}
+
+/// A command for [`SshHosts::exec`].
+pub struct Command {
+    /// A line for the host's `sh -c`; who builds it from parts must quote them.
+    pub line: String,
+    /// What it reads.
+    pub input: Input,
+    /// Whether it gets a terminal; its streams are then one.
+    pub pty: bool,
+    /// Whether it runs as root, by sudo where the login is not root.
+    pub as_root: bool,
+    /// Time after which it is ended; `None` waits as long as the connection lives.
+    pub timeout: Option<Duration>,
+}
+
+impl Command {
+    /// A line run as root, without input, terminal or time limit.
+    #[must_use]
+    pub fn new(line: impl Into<String>) -> Self {
+        Self { line: line.into(), input: Input::Nothing, pty: false, as_root: true, timeout: None }
+    }
+}
+
+/// Receives output as it comes.
+pub(crate) type OnOutput<'a> = &'a (dyn Fn(Stream, &[u8]) + Send + Sync);
+
+impl SshHosts {
+    /// Runs a command to its end and hands on its output as it comes. When the future is dropped, or
+    /// the time is over, the command and what it started are ended on the host.
+    ///
+    /// # Errors
+    /// When the host cannot be reached, the time is over, or the command's end cannot be told. A command that fails
+    /// is no error: see [`Exit`].
+    pub async fn exec(
+        &self,
+        host: HostAddress,
+        command: Command,
+        on_output: OnOutput<'_>,
+    ) -> Result<Exit, StepFailure> {
+        let connection = self.0.connection(host).await?;
+        let rights = if command.as_root { connection.rights().await? } else { Rights::AsIs };
+        let wrapper = if command.pty { PTY_WRAPPER } else { WRAPPER };
+        let mut remote = connection.start(&rights, wrapper, &[&command.line], command.pty).await?;
+        let mut leash = Leash { connection: connection.clone(), rights, pid: None };
+        let mut start = Start::default();
+        let leash_pid = &mut leash.pid;
+        let talking = remote.talk(&connection, command.input, &mut |stream, bytes| match stream {
+            Stream::Err => on_output(stream, bytes),
+            Stream::Out => {
+                if let Some(pid) = start.feed(bytes, on_output) {
+                    *leash_pid = Some(pid);
+                }
+            }
+        });
+        let ended = match command.timeout {
+            None => Some(talking.await),
+            Some(limit) => tokio::time::timeout(limit, talking).await.ok(),
+        };
+        if let Some(result) = ended {
+            start.flush(on_output);
+            if result.is_ok() {
+                leash.pid = None;
+            }
+            return result;
+        }
+        leash.end(remote).await;
+        let seconds = command.timeout.unwrap_or_default().as_secs_f32();
+        Err(failure(Category::Timeout, format!("the command on {host} was ended after {seconds} s")))
+    }
+}
+
+/// The start of the output, up to the line with the process id.
+#[derive(Default)]
+struct Start {
+    held: Vec<u8>,
+    over: bool,
+}
+
+impl Start {
+    /// Hands on what comes after the line; gives the process id when the line is complete.
+    fn feed(&mut self, bytes: &[u8], on_output: OnOutput<'_>) -> Option<u32> {
+        if self.over {
+            on_output(Stream::Out, bytes);
+            return None;
+        }
+        self.held.extend_from_slice(bytes);
+        let text = String::from_utf8_lossy(&self.held);
+        let line = text.find("kubeon-pid ").and_then(|at| {
+            let rest = &text[at + "kubeon-pid ".len()..];
+            rest.split_once('\n').map(|(pid, _)| pid.trim().parse::<u32>().ok())
+        });
+        match line {
+            Some(pid) => {
+                let at = self.held.windows(11).position(|w| w == b"kubeon-pid ").unwrap_or(0);
+                let end = self.held[at..].iter().position(|b| *b == b'\n').map_or(self.held.len(), |n| at + n + 1);
+                self.over = true;
+                if end < self.held.len() {
+                    on_output(Stream::Out, &self.held[end..]);
+                }
+                self.held = Vec::new();
+                pid
+            }
+            None if self.held.len() > NOISE => {
+                self.flush(on_output);
+                None
+            }
+            None => None,
+        }
+    }
+
+    /// Hands on what is held when the line never came: it says why the command did not start.
+    fn flush(&mut self, on_output: OnOutput<'_>) {
+        self.over = true;
+        if !self.held.is_empty() {
+            on_output(Stream::Out, &std::mem::take(&mut self.held));
+        }
+    }
+}
+
+/// Ends the command on the host when nobody waits for it any more.
+struct Leash {
+    connection: std::sync::Arc<Connection>,
+    rights: Rights,
+    pid: Option<u32>,
+}
+
+impl Leash {
+    async fn end(mut self, remote: Remote) {
+        if let Some(pid) = self.pid.take() {
+            kill(&self.connection, &self.rights, pid).await;
+        }
+        remote.hang_up().await;
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        let Some(pid) = self.pid.take() else { return };
+        let (connection, rights) = (self.connection.clone(), self.rights.clone());
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { kill(&connection, &rights, pid).await });
+        }
+    }
+}
+
+async fn kill(connection: &Connection, rights: &Rights, pid: u32) {
+    let pid = pid.to_string();
+    let ended = connection.ask(rights, END, &[&pid], Input::Nothing, (ENDING, 4096)).await;
+    if let Err(error) = ended {
+        tracing::warn!(host = %connection.host, pid, %error, "a command may still run");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    fn feed(pieces: &[&str]) -> (Option<u32>, String) {
+        let said = Mutex::new(String::new());
+        let sink = |_: Stream, bytes: &[u8]| said.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
+        let (mut start, mut pid) = (Start::default(), None);
+        for piece in pieces {
+            pid = start.feed(piece.as_bytes(), &sink).or(pid);
+        }
+        start.flush(&sink);
+        (pid, said.into_inner().unwrap())
+    }
+
+    #[test]
+    fn the_line_with_the_process_id_is_not_output() {
+        assert_eq!(feed(&["kubeon-pid 71\nhello\n"]), (Some(71), "hello\n".into()));
+        assert_eq!(feed(&["kube", "on-pid 7", "1\r", "\nhel", "lo\n"]), (Some(71), "hello\n".into()));
+        assert_eq!(feed(&["motd\nkubeon-pid 71\n"]), (Some(71), String::new()));
+        assert_eq!(feed(&["kubeon-pid 71\nkubeon-pid 72\n"]), (Some(71), "kubeon-pid 72\n".into()));
+    }
+
+    #[test]
+    fn words_of_a_command_that_never_started_are_kept() {
+        assert_eq!(feed(&["This account is ", "closed.\n"]), (None, "This account is closed.\n".into()));
+    }
+}

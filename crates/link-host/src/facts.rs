@@ -1,0 +1,239 @@
+//! The answer of the probe script, read without trust: it may be cut off, doubled or nonsense.
+
+use std::net::Ipv4Addr;
+
+use kubeon_api::Digest;
+use kubeon_wire::{Cgroup, Facts};
+
+/// Ports that a cluster's programs listen on.
+const CLUSTER_PORTS: [u16; 7] = [2379, 2380, 6443, 10250, 10256, 10257, 10259];
+
+/// Bit of `CAP_SYS_RESOURCE` in a capability set.
+const CAP_SYS_RESOURCE: u64 = 1 << 24;
+
+/// When the question was sent and when the answer began, in seconds since 1970 on the control machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Round {
+    pub(crate) sent: f64,
+    pub(crate) answered: f64,
+}
+
+/// Reads the lines of `probe.sh`. Unknown keys are passed over; the last one of a doubled key counts.
+///
+/// # Errors
+/// What cannot be read, in one sentence without the host's name.
+pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
+    let mut facts = Facts { cgroup: Cgroup::V1, ..Facts::default() };
+    let (mut complete, mut node, mut claim) = (false, None, None);
+    for (key, value) in answer.lines().filter_map(|line| line.split_once('=')) {
+        match key {
+            "clock" => set_clock(&mut facts, value, round)?,
+            "system" => facts.system = text(value),
+            "architecture" => facts.architecture = text(value),
+            "kernel" => facts.kernel = text(value),
+            "hostname" => facts.hostname = text(value),
+            "os" => facts.os = text(value),
+            "machine_id" => facts.machine_id = text(value),
+            "cpus" => facts.cpus = number(key, value)?,
+            "memory_kib" => facts.memory_bytes = kib(key, value)?,
+            "swap_kib" => facts.swap_bytes = kib(key, value)?,
+            "disk_free_kib" => facts.disk_free_bytes = kib(key, value)?,
+            "uid" => facts.is_root = value.trim() == "0",
+            "package_manager" => facts.package_manager = Some(text(value)),
+            "cgroup" => facts.cgroup = if value == "v2" { Cgroup::V2 } else { Cgroup::V1 },
+            "cap_eff" => facts.can_sys_resource = capabilities(value)? & CAP_SYS_RESOURCE != 0,
+            "can_set_conntrack" => facts.can_set_conntrack = value == "1",
+            "has_ipvs" => facts.has_ipvs = value == "1",
+            "has_nftables" => facts.has_nftables = value == "1",
+            "has_systemd" => facts.has_systemd = value == "1",
+            "address" => add_address(&mut facts.addresses, value),
+            "listen" => add_port(&mut facts.busy_ports, value),
+            "foreign" => facts.foreign.push(text(value)),
+            "node_link" => facts.node_program = program(value),
+            "claim" => claim = Some(value),
+            "node_facts" => node = Some(value),
+            "end" => complete = true,
+            _ => {}
+        }
+    }
+    if !complete {
+        return Err("its answer is cut off".to_owned());
+    }
+    if let Some(text) = claim {
+        let read = serde_json::from_str(text).map_err(|e| format!("/var/lib/kubeon/claim.json is damaged: {e}"))?;
+        facts.claim = Some(read);
+    }
+    if let Some(text) = node {
+        merge(&mut facts, text)?;
+    }
+    facts.busy_ports.sort_unstable();
+    Ok(facts)
+}
+
+/// Takes over what only the node program can tell.
+fn merge(facts: &mut Facts, text: &str) -> Result<(), String> {
+    let told: Facts = serde_json::from_str(text).map_err(|e| {
+        format!(
+            "the node program on it cannot tell what was done there ({e}); see `/var/lib/kubeon/node/current facts`, \
+             and remove that link to have everything checked anew"
+        )
+    })?;
+    facts.claim = told.claim.or(facts.claim.take());
+    facts.parts = told.parts;
+    facts.journal = told.journal;
+    facts.certificates = told.certificates;
+    facts.cluster = told.cluster;
+    Ok(())
+}
+
+fn set_clock(facts: &mut Facts, value: &str, round: Round) -> Result<(), String> {
+    // Some `date` programs know no `%N` and print it as it is.
+    let (seconds, fraction) = value.split_once('.').unwrap_or((value, ""));
+    let seconds: i64 = number("clock", seconds)?;
+    let fraction: f64 = format!("0.{fraction}").parse().unwrap_or(0.5);
+    let middle = f64::midpoint(round.sent, round.answered);
+    facts.clock_seconds = seconds;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "seconds since 1970 fit")]
+    {
+        facts.clock_offset_seconds = (seconds as f64 + fraction - middle).round() as i64;
+    }
+    Ok(())
+}
+
+/// One line without control characters, of a length that fits a screen.
+fn text(value: &str) -> String {
+    value.chars().filter(|c| !c.is_control()).take(200).collect::<String>().trim().to_owned()
+}
+
+fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
+    value.trim().parse().map_err(|_| format!("its {key} is no number: {:?}", text(value)))
+}
+
+fn kib(key: &str, value: &str) -> Result<u64, String> {
+    number::<u64>(key, value).map(|kib| kib.saturating_mul(1024))
+}
+
+fn capabilities(value: &str) -> Result<u64, String> {
+    u64::from_str_radix(value.trim(), 16).map_err(|_| "its capabilities are no number".to_owned())
+}
+
+fn add_address(addresses: &mut Vec<Ipv4Addr>, value: &str) {
+    if let Ok(address) = value.trim().parse::<Ipv4Addr>()
+        && !address.is_loopback()
+        && !addresses.contains(&address)
+    {
+        addresses.push(address);
+    }
+}
+
+fn add_port(ports: &mut Vec<u16>, value: &str) {
+    if let Ok(port) = u16::from_str_radix(value.trim(), 16)
+        && CLUSTER_PORTS.contains(&port)
+        && !ports.contains(&port)
+    {
+        ports.push(port);
+    }
+}
+
+/// The digest in `kubeon-node-<sha256>`, the target of the link.
+fn program(link: &str) -> Option<Digest> {
+    let name = link.trim().rsplit('/').next()?;
+    name.strip_prefix("kubeon-node-")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND: Round = Round { sent: 1000.0, answered: 1002.0 };
+
+    fn parsed(lines: &str) -> Result<Facts, String> {
+        parse(&format!("{lines}\nend=1\n"), ROUND)
+    }
+
+    #[test]
+    fn reads_the_base_facts() {
+        let facts = parsed(
+            "motd of the host\nsystem=Linux\nos=Debian GNU/Linux 12 (bookworm)\ncpus=2\nmemory_kib=2048\nswap_kib=0\n\
+             disk_free_kib=10\nuid=0\ncgroup=v2\ncap_eff=000001ffffffffff\nhas_nftables=1\npackage_manager=apt\n\
+             address=172.30.0.11\naddress=127.0.0.1\nlisten=192B\nlisten=0016\nlisten=094B\nlisten=192B\n\
+             foreign=/var/lib/etcd/member\nmachine_id=abc",
+        )
+        .unwrap();
+        assert_eq!((facts.cpus, facts.memory_bytes, facts.disk_free_bytes), (2, 2 << 20, 10 << 10));
+        assert!(facts.is_root && facts.can_sys_resource && facts.has_nftables && !facts.has_ipvs);
+        assert_eq!(facts.cgroup, Cgroup::V2);
+        assert_eq!(facts.addresses, ["172.30.0.11".parse::<Ipv4Addr>().unwrap()]);
+        assert_eq!(facts.busy_ports, [2379, 6443]);
+        assert_eq!(facts.foreign, ["/var/lib/etcd/member"]);
+        assert_eq!(facts.package_manager.as_deref(), Some("apt"));
+        assert_eq!(facts.os, "Debian GNU/Linux 12 (bookworm)");
+    }
+
+    #[test]
+    fn the_clock_is_compared_with_the_middle_of_the_round() {
+        let offset = |clock: &str| parsed(&format!("clock={clock}")).unwrap().clock_offset_seconds;
+        assert_eq!(offset("1001.000000001"), 0);
+        assert_eq!(offset("1301.2"), 300);
+        assert_eq!(offset("701.000"), -300);
+        assert_eq!(offset("1001.%N"), 1, "half a second is assumed where the host knows no fractions");
+    }
+
+    #[test]
+    fn lacks_what_root_in_a_container_lacks() {
+        let facts = parsed("cap_eff=00000000a80425fb\nuid=1000").unwrap();
+        assert!(!facts.can_sys_resource && !facts.is_root && !facts.can_set_conntrack);
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_off_is_refused() {
+        assert!(parse("system=Linux\ncpus=2\n", ROUND).unwrap_err().contains("cut off"));
+        assert!(parse("", ROUND).is_err());
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name_and_cannot_reach_the_screen() {
+        assert!(parsed("cpus=two").unwrap_err().contains("cpus"));
+        assert!(parsed("memory_kib=-1").is_err());
+        let error = parsed("cpus=\x1b[31mred").unwrap_err();
+        assert!(!error.contains('\x1b'), "{error}");
+        assert_eq!(parsed(&format!("hostname=\x1b[0m{}", "x".repeat(9999))).unwrap().hostname.len(), 199);
+        assert_eq!(parsed("memory_kib=18446744073709551615").unwrap().memory_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn the_node_program_tells_what_was_done() {
+        let facts = parsed(
+            "cpus=2\nnode_link=kubeon-node-00000000000000000000000000000000000000000000000000000000000000aa\n\
+             node_facts={\"cpus\":99,\"claim\":{\"cluster\":\"demo\",\"uid\":\"u\",\"generation\":3,\"version\":\"v1.36.3\",\
+             \"role\":\"master\"},\"journal\":[{\"id\":\"a\",\"digest\":\"d\",\"standing\":\"stands\"}]}",
+        )
+        .unwrap();
+        assert_eq!(facts.cpus, 2, "what the script sees itself is kept");
+        assert_eq!(facts.claim.unwrap().generation, 3);
+        assert_eq!(facts.journal.len(), 1);
+        assert!(facts.node_program.unwrap().as_str().ends_with("aa"));
+    }
+
+    #[test]
+    fn a_claim_is_known_without_the_node_program() {
+        let claim = "{\"cluster\":\"demo\",\"uid\":\"u\",\"generation\":3,\"version\":\"v1.36.3\",\"role\":\"worker\"}";
+        let facts = parsed(&format!("claim={claim}")).unwrap();
+        assert_eq!(facts.claim.as_ref().unwrap().cluster.as_str(), "demo");
+        let facts = parsed(&format!("claim={claim}\nnode_facts={{}}")).unwrap();
+        assert!(facts.claim.is_some(), "an empty answer does not free the host");
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_never_taken_for_nothing() {
+        assert!(parsed("claim={\"cluster\":").unwrap_err().contains("claim.json"));
+        assert!(parsed("node_facts=").unwrap_err().contains("node/current"));
+        assert!(parsed("node_facts={\"journal\":7}").is_err());
+    }
+
+    #[test]
+    fn a_link_to_something_else_is_no_node_program() {
+        assert_eq!(parsed("node_link=/bin/sh").unwrap().node_program, None);
+        assert_eq!(parsed("node_link=kubeon-node-xyz").unwrap().node_program, None);
+    }
+}

@@ -1,0 +1,149 @@
+//! The text of OpenSSH's `known_hosts`: plain and hashed names, patterns, ports, `@revoked`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+use russh::keys::{PublicKey, parse_public_key_base64};
+
+/// A line that gives a key.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    patterns: String,
+    /// Whether the key is marked as one that must not be used.
+    pub(crate) revoked: bool,
+    pub(crate) key: PublicKey,
+    /// Counted from 1.
+    pub(crate) line: usize,
+}
+
+impl Entry {
+    /// Whether the line speaks of `name`, such as `10.0.0.1` or `[10.0.0.1]:2222`.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        let mut found = false;
+        for pattern in self.patterns.split(',') {
+            match pattern.strip_prefix('!') {
+                Some(pattern) if matches(pattern, name) => return false,
+                Some(_) => {}
+                None => found |= matches(pattern, name),
+            }
+        }
+        found
+    }
+}
+
+/// The name under which a host is known.
+pub(crate) fn host_name(address: &str, port: u16) -> String {
+    if port == 22 { address.to_owned() } else { format!("[{address}]:{port}") }
+}
+
+/// Reads the text. Lines of authorities and of key types that are not known here are passed over.
+///
+/// # Errors
+/// The number of a line that cannot be read.
+pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, usize> {
+    let mut entries = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let mut words = line.split_whitespace().peekable();
+        let marker = words.next_if(|word| word.starts_with('@'));
+        let Some(patterns) = words.next().filter(|word| !word.starts_with('#')) else { continue };
+        if marker == Some("@cert-authority") {
+            continue;
+        }
+        let (Some(kind), Some(key)) = (words.next(), words.next()) else { return Err(index + 1) };
+        match parse_public_key_base64(key) {
+            Ok(key) => entries.push(Entry {
+                patterns: patterns.to_owned(),
+                revoked: marker == Some("@revoked"),
+                key,
+                line: index + 1,
+            }),
+            Err(_) if !is_supported(kind) => {}
+            Err(_) => return Err(index + 1),
+        }
+    }
+    Ok(entries)
+}
+
+fn is_supported(kind: &str) -> bool {
+    kind == "ssh-ed25519" || kind == "ssh-rsa" || kind.starts_with("ecdsa-sha2-nistp")
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_prefix("|1|") {
+        Some(hashed) => matches_hash(hashed, name).unwrap_or(false),
+        None => matches_glob(pattern.as_bytes(), name.as_bytes()),
+    }
+}
+
+fn matches_hash(hashed: &str, name: &str) -> Option<bool> {
+    let (salt, hash) = hashed.split_once('|')?;
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &STANDARD.decode(salt).ok()?);
+    Some(hmac::verify(&key, name.as_bytes(), &STANDARD.decode(hash).ok()?).is_ok())
+}
+
+/// `*` stands for any text, `?` for one character. Linear in time but for one step back per `*`.
+fn matches_glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p + 1, n));
+                p += 1;
+            }
+            Some(c) if *c == b'?' || c.eq_ignore_ascii_case(&name[n]) => {
+                p += 1;
+                n += 1;
+            }
+            _ => match retry {
+                Some((after, from)) => {
+                    retry = Some((after, from + 1));
+                    p = after;
+                    n = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
+
+    fn one(line: &str) -> Entry {
+        parse(line).unwrap().remove(0)
+    }
+
+    #[test]
+    fn knows_hosts_by_name_port_pattern_and_hash() {
+        assert!(one(&format!("10.0.0.1 ssh-ed25519 {KEY} me@x")).names("10.0.0.1"));
+        assert!(!one(&format!("10.0.0.1 ssh-ed25519 {KEY}")).names("[10.0.0.1]:2222"));
+        assert!(one(&format!("a,[10.0.0.1]:2222\tssh-ed25519 {KEY}")).names(&host_name("10.0.0.1", 2222)));
+        assert!(one(&format!("10.0.0.* ssh-ed25519 {KEY}")).names("10.0.0.77"));
+        assert!(!one(&format!("10.0.0.*,!10.0.0.7 ssh-ed25519 {KEY}")).names("10.0.0.7"));
+        assert!(!one(&format!("10.0.0.? ssh-ed25519 {KEY}")).names("10.0.0.77"));
+        let hashed = "|1|O33ESRMWPVkMYIwJ1Uw+n877jTo=|nuuC5vEqXlEZ/8BXQR7m619W6Ak=";
+        assert!(one(&format!("{hashed} ssh-ed25519 {KEY}")).names("example.com"));
+        assert!(!one(&format!("{hashed} ssh-ed25519 {KEY}")).names("example.org"));
+    }
+
+    #[test]
+    fn passes_over_what_it_need_not_know() {
+        let text = format!(
+            "# a comment\n\n@cert-authority * ssh-ed25519 {KEY}\nh sk-ssh-ed25519@openssh.com AAAA\n@revoked h ssh-ed25519 {KEY}\n"
+        );
+        let entries = parse(&text).unwrap();
+        assert_eq!(entries.len(), 1);
+        assert!(entries[0].revoked && entries[0].line == 5);
+    }
+
+    #[test]
+    fn names_the_line_that_it_cannot_read() {
+        assert_eq!(parse(&format!("h ssh-ed25519 {KEY}\nh ssh-ed25519 AAAA\n")).unwrap_err(), 2);
+        assert_eq!(parse("h\n").unwrap_err(), 1);
+    }
+}

@@ -1,0 +1,100 @@
+//! One look at a host: one command, nothing stored.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+use kubeon_api::HostAddress;
+use kubeon_ports::ProbeHost;
+use kubeon_wire::{Category, Facts, StepFailure};
+
+use crate::exec::Input;
+use crate::facts::{Round, parse};
+use crate::failure::{failure, last_lines};
+use crate::pool::SshHosts;
+use crate::shell::Rights;
+
+const SCRIPT: &str = include_str!("probe.sh");
+
+/// Most that a host may say: a long journal has some 100 KiB.
+const LIMIT: usize = 8 * 1024 * 1024;
+
+#[async_trait]
+impl ProbeHost for SshHosts {
+    async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
+        let _turn = self.0.looking.acquire().await;
+        let connection = self.0.connection(host).await?;
+        let rights = match connection.rights().await {
+            Ok(rights) => rights,
+            // The plan says what a host without root rights cannot do; a wrong password is an error here.
+            Err(refused) if refused.category == Category::Denied && connection.login.sudo_password.is_none() => {
+                Rights::AsIs
+            }
+            Err(failure) => return Err(failure),
+        };
+        let (clock, sent) = (SystemTime::now(), Instant::now());
+        let bounds = (self.0.settings.limits.facts, LIMIT);
+        let answer =
+            connection.ask(&rights, "exec sh -s", &[], Input::Bytes(SCRIPT.into()), bounds).await?;
+        let took = answer.first.map_or(sent.elapsed(), |first| first.duration_since(sent));
+        let facts = parse(&String::from_utf8_lossy(&answer.out), round(clock, took));
+        facts.map_err(|why| StepFailure {
+            log: last_lines(&answer.words(), 20),
+            ..failure(Category::Failed, format!("{host} cannot be looked at: {why}"))
+        })
+    }
+}
+
+fn round(clock: SystemTime, took: Duration) -> Round {
+    let sent = clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    Round { sent, answered: sent + took.as_secs_f64() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn run(script: &str) -> String {
+        let mut child = Command::new("sh")
+            .args(["-c", "exec sh -s"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+        let out = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&out.stderr), "");
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    #[test]
+    fn the_script_tells_the_truth_of_this_machine() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 10259));
+        let answer = run(SCRIPT);
+        let facts = parse(&answer, round(SystemTime::now(), Duration::ZERO)).unwrap();
+        assert_eq!(facts.system, "Linux");
+        assert!(facts.cpus > 0 && facts.memory_bytes > 64 << 20 && facts.disk_free_bytes > 0, "{facts:?}");
+        assert!(facts.clock_offset_seconds.abs() <= 2);
+        assert!(!facts.kernel.is_empty() && !facts.hostname.is_empty());
+        assert!(listener.is_err() || facts.busy_ports.contains(&10259), "{:?}", facts.busy_ports);
+    }
+
+    #[test]
+    fn a_script_cut_off_does_nothing() {
+        let cut = &SCRIPT[..SCRIPT.rfind("look <").unwrap()];
+        assert_eq!(run(cut), "");
+    }
+
+    #[test]
+    fn the_script_writes_nowhere() {
+        for word in [">", ">>", "tee", "mv ", "rm ", "touch", "mkdir", "install "] {
+            let uses = SCRIPT.lines().filter(|line| !line.trim_start().starts_with('#')).filter(|line| {
+                line.replace(">/dev/null", "").replace("2>&1", "").replace("2>/dev/null", "").replace("2", "").contains(word)
+            });
+            assert_eq!(uses.collect::<Vec<_>>(), Vec::<&str>::new(), "{word}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A command on a host: one channel of the shared connection.
+
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use kubeon_wire::{Category, StepFailure};
+use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Pty, client};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+use crate::connection::Connection;
+use crate::exec::{Exit, Input, Stream};
+use crate::failure::failure;
+use crate::shell::{self, Rights};
+
+/// Time to get a channel; long, because a free one may have to be waited for.
+const CHANNEL: Duration = Duration::from_secs(60);
+
+/// Bytes read from a file at a time.
+pub(crate) const CHUNK: usize = 256 * 1024;
+
+/// The way into a command's standard input.
+pub(crate) type Writer = Pin<Box<dyn AsyncWrite + Send>>;
+
+/// A command that was started.
+pub(crate) struct Remote {
+    pub(crate) read: ChannelReadHalf,
+    pub(crate) write: Writer,
+    control: ChannelWriteHalf<client::Msg>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// What a command said, when all of it is wanted.
+pub(crate) struct Answer {
+    pub(crate) exit: Exit,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: Vec<u8>,
+    /// When the first byte came.
+    pub(crate) first: Option<Instant>,
+}
+
+impl Answer {
+    /// What was said on standard error, as text.
+    pub(crate) fn words(&self) -> String {
+        String::from_utf8_lossy(&self.err).into_owned()
+    }
+}
+
+impl Connection {
+    /// Starts `script` in a POSIX shell with `args`.
+    pub(crate) async fn start(
+        &self,
+        rights: &Rights,
+        script: &str,
+        args: &[&str],
+        pty: bool,
+    ) -> Result<Remote, StepFailure> {
+        let prepared = shell::prepare(rights, script, args)?;
+        let permit = self.channels.clone().acquire_owned();
+        let opening = async {
+            let permit = permit.await.map_err(|_| russh::Error::Disconnect)?;
+            let channel = self.handle.channel_open_session().await?;
+            if pty {
+                // The first line typed is the password for sudo: no echo before the command is on.
+                let modes = [(Pty::ECHO, u32::from(prepared.preface.is_empty()))];
+                channel.request_pty(false, "xterm", 80, 24, 0, 0, &modes).await?;
+            }
+            channel.exec(true, prepared.line.as_bytes()).await?;
+            Ok::<_, russh::Error>((permit, channel))
+        };
+        let (permit, channel) = match timeout(CHANNEL, opening).await {
+            Ok(Ok(open)) => open,
+            Ok(Err(russh::Error::ChannelOpenFailure(_))) => return Err(self.no_session()),
+            Ok(Err(error)) => return Err(self.broken(&error.to_string())),
+            Err(_) => return Err(self.broken(&format!("no free channel within {} s", CHANNEL.as_secs()))),
+        };
+        let mut write: Writer = Box::pin(channel.make_writer());
+        if !prepared.preface.is_empty() {
+            let sent = write.write_all(prepared.preface.as_bytes()).await;
+            sent.map_err(|error| self.broken(&error.to_string()))?;
+        }
+        let (read, control) = channel.split();
+        Ok(Remote { read, write, control, _permit: permit })
+    }
+
+    /// Runs `script` to its end and gives back all that it said, `limit` bytes of each stream at most.
+    pub(crate) async fn ask(
+        &self,
+        rights: &Rights,
+        script: &str,
+        args: &[&str],
+        input: Input,
+        (within, limit): (Duration, usize),
+    ) -> Result<Answer, StepFailure> {
+        let asking = async {
+            let mut remote = self.start(rights, script, args, false).await?;
+            let (mut out, mut err, mut first) = (Vec::new(), Vec::new(), None);
+            let exit = remote
+                .talk(self, input, &mut |stream, bytes| {
+                    first.get_or_insert_with(Instant::now);
+                    let kept = if stream == Stream::Out { &mut out } else { &mut err };
+                    let room = limit.saturating_sub(kept.len()).min(bytes.len());
+                    kept.extend_from_slice(&bytes[..room]);
+                })
+                .await?;
+            Ok(Answer { exit, out, err, first })
+        };
+        match timeout(within, asking).await {
+            Ok(answer) => answer,
+            Err(_) => Err(failure(
+                Category::Timeout,
+                format!("{} gave no full answer within {} s", self.host, within.as_secs()),
+            )),
+        }
+    }
+
+    fn no_session(&self) -> StepFailure {
+        let cause = format!(
+            "{} allows no further session on its connection; set MaxSessions in its sshd_config to 10, the default",
+            self.host
+        );
+        failure(Category::Denied, cause)
+    }
+
+    pub(crate) fn broken(&self, why: &str) -> StepFailure {
+        failure(Category::Unreachable, format!("the connection to {} broke: {why}", self.host))
+    }
+}
+
+impl Remote {
+    /// Feeds the input and hands on the output until the command has ended.
+    pub(crate) async fn talk(
+        &mut self,
+        connection: &Connection,
+        input: Input,
+        on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+    ) -> Result<Exit, StepFailure> {
+        let feeding = feed(&mut self.write, input);
+        tokio::pin!(feeding);
+        let mut fed = false;
+        let mut exit = None;
+        loop {
+            let message = tokio::select! {
+                result = &mut feeding, if !fed => {
+                    fed = true;
+                    // A command need not read all of its input; only a broken source is a failure.
+                    if let Err(Feed::Source(error)) = result {
+                        return Err(failure(Category::Failed, format!("the input cannot be read: {error}")));
+                    }
+                    continue;
+                }
+                message = self.read.wait() => message,
+            };
+            match message {
+                Some(ChannelMsg::Data { data }) => on_output(Stream::Out, &data),
+                Some(ChannelMsg::ExtendedData { data, .. }) => on_output(Stream::Err, &data),
+                Some(ChannelMsg::ExitStatus { exit_status }) => exit = Some(Exit::Code(exit_status)),
+                Some(ChannelMsg::ExitSignal { signal_name, .. }) => {
+                    exit = Some(Exit::Signal(format!("{signal_name:?}")));
+                }
+                Some(ChannelMsg::Failure) => {
+                    return Err(failure(
+                        Category::Denied,
+                        format!("{} refuses to run commands", connection.host),
+                    ));
+                }
+                Some(ChannelMsg::Close) | None => break,
+                Some(_) => {}
+            }
+        }
+        exit.ok_or_else(|| connection.broken("the command's end is unknown"))
+    }
+
+    /// Gives the channel up while the command may still run.
+    pub(crate) async fn hang_up(self) {
+        if let Err(error) = self.control.close().await {
+            tracing::debug!(%error, "the channel is closed already");
+        }
+    }
+}
+
+enum Feed {
+    Source(std::io::Error),
+    Gone,
+}
+
+/// Writes the input and then its end.
+async fn feed(write: &mut Writer, input: Input) -> Result<(), Feed> {
+    match input {
+        Input::Nothing => {}
+        Input::Bytes(bytes) => {
+            if !bytes.is_empty() {
+                write.write_all(&bytes).await.map_err(|_| Feed::Gone)?;
+            }
+        }
+        Input::Reader(reader) => pump(reader, write).await?,
+    }
+    write.shutdown().await.map_err(|_| Feed::Gone)
+}
+
+async fn pump(mut reader: Pin<Box<dyn AsyncRead + Send>>, write: &mut Writer) -> Result<(), Feed> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let read = reader.read(&mut buffer).await.map_err(Feed::Source)?;
+        if read == 0 {
+            return Ok(());
+        }
+        write.write_all(&buffer[..read]).await.map_err(|_| Feed::Gone)?;
+    }
+}

@@ -1,0 +1,108 @@
+//! A certificate authority: one key, one self-signed certificate, one file.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256,
+};
+use time::{Duration, OffsetDateTime};
+
+use crate::keyfile;
+use crate::leaf::random_serial;
+use crate::pki::PkiError;
+
+/// The authorities of a cluster, each with a key of its own: who may sign for one purpose cannot sign
+/// for another.
+pub const AUTHORITIES: [&str; 4] = ["kubernetes", "etcd", "front-proxy", "kubelet-serving"];
+
+/// Longest life of an authority in years; later dates cannot be written into a certificate.
+const MOST_YEARS: u32 = 1000;
+
+pub(crate) struct Authority {
+    /// The certificate, PEM.
+    pub(crate) certificate: String,
+    /// The private key, PEM (PKCS #8).
+    pub(crate) key: String,
+    /// When the certificate ends.
+    pub(crate) not_after: OffsetDateTime,
+    pub(crate) path: PathBuf,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// Reads `ca-<name>.pem`, or makes it with a life of `years`.
+    pub(crate) fn load_or_create(folder: &Path, name: &str, years: u32) -> Result<Self, PkiError> {
+        let path = folder.join(format!("ca-{name}.pem"));
+        let text = keyfile::read_or_create(&path, || generate(name, years).map_err(Making::Sign))
+            .map_err(|error| error.at(&path))?;
+        Self::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: PathBuf) -> Result<Self, PkiError> {
+        let unreadable = |why: String| PkiError::Unreadable { path: path.clone(), why };
+        let start = text.find("-----BEGIN CERTIFICATE-----");
+        let (key, certificate) =
+            text.split_at(start.ok_or_else(|| unreadable("no certificate in it".into()))?);
+        let pair = KeyPair::from_pem(key).map_err(|e| unreadable(format!("its key: {e}")))?;
+        let (_, pem) = x509_parser::pem::parse_x509_pem(certificate.as_bytes())
+            .map_err(|e| unreadable(format!("its certificate: {e}")))?;
+        let parsed = pem.parse_x509().map_err(|e| unreadable(format!("its certificate: {e}")))?;
+        if parsed.public_key().subject_public_key.data.as_ref() != pair.public_key_raw() {
+            return Err(unreadable("key and certificate do not belong together".into()));
+        }
+        let not_after = parsed.validity().not_after.to_datetime();
+        let issuer = Issuer::from_ca_cert_pem(certificate, pair)
+            .map_err(|e| unreadable(format!("its certificate: {e}")))?;
+        Ok(Self { certificate: certificate.to_owned(), key: key.to_owned(), not_after, path, issuer })
+    }
+
+    /// The signer, unless the authority's own time is over.
+    pub(crate) fn issuer(&self, now: OffsetDateTime) -> Result<&Issuer<'static, KeyPair>, PkiError> {
+        if now >= self.not_after {
+            return Err(PkiError::Expired {
+                path: self.path.clone(),
+                since: self.not_after.date().to_string(),
+            });
+        }
+        Ok(&self.issuer)
+    }
+}
+
+/// What can go wrong while a key file is made; only the caller knows its path.
+pub(crate) enum Making {
+    Io(std::io::Error),
+    Sign(rcgen::Error),
+}
+
+impl From<std::io::Error> for Making {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Making {
+    pub(crate) fn at(self, path: &Path) -> PkiError {
+        match self {
+            Self::Io(source) => PkiError::File { path: path.to_owned(), source },
+            Self::Sign(source) => PkiError::Sign { what: path.display().to_string(), source },
+        }
+    }
+}
+
+/// Key and self-signed certificate in one text, the key first.
+fn generate(name: &str, years: u32) -> Result<String, rcgen::Error> {
+    let now = OffsetDateTime::now_utc();
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, format!("kubeon-{name}-ca"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params.serial_number = Some(random_serial());
+    params.not_before = now - Duration::minutes(5);
+    params.not_after = now + Duration::days(365) * years.clamp(1, MOST_YEARS);
+    let certificate = params.self_signed(&key)?;
+    Ok(format!("{}{}", key.serialize_pem(), certificate.pem()))
+}

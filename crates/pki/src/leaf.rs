@@ -1,0 +1,68 @@
+//! Leaves: what a program shows to prove who it is.
+
+use std::net::IpAddr;
+
+use kubeon_wire::{Leaf, Usage};
+use rand::RngExt;
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, SanType, SerialNumber,
+};
+use time::{Duration, OffsetDateTime};
+
+use crate::authority::Authority;
+use crate::pki::PkiError;
+
+/// A certificate and its key, PEM.
+#[derive(Clone)]
+pub(crate) struct Issued {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+/// A serial number of 127 random bits: positive, and never met twice.
+pub(crate) fn random_serial() -> SerialNumber {
+    let mut bytes: [u8; 16] = rand::rng().random();
+    bytes[0] = (bytes[0] & 0x7f) | 0x40;
+    SerialNumber::from_slice(&bytes)
+}
+
+/// Signs a fresh key. The leaf never outlives its authority.
+pub(crate) fn issue(leaf: &Leaf, authority: &Authority, now: OffsetDateTime) -> Result<Issued, PkiError> {
+    let issuer = authority.issuer(now)?;
+    let sign = |source| PkiError::Sign { what: leaf.common_name.clone(), source };
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(sign)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    match leaf.organizations.as_slice() {
+        [] => {}
+        [group] => params.distinguished_name.push(DnType::OrganizationName, group.clone()),
+        // The certificate library keeps one value per attribute and would lose the others.
+        _ => return Err(PkiError::ManyOrganizations(leaf.common_name.clone())),
+    }
+    params.distinguished_name.push(DnType::CommonName, leaf.common_name.clone());
+    params.subject_alt_names = names(leaf).map_err(sign)?;
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = purposes(leaf.usage);
+    params.use_authority_key_identifier_extension = true;
+    params.serial_number = Some(random_serial());
+    params.not_before = now - Duration::minutes(5);
+    params.not_after = (now + Duration::hours(i64::from(leaf.hours.max(1)))).min(authority.not_after);
+    let certificate = params.signed_by(&key, issuer).map_err(sign)?;
+    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+}
+
+fn names(leaf: &Leaf) -> Result<Vec<SanType>, rcgen::Error> {
+    let dns = leaf.dns_names.iter().map(|name| Ok(SanType::DnsName(name.clone().try_into()?)));
+    let addresses = leaf.addresses.iter().map(|address| Ok(SanType::IpAddress(IpAddr::V4(*address))));
+    dns.chain(addresses).collect()
+}
+
+fn purposes(usage: Usage) -> Vec<ExtendedKeyUsagePurpose> {
+    match usage {
+        Usage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+        Usage::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+        Usage::Both => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+    }
+}

@@ -1,0 +1,142 @@
+//! The whole of a cluster's keys, and the port through which `apply` gets at their text.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use kubeon_ports::{SecretError, Secrets};
+use kubeon_wire::{Leaf, SecretRef};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use time::OffsetDateTime;
+
+use crate::authority::{AUTHORITIES, Authority, Making};
+use crate::keyfile;
+use crate::leaf::{self, Issued};
+
+/// A key or certificate could not be read or made. The text never holds key material.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    /// A file or folder could not be read or written.
+    #[error("cannot read or write {path}: {source}")]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is there but is not what it should be.
+    #[error("{path} is damaged: {why}; put the file back from a backup: a new one would not fit the cluster")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The time of an authority is over.
+    #[error("the authority in {path} has expired on {since}; it can sign nothing more")]
+    Expired {
+        /// The file of the authority.
+        path: PathBuf,
+        /// The date, UTC.
+        since: String,
+    },
+    /// No authority of that name.
+    #[error("no authority is called {0:?}; there are kubernetes, etcd, front-proxy and kubelet-serving")]
+    UnknownAuthority(String),
+    /// More than one organization in a leaf's subject.
+    #[error("{0} has several organizations; a certificate of kubeon holds one at most")]
+    ManyOrganizations(String),
+    /// A certificate could not be made.
+    #[error("cannot make the certificate of {what}: {source}")]
+    Sign {
+        /// Its subject or file.
+        what: String,
+        /// Why.
+        source: rcgen::Error,
+    },
+}
+
+/// The authorities and the service account key of one cluster, and the leaves made so far.
+pub struct ClusterPki {
+    authorities: Vec<(&'static str, Authority)>,
+    service_account: KeyPair,
+    leaves: Mutex<HashMap<Leaf, Issued>>,
+}
+
+impl ClusterPki {
+    /// Reads the keys in `folder`, making those that are missing: the folder 0700, the files 0600, each
+    /// whole or not at all, so it may be called by two processes at once and after a crash. `ca_years`
+    /// is the life of authorities made now (1 to 1000).
+    ///
+    /// # Errors
+    /// When a file cannot be read or written, or is damaged.
+    pub fn load_or_create(folder: &Path, ca_years: u32) -> Result<Self, PkiError> {
+        keyfile::secret_folder(folder)
+            .map_err(|source| PkiError::File { path: folder.to_owned(), source })?;
+        let mut authorities = Vec::with_capacity(AUTHORITIES.len());
+        for name in AUTHORITIES {
+            authorities.push((name, Authority::load_or_create(folder, name, ca_years)?));
+        }
+        let path = folder.join("sa.pem");
+        let text = keyfile::read_or_create(&path, || {
+            KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
+                .map(|key| key.serialize_pem())
+                .map_err(Making::Sign)
+        })
+        .map_err(|error| error.at(&path))?;
+        let service_account =
+            KeyPair::from_pem(&text).map_err(|e| PkiError::Unreadable { path, why: e.to_string() })?;
+        Ok(Self { authorities, service_account, leaves: Mutex::new(HashMap::new()) })
+    }
+
+    /// When each authority ends, in seconds since 1970, by name.
+    pub fn expiries(&self) -> impl Iterator<Item = (&'static str, i64)> {
+        self.authorities.iter().map(|(name, authority)| (*name, authority.not_after.unix_timestamp()))
+    }
+
+    fn authority(&self, name: &str) -> Result<&Authority, PkiError> {
+        let found = self.authorities.iter().find(|(known, _)| *known == name);
+        found.map(|(_, authority)| authority).ok_or_else(|| PkiError::UnknownAuthority(name.to_owned()))
+    }
+
+    /// The leaf as issued before, or a new one. An equal leaf gives the same pair for the life of this
+    /// object, so certificate and key can be asked for one after the other.
+    fn leaf(&self, leaf: &Leaf) -> Result<Issued, PkiError> {
+        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(issued) = leaves.get(leaf) {
+            return Ok(issued.clone());
+        }
+        let issued = leaf::issue(leaf, self.authority(&leaf.ca)?, OffsetDateTime::now_utc())?;
+        leaves.insert(leaf.clone(), issued.clone());
+        Ok(issued)
+    }
+
+    fn text(&self, secret: &SecretRef) -> Result<String, PkiError> {
+        Ok(match secret {
+            SecretRef::CaCertificate { ca } => self.authority(ca)?.certificate.clone(),
+            SecretRef::CaKey { ca } => self.authority(ca)?.key.clone(),
+            SecretRef::LeafCertificate(leaf) => self.leaf(leaf)?.certificate,
+            SecretRef::LeafKey(leaf) => self.leaf(leaf)?.key,
+            SecretRef::ServiceAccountKey => self.service_account.serialize_pem(),
+            SecretRef::ServiceAccountPublicKey => self.service_account.public_key_pem(),
+        })
+    }
+}
+
+impl Secrets for ClusterPki {
+    fn resolve(&self, secret: &SecretRef) -> Result<String, SecretError> {
+        self.text(secret).map_err(|error| SecretError { what: describe(secret), why: error.to_string() })
+    }
+}
+
+fn describe(secret: &SecretRef) -> String {
+    match secret {
+        SecretRef::CaCertificate { ca } => format!("the certificate of authority {ca}"),
+        SecretRef::CaKey { ca } => format!("the key of authority {ca}"),
+        SecretRef::LeafCertificate(leaf) => format!("the certificate of {}", leaf.common_name),
+        SecretRef::LeafKey(leaf) => format!("the key of {}", leaf.common_name),
+        SecretRef::ServiceAccountKey => "the service account key".to_owned(),
+        SecretRef::ServiceAccountPublicKey => "the service account public key".to_owned(),
+    }
+}

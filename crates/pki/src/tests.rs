@@ -1,0 +1,268 @@
+use std::collections::HashSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use kubeon_ports::Secrets;
+use kubeon_wire::{Leaf, SecretRef, Usage};
+use x509_parser::pem::parse_x509_pem;
+
+use super::*;
+
+fn leaf(ca: &str, usage: Usage) -> Leaf {
+    Leaf {
+        ca: ca.into(),
+        common_name: "system:node:h1".into(),
+        organizations: vec!["system:nodes".into()],
+        dns_names: vec!["h1".into(), "kubernetes.default.svc".into()],
+        addresses: vec!["172.30.0.11".parse().unwrap()],
+        usage,
+        hours: 24,
+    }
+}
+
+fn certificate(pki: &ClusterPki, leaf: &Leaf) -> String {
+    pki.resolve(&SecretRef::LeafCertificate(leaf.clone())).unwrap()
+}
+
+fn openssl(args: &[&str]) -> (bool, String) {
+    let out = Command::new("openssl").args(args).output().unwrap();
+    (
+        out.status.success(),
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr),
+    )
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn openssl_accepts_a_leaf_of_its_own_authority_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let cert = write(out.path(), "leaf", &certificate(&pki, &leaf("kubernetes", Usage::Both)));
+    for ca in AUTHORITIES {
+        let text = pki.resolve(&SecretRef::CaCertificate { ca: ca.into() }).unwrap();
+        let file = write(out.path(), ca, &text);
+        for purpose in ["sslserver", "sslclient"] {
+            let (good, said) =
+                openssl(&["verify", "-x509_strict", "-purpose", purpose, "-CAfile", &file, &cert]);
+            assert_eq!(good, ca == "kubernetes", "{ca}: {said}");
+        }
+    }
+}
+
+#[test]
+fn usage_limits_what_openssl_accepts_it_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let ca = pki.resolve(&SecretRef::CaCertificate { ca: "etcd".into() }).unwrap();
+    let ca = write(out.path(), "ca", &ca);
+    let accepted = |usage, purpose: &str| {
+        let cert = write(out.path(), "leaf", &certificate(&pki, &leaf("etcd", usage)));
+        openssl(&["verify", "-x509_strict", "-purpose", purpose, "-CAfile", &ca, &cert]).0
+    };
+    assert!(accepted(Usage::Client, "sslclient") && !accepted(Usage::Client, "sslserver"));
+    assert!(accepted(Usage::Server, "sslserver") && !accepted(Usage::Server, "sslclient"));
+}
+
+#[test]
+fn a_leaf_says_what_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let cert = write(out.path(), "leaf", &certificate(&pki, &leaf("kubernetes", Usage::Server)));
+    let (_, text) = openssl(&["x509", "-noout", "-text", "-in", &cert]);
+    for word in [
+        "O = system:nodes",
+        "CN = system:node:h1",
+        "DNS:h1, DNS:kubernetes.default.svc, IP Address:172.30.0.11",
+        "Digital Signature",
+        "TLS Web Server Authentication",
+        "CA:FALSE",
+        "X509v3 Subject Key Identifier",
+        "X509v3 Authority Key Identifier",
+        "prime256v1",
+    ] {
+        assert!(text.contains(word), "{word} is missing in {text}");
+    }
+}
+
+#[test]
+fn refuses_a_second_organization_instead_of_losing_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let many = Leaf { organizations: vec!["a".into(), "b".into()], ..leaf("etcd", Usage::Client) };
+    let error = pki.resolve(&SecretRef::LeafCertificate(many)).unwrap_err().to_string();
+    assert!(error.contains("several organizations"), "{error}");
+}
+
+#[test]
+fn a_leaf_lives_from_five_minutes_ago_for_its_hours() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let text = certificate(&pki, &leaf("kubernetes", Usage::Client));
+    let (_, pem) = parse_x509_pem(text.as_bytes()).unwrap();
+    let validity = pem.parse_x509().unwrap().validity().clone();
+    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    assert!((validity.not_before.timestamp() - (now - 300)).abs() < 60);
+    assert!((validity.not_after.timestamp() - (now + 24 * 3600)).abs() < 60);
+}
+
+#[test]
+fn an_authority_lives_its_years_and_no_leaf_outlives_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let ends: Vec<i64> = pki.expiries().map(|(_, end)| end).collect();
+    assert!(ends.iter().all(|end| (end - now - 365 * 86400).abs() < 60));
+    let text = certificate(&pki, &Leaf { hours: 100 * 8760, ..leaf("kubernetes", Usage::Client) });
+    let (_, pem) = parse_x509_pem(text.as_bytes()).unwrap();
+    assert_eq!(pem.parse_x509().unwrap().validity().not_after.timestamp(), ends[0]);
+
+    let century = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(century.path(), 100).unwrap();
+    assert!(pki.expiries().all(|(_, end)| end > now + 99 * 365 * 86400));
+}
+
+#[test]
+fn an_equal_leaf_gives_the_matching_key_and_another_leaf_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let wanted = leaf("kubernetes", Usage::Client);
+    let text = certificate(&pki, &wanted);
+    let key = pki.resolve(&SecretRef::LeafKey(wanted.clone())).unwrap();
+    let pair = rcgen::KeyPair::from_pem(&key).unwrap();
+    let (_, pem) = parse_x509_pem(text.as_bytes()).unwrap();
+    assert_eq!(
+        pem.parse_x509().unwrap().public_key().subject_public_key.data.as_ref(),
+        pair.public_key_raw()
+    );
+    assert_eq!(text, certificate(&pki, &wanted));
+    assert_ne!(text, certificate(&pki, &Leaf { hours: 25, ..wanted }));
+}
+
+#[test]
+fn keys_are_separate_and_stay_over_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = || {
+        let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+        let mut all: Vec<String> = AUTHORITIES
+            .iter()
+            .map(|ca| pki.resolve(&SecretRef::CaKey { ca: (*ca).into() }).unwrap())
+            .collect();
+        all.push(pki.resolve(&SecretRef::ServiceAccountKey).unwrap());
+        all
+    };
+    let first = read();
+    assert_eq!(first.iter().collect::<HashSet<_>>().len(), 5);
+    assert_eq!(first, read());
+}
+
+#[test]
+fn files_are_for_their_owner_only_even_when_found_wider() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret/demo");
+    ClusterPki::load_or_create(&secret, 100).unwrap();
+    std::fs::set_permissions(secret.join("sa.pem"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    ClusterPki::load_or_create(&secret, 100).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&secret), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&secret).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 5, "{files:?}");
+    assert!(files.iter().all(|file| mode(file) == 0o600));
+}
+
+#[test]
+fn makers_at_once_end_with_the_same_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys: HashSet<String> = std::thread::scope(|scope| {
+        let makers: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+                    pki.resolve(&SecretRef::CaKey { ca: "etcd".into() }).unwrap()
+                        + &pki.resolve(&SecretRef::ServiceAccountKey).unwrap()
+                })
+            })
+            .collect();
+        makers.into_iter().map(|maker| maker.join().unwrap()).collect()
+    });
+    assert_eq!(keys.len(), 1);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 5);
+}
+
+#[test]
+fn refuses_a_file_cut_in_half_and_a_foreign_pair() {
+    let folder = tempfile::tempdir().unwrap();
+    ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let path = folder.path().join("ca-etcd.pem");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let other = std::fs::read_to_string(folder.path().join("ca-kubernetes.pem")).unwrap();
+    let certificate_of = |text: &str| text[text.find("-----BEGIN CERT").unwrap()..].to_owned();
+    let key_of = |text: &str| text[..text.find("-----BEGIN CERT").unwrap()].to_owned();
+    for bad in [
+        String::new(),
+        whole[..whole.len() / 2].to_owned(),
+        key_of(&whole),
+        key_of(&whole) + &certificate_of(&other),
+    ] {
+        std::fs::write(&path, bad).unwrap();
+        let error = ClusterPki::load_or_create(folder.path(), 100).err().unwrap().to_string();
+        assert!(error.contains("ca-etcd.pem") && error.contains("backup"), "{error}");
+        assert!(!error.contains("BEGIN"), "{error}");
+    }
+}
+
+#[test]
+fn an_expired_authority_signs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = crate::authority::Authority::load_or_create(folder.path(), "etcd", 1).unwrap();
+    let later = authority.not_after + time::Duration::seconds(1);
+    let error = crate::leaf::issue(&leaf("etcd", Usage::Both), &authority, later).err().unwrap();
+    assert!(error.to_string().contains("expired"), "{error}");
+}
+
+#[test]
+fn names_the_reference_and_not_the_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let error = pki.resolve(&SecretRef::LeafKey(leaf("nobody", Usage::Client))).unwrap_err().to_string();
+    assert!(error.contains("the key of system:node:h1") && error.contains("\"nobody\""), "{error}");
+}
+
+#[test]
+fn the_service_account_pair_signs_and_verifies_in_openssl() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let key = write(out.path(), "key", &pki.resolve(&SecretRef::ServiceAccountKey).unwrap());
+    let public = write(out.path(), "pub", &pki.resolve(&SecretRef::ServiceAccountPublicKey).unwrap());
+    let token = write(out.path(), "token", "header.payload");
+    let signature = out.path().join("signature").display().to_string();
+    assert!(openssl(&["dgst", "-sha256", "-sign", &key, "-out", &signature, &token]).0);
+    let (good, said) = openssl(&["dgst", "-sha256", "-verify", &public, "-signature", &signature, &token]);
+    assert!(good, "{said}");
+}
+
+#[test]
+fn the_kubeconfig_holds_every_context_and_the_matching_key() {
+    use base64::Engine as _;
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
+    let client = leaf("kubernetes", Usage::Client);
+    let server = |context: &str, url: &str| Server { context: context.into(), url: url.into() };
+    let servers = [server("demo", "https://172.30.0.11:6443"), server("demo-h2", "https://172.30.0.12:6443")];
+    let text = kubeconfig(&pki, &"demo".parse().unwrap(), &servers, "demo", &client).unwrap();
+    assert!(text.contains("current-context: \"demo\"\n"), "{text}");
+    assert_eq!(text.matches("certificate-authority-data: ").count(), 2);
+    assert!(text.contains("server: \"https://172.30.0.12:6443\""));
+    let data = text.split("client-key-data: ").nth(1).unwrap().trim();
+    let key = base64::engine::general_purpose::STANDARD.decode(data).unwrap();
+    assert_eq!(String::from_utf8(key).unwrap(), pki.resolve(&SecretRef::LeafKey(client)).unwrap());
+}

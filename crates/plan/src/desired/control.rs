@@ -1,0 +1,225 @@
+//! Stage `control`: the API server, the controller manager and the scheduler on every master, and the
+//! rights that the cluster's own agents need.
+
+use std::net::Ipv4Addr;
+
+use kubeon_render::paths::{current, etc, pki};
+use kubeon_render::{config, manifests, systemd};
+use kubeon_wire::{Check, File, Leaf, Op, SecretRef, Usage};
+
+use super::etcd::member_id;
+use super::{Daemon, Wish, authority, choose, client, pair, plain, secret, server};
+use crate::input::LoadBalancer;
+use crate::site::{Host, Site};
+
+/// The cluster-wide step after which agents may use the API.
+pub(crate) fn rights_id(site: &Site<'_>) -> String {
+    site.first().id("control/rights")
+}
+
+/// The step that runs the API server of a host.
+pub(crate) fn apiserver_id(host: &Host<'_>) -> String {
+    host.id("control/apiserver")
+}
+
+/// Keys, configuration, programs and services of every master.
+pub(crate) fn plane(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+    let mut previous: Option<String> = None;
+    for host in site.masters() {
+        wishes.push(keys(site, host));
+        wishes.push(configuration(site, host));
+        wishes.push(programs(site, host));
+        let mut api = apiserver(site, host);
+        if host.did(&api.id) {
+            api.needs.extend(previous.replace(api.id.clone()));
+        }
+        wishes.push(api);
+        wishes.push(controller_manager(site, host));
+        wishes.push(scheduler(site, host));
+    }
+    wishes.push(rights(site));
+    wishes.extend(load_balancer(site));
+}
+
+fn programs(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    choose(
+        site,
+        host,
+        "control",
+        "choose",
+        &["kube-apiserver", "kube-controller-manager", "kube-scheduler"],
+        &[],
+    )
+}
+
+fn keys(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let mut files = vec![
+        authority(pki("ca.crt"), "kubernetes"),
+        secret(pki("ca.key"), SecretRef::CaKey { ca: "kubernetes".to_owned() }),
+        authority(pki("front-proxy-ca.crt"), "front-proxy"),
+        authority(pki("kubelet-serving-ca.crt"), "kubelet-serving"),
+        secret(pki("sa.key"), SecretRef::ServiceAccountKey),
+        secret(pki("sa.pub"), SecretRef::ServiceAccountPublicKey),
+    ];
+    let pairs: [(&str, Leaf); 9] = [
+        ("apiserver", api_leaf(site, host)),
+        ("apiserver-kubelet-client", client("kubernetes", "kube-apiserver-kubelet-client", &[])),
+        ("apiserver-etcd-client", client("etcd", "kube-apiserver-etcd-client", &[])),
+        ("front-proxy-client", client("front-proxy", "front-proxy-client", &[])),
+        ("controller-manager", client("kubernetes", "system:kube-controller-manager", &[])),
+        ("controller-manager-serving", server("kubernetes", "kube-controller-manager", host, Usage::Server)),
+        ("scheduler", client("kubernetes", "system:kube-scheduler", &[])),
+        ("scheduler-serving", server("kubernetes", "kube-scheduler", host, Usage::Server)),
+        ("admin", client("kubernetes", "kubernetes-admin", &["system:masters"])),
+    ];
+    files.extend(pairs.into_iter().flat_map(|(name, leaf)| pair(&pki(name), leaf)));
+    Wish::new("control", host, "keys", Op::Files { files })
+        .title("write the control plane's keys and certificates")
+        .because("the control plane has no keys")
+}
+
+/// The API server answers to every name and address that anybody may reach it by.
+fn api_leaf(site: &Site<'_>, host: &Host<'_>) -> Leaf {
+    let spec = site.spec();
+    let mut leaf = server("kubernetes", "kube-apiserver", host, Usage::Server);
+    leaf.dns_names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
+    leaf.dns_names.push(format!("kubernetes.default.svc.{}", spec.dns_domain));
+    leaf.dns_names.push(spec.api_domain.clone());
+    leaf.dns_names.push(format!("{}.{}", spec.name, spec.api_domain));
+    leaf.addresses.push(site.service_api());
+    leaf.addresses.extend(site.masters().map(Host::ip));
+    if let LoadBalancer::External { address, .. } = &spec.load_balancer {
+        leaf.addresses.push(*address);
+    }
+    for san in &spec.cert_sans {
+        match san.parse() {
+            Ok(address) => leaf.addresses.push(address),
+            Err(_) => leaf.dns_names.push(san.clone()),
+        }
+    }
+    leaf.addresses.sort_unstable();
+    leaf.addresses.dedup();
+    leaf
+}
+
+fn configuration(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let as_user = |file: &str, user: &str, name: &str, server: &str| -> File {
+        let text =
+            config::kubeconfig(server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
+        plain(etc(file), text)
+    };
+    // These programs use the API server beside them: it is the newest thing they may rely on.
+    let own = "https://127.0.0.1:6443";
+    let files = vec![
+        plain(etc("authentication.yaml"), config::authentication()),
+        as_user("controller-manager.conf", "system:kube-controller-manager", "controller-manager", own),
+        as_user("scheduler.conf", "system:kube-scheduler", "scheduler", own),
+        as_user("admin.conf", "kubernetes-admin", "admin", &site.server(host)),
+    ];
+    Wish::new("control", host, "config", Op::Files { files })
+        .title("write the control plane's configuration")
+        .because("the control plane has no configuration")
+}
+
+fn apiserver(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let spec = site.spec();
+    let service_cidr = spec.service_cidr.to_string();
+    let unit = systemd::apiserver(&systemd::ApiServer {
+        address: host.ip(),
+        service_cidr: &service_cidr,
+        node_ports: spec.node_ports,
+        dns_domain: &spec.dns_domain,
+        feature_gates: &spec.feature_gates,
+    });
+    let files = ["ca.crt", "apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "sa.pub"];
+    Daemon {
+        stage: "control",
+        what: "apiserver",
+        unit_name: "kube-apiserver.service",
+        unit,
+        watches: files
+            .iter()
+            .map(|file| pki(file))
+            .chain([pki("front-proxy-client.crt"), etc("authentication.yaml"), current("kube-apiserver")])
+            .collect(),
+        ready: vec![api_ready()],
+    }
+    .wish(host)
+    .title(format!("start kube-apiserver {}", spec.version))
+    .because("/readyz does not answer")
+    .needs([host.id("prepare/hosts"), member_id(host)])
+    .reads([host.id("control/keys"), host.id("control/config"), host.id("control/choose")])
+}
+
+/// The API server of the host itself is ready.
+pub(crate) fn api_ready() -> Check {
+    Check::Https {
+        address: Ipv4Addr::LOCALHOST,
+        port: 6443,
+        path: "/readyz".to_owned(),
+        ca_file: pki("ca.crt"),
+        certificate_file: Some(pki("admin.crt")),
+        key_file: Some(pki("admin.key")),
+    }
+}
+
+fn controller_manager(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let spec = site.spec();
+    let (pods, services) = (spec.pod_cidr.to_string(), spec.service_cidr.to_string());
+    let unit = systemd::controller_manager(&systemd::ControllerManager {
+        cluster: spec.name.as_str(),
+        pod_cidr: &pods,
+        service_cidr: &services,
+        node_mask_size: spec.node_mask_size,
+        feature_gates: &spec.feature_gates,
+    });
+    follower(host, "controller-manager", "kube-controller-manager.service", unit, 10257)
+}
+
+fn scheduler(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let unit = systemd::scheduler(&site.spec().feature_gates);
+    follower(host, "scheduler", "kube-scheduler.service", unit, 10259)
+}
+
+/// A program that works through the API server beside it.
+fn follower(host: &Host<'_>, what: &str, unit_name: &str, unit: String, port: u16) -> Wish {
+    let part = unit_name.trim_end_matches(".service");
+    Daemon {
+        stage: "control",
+        what,
+        unit_name,
+        unit,
+        watches: vec![
+            pki("ca.crt"),
+            pki(&format!("{what}.crt")),
+            pki(&format!("{what}-serving.crt")),
+            etc(&format!("{what}.conf")),
+            current(part),
+        ],
+        ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port }],
+    }
+    .wish(host)
+    .needs([apiserver_id(host)])
+    .reads([host.id("control/keys"), host.id("control/config"), host.id("control/choose")])
+}
+
+fn rights(site: &Site<'_>) -> Wish {
+    let first = site.first();
+    Wish::new("control", first, "rights", Op::Objects { objects: manifests::rights() })
+        .title("apply the rights of kubelets, joining hosts and flannel")
+        .because("the objects are absent")
+        .needs([apiserver_id(first)])
+}
+
+fn load_balancer(site: &Site<'_>) -> Option<Wish> {
+    let LoadBalancer::External { address, port } = site.spec().load_balancer else { return None };
+    let op = Op::Await { checks: vec![Check::Tcp { address, port }] };
+    let first = site.first();
+    Some(
+        Wish::new("control", first, "load-balancer", op)
+            .title(format!("the load balancer {address}:{port} answers"))
+            .because("workers reach the API through it")
+            .needs(site.masters().map(apiserver_id))
+            .check(None),
+    )
+}

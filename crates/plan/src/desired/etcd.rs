@@ -1,0 +1,74 @@
+//! Stage `etcd`: one member on every master.
+
+use std::net::Ipv4Addr;
+
+use kubeon_render::paths::{current, pki};
+use kubeon_render::systemd::{EtcdMember, etcd};
+use kubeon_wire::{Check, Op, Usage};
+
+use super::{Daemon, Wish, authority, choose, client, pair, server};
+use crate::site::{Host, Site};
+
+/// The step that runs the member of a host.
+pub(crate) fn member_id(host: &Host<'_>) -> String {
+    host.id("etcd/member")
+}
+
+/// Keys, program and member of every master. First members start side by side; members that exist are
+/// changed one after the other, each healthy before the next.
+pub(crate) fn members(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+    let initial = site.master_addresses();
+    let mut previous: Option<String> = None;
+    for host in site.masters() {
+        wishes.push(keys(host));
+        wishes.push(choose(site, host, "etcd", "choose", &["etcd"], &[("etcd", "etcdctl"), ("etcd", "etcdutl")]));
+        let mut member = member(site, host, &initial);
+        if host.did(&member.id) {
+            member.needs.extend(previous.replace(member.id.clone()));
+        }
+        wishes.push(member);
+    }
+}
+
+fn keys(host: &Host<'_>) -> Wish {
+    let mut files = vec![authority(pki("etcd/ca.crt"), "etcd")];
+    files.extend(pair(&pki("etcd/server"), server("etcd", host.name.as_str(), host, Usage::Both)));
+    files.extend(pair(&pki("etcd/peer"), server("etcd", host.name.as_str(), host, Usage::Both)));
+    files.extend(pair(&pki("etcd/healthcheck-client"), client("etcd", "kube-etcd-healthcheck-client", &[])));
+    Wish::new("etcd", host, "keys", Op::Files { files })
+        .title("write the member's keys and certificates")
+        .because("the member has no keys")
+}
+
+fn member(site: &Site<'_>, host: &Host<'_>, initial: &[(String, Ipv4Addr)]) -> Wish {
+    let unit =
+        etcd(&EtcdMember { name: host.name.as_str(), address: host.ip(), initial, token: &site.intent.uid });
+    Daemon {
+        stage: "etcd",
+        what: "member",
+        unit_name: "etcd.service",
+        unit,
+        watches: ["ca.crt", "server.crt", "peer.crt"]
+            .iter()
+            .map(|file| pki(&format!("etcd/{file}")))
+            .chain([current("etcd")])
+            .collect(),
+        ready: vec![healthy()],
+    }
+    .wish(host)
+    .title(format!("start etcd member {}", host.name))
+    .because("no member exists")
+    .needs([host.id("prepare/kernel"), host.id("prepare/hosts")])
+    .reads([host.id("etcd/keys"), host.id("etcd/choose")])
+}
+
+fn healthy() -> Check {
+    Check::Https {
+        address: Ipv4Addr::LOCALHOST,
+        port: 2379,
+        path: "/health".to_owned(),
+        ca_file: pki("etcd/ca.crt"),
+        certificate_file: Some(pki("etcd/healthcheck-client.crt")),
+        key_file: Some(pki("etcd/healthcheck-client.key")),
+    }
+}

@@ -1,0 +1,214 @@
+//! Stage `join`: containerd, images and kubelet on every host, haproxy on the workers, and the wait until
+//! the cluster has taken each of them in.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use kubeon_render::paths::{CONTAINERD_SOCKET, current, etc, pki};
+use kubeon_render::{config, manifests, systemd};
+use kubeon_wire::{Check, Leaf, Op, Usage};
+
+use super::control::rights_id;
+use super::prepare::NODE_IMAGES;
+use super::{Daemon, Wish, authority, choose, client, pair, part_id, plain, server};
+use crate::input::LoadBalancer;
+use crate::site::{Host, Site};
+
+const BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client";
+
+/// The step after which the cluster has the node and it is Ready.
+pub(crate) fn ready_id(site: &Site<'_>, host: &Host<'_>) -> String {
+    site.first().id(&format!("join/ready-{}", host.name))
+}
+
+/// The steps after which a host's programs reach the API.
+pub(crate) fn reach_api(site: &Site<'_>, host: &Host<'_>) -> Vec<String> {
+    let mut needs = vec![rights_id(site), host.id("prepare/hosts")];
+    match site.spec().load_balancer {
+        _ if host.master => needs.push(super::control::apiserver_id(host)),
+        LoadBalancer::Haproxy => needs.push(host.id("join/haproxy")),
+        LoadBalancer::External { .. } => needs.push(site.first().id("control/load-balancer")),
+    }
+    needs
+}
+
+/// Runtime, way to the API, kubelet, label: host by host.
+pub(crate) fn nodes(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+    let masters = site.master_addresses();
+    let haproxy = site.spec().load_balancer == LoadBalancer::Haproxy;
+    for host in &site.hosts {
+        runtime(site, host, wishes);
+        wishes.push(keys(site, host));
+        if haproxy && !host.master {
+            way_to_masters(site, host, &masters, wishes);
+        }
+        kubelet(site, host, wishes);
+        wishes.push(ready(site, host));
+        wishes.push(labels(site, host));
+    }
+}
+
+fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
+    let text = config::containerd(&config::ContainerdHost {
+        pause: &site.intent.artifacts.images["pause"].name,
+        systemd_cgroup: host.cgroup_v2(),
+        restrict_oom_score_adj: !host.facts.can_sys_resource,
+    });
+    let files = vec![
+        plain("/etc/containerd/config.toml".to_owned(), text),
+        plain(etc("cni.json.template"), config::cni_template()),
+    ];
+    wishes.push(
+        Wish::new("join", host, "runtime-config", Op::Files { files })
+            .title("write containerd's configuration")
+            .because("containerd has no configuration"),
+    );
+    let parts = ["containerd", "runc", "cni-plugins"];
+    wishes.push(choose(site, host, "join", "choose-runtime", &parts, &[("containerd", "ctr")]));
+    wishes.push(
+        Daemon {
+            stage: "join",
+            what: "runtime",
+            unit_name: "containerd.service",
+            unit: systemd::containerd(),
+            watches: vec!["/etc/containerd/config.toml".to_owned(), current("containerd")],
+            ready: vec![Check::Socket { path: CONTAINERD_SOCKET.to_owned() }],
+        }
+        .wish(host)
+        .needs([host.id("prepare/kernel")])
+        .reads([host.id("join/runtime-config"), host.id("join/choose-runtime")]),
+    );
+    for role in NODE_IMAGES {
+        let image = &site.intent.artifacts.images[*role];
+        let op = Op::Image { name: image.name.clone(), part: image.part.digest.clone() };
+        wishes.push(
+            Wish::new("join", host, &format!("image-{role}"), op)
+                .title(format!("import {}", image.name))
+                .because("containerd does not have it")
+                .within(180)
+                .needs([part_id(&format!("image-{role}"), host), host.id("join/runtime")]),
+        );
+    }
+}
+
+fn keys(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let mut files = vec![authority(pki("ca.crt"), "kubernetes")];
+    let serving = server("kubelet-serving", &format!("system:node:{}", host.name), host, Usage::Server);
+    files.extend(pair(&pki("kubelet-serving"), serving));
+    // Short-lived: good for asking once for the certificate that the kubelet renews by itself from then on.
+    let bootstrap = Leaf {
+        hours: 1,
+        ..client("kubernetes", &format!("system:bootstrap:{}", host.name), &[manifests::BOOTSTRAP_GROUP])
+    };
+    files.extend(pair(BOOTSTRAP, bootstrap));
+    let bootstrap_config = config::kubeconfig(
+        &site.server(host),
+        "bootstrap",
+        &format!("{BOOTSTRAP}.crt"),
+        &format!("{BOOTSTRAP}.key"),
+    );
+    files.push(plain(etc("bootstrap-kubelet.conf"), bootstrap_config));
+    Wish::new("join", host, "keys", Op::Files { files })
+        .title("write the kubelet's keys")
+        .because("the kubelet has no keys")
+}
+
+fn way_to_masters(site: &Site<'_>, host: &Host<'_>, masters: &[(String, Ipv4Addr)], wishes: &mut Vec<Wish>) {
+    wishes.push(choose(site, host, "join", "choose-haproxy", &["haproxy"], &[]));
+    let files = vec![plain(etc("haproxy.cfg"), config::haproxy(masters))];
+    wishes.push(
+        Wish::new("join", host, "haproxy-config", Op::Files { files })
+            .title("write haproxy's configuration")
+            .because("haproxy does not know the masters"),
+    );
+    wishes.push(
+        Daemon {
+            stage: "join",
+            what: "haproxy",
+            unit_name: "haproxy.service",
+            unit: systemd::haproxy(),
+            watches: vec![etc("haproxy.cfg"), pki("ca.crt"), current("haproxy")],
+            ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: 6443 }],
+        }
+        .wish(host)
+        .title("start haproxy to the masters")
+        .reads([host.id("join/haproxy-config"), host.id("join/choose-haproxy")])
+        .needs([host.id("join/keys")]),
+    );
+}
+
+fn kubelet(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
+    let spec = site.spec();
+    let text = config::kubelet(&config::Kubelet {
+        dns: site.service_dns(),
+        dns_domain: &spec.dns_domain,
+        max_pods: spec.max_pods,
+        cgroup_v2: host.cgroup_v2(),
+        control_plane_taint: host.master && site.taints_masters(),
+        feature_gates: &spec.feature_gates,
+    });
+    let files = vec![plain("/var/lib/kubelet/config.yaml".to_owned(), text)];
+    wishes.push(
+        Wish::new("join", host, "kubelet-config", Op::Files { files })
+            .title("write the kubelet's configuration")
+            .because("the kubelet has no configuration"),
+    );
+    let tools: &[(&str, &str)] = if host.master { &[("kubectl", "kubectl")] } else { &[] };
+    let parts: &[&str] = if host.master { &["kubelet", "kubectl"] } else { &["kubelet"] };
+    wishes.push(choose(site, host, "join", "choose-kubelet", parts, tools));
+    wishes.push(
+        Daemon {
+            stage: "join",
+            what: "kubelet",
+            unit_name: "kubelet.service",
+            unit: systemd::kubelet(host.name.as_str(), host.ip()),
+            watches: vec![
+                "/var/lib/kubelet/config.yaml".to_owned(),
+                pki("kubelet-serving.crt"),
+                current("kubelet"),
+            ],
+            ready: vec![Check::Path { path: etc("kubelet.conf") }],
+        }
+        .wish(host)
+        .title(format!("start kubelet {}, ask for its certificate", spec.version))
+        .because("the cluster does not know the host")
+        .needs([host.id("join/runtime"), host.id("join/image-pause")])
+        .needs(reach_api(site, host))
+        .reads([host.id("join/kubelet-config"), host.id("join/keys"), host.id("join/choose-kubelet")]),
+    );
+}
+
+fn ready(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let first = site.first();
+    let op = Op::Await { checks: vec![Check::NodesReady { nodes: vec![host.name.clone()] }] };
+    let mut wish = Wish::new("join", first, &format!("ready-{}", host.name), op)
+        .title(format!("node {} is Ready", host.name))
+        .because("its agents were changed")
+        .within(180)
+        .needs([host.id("join/kubelet"), rights_id(site)])
+        .needs(site.masters().map(|master| master.id("control/controller-manager")))
+        .check(not_ready(site, host));
+    wish.id = ready_id(site, host);
+    wish
+}
+
+/// What the cluster says when it does not have the node as Ready; `None` when all is well or unknown.
+fn not_ready(site: &Site<'_>, host: &Host<'_>) -> Option<String> {
+    let cluster = site.masters().find_map(|master| master.facts.cluster.as_ref().filter(|seen| seen.api_ready))?;
+    match cluster.nodes.get(host.name.as_str()) {
+        None => Some("the cluster does not know the node".to_owned()),
+        Some(node) if !node.ready => Some(format!("the node is not Ready: {}", node.reason)),
+        Some(_) => None,
+    }
+}
+
+fn labels(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let mut labels: BTreeMap<String, String> = host.spec.labels.clone();
+    let role = if host.master { "control-plane" } else { "worker" };
+    labels.insert(format!("node-role.kubernetes.io/{role}"), String::new());
+    let object = manifests::node_labels(host.name.as_str(), &labels);
+    Wish::new("join", site.first(), &format!("labels-{}", host.name), Op::Objects { objects: vec![object] })
+        .title(format!("label node {}", host.name))
+        .because("the node has no role")
+        .needs([ready_id(site, host)])
+}

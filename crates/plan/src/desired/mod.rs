@@ -1,0 +1,184 @@
+//! What should be on every host, stage by stage, as steps that are not yet known to be needed.
+
+pub(crate) mod control;
+pub(crate) mod etcd;
+pub(crate) mod join;
+pub(crate) mod network;
+pub(crate) mod prepare;
+pub(crate) mod verify;
+
+use kubeon_api::HostAddress;
+use kubeon_wire::{Check, Content, File, Leaf, Link, Op, SecretRef, Usage};
+
+use crate::site::{Host, Site};
+
+/// A step as it should be. [`crate::diff`] decides whether it is needed.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) id: String,
+    pub(crate) stage: &'static str,
+    pub(crate) host: HostAddress,
+    pub(crate) title: String,
+    /// Why it is needed on a host that never did it.
+    pub(crate) because: &'static str,
+    /// Steps that come before.
+    pub(crate) needs: Vec<String>,
+    /// Those of the needs whose content this step reads: when they change, it is done again.
+    pub(crate) reads: Vec<String>,
+    pub(crate) timeout_seconds: u32,
+    pub(crate) tries: u8,
+    /// Whether the journal remembers it. One that it does not is done when one of its needs is, or when
+    /// `unmet`.
+    pub(crate) journal: bool,
+    /// Whether the snapshot shows that what it waits for is not so now.
+    pub(crate) unmet: Option<String>,
+    pub(crate) op: Op,
+}
+
+impl Wish {
+    pub(crate) fn new(stage: &'static str, host: &Host<'_>, what: &str, op: Op) -> Self {
+        Self {
+            id: host.id(&format!("{stage}/{what}")),
+            stage,
+            host: host.address(),
+            title: String::new(),
+            because: "it was not done yet",
+            needs: Vec::new(),
+            reads: Vec::new(),
+            timeout_seconds: 60,
+            tries: 3,
+            journal: true,
+            unmet: None,
+            op,
+        }
+    }
+
+    pub(crate) fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    pub(crate) fn because(mut self, because: &'static str) -> Self {
+        self.because = because;
+        self
+    }
+
+    pub(crate) fn needs(mut self, needs: impl IntoIterator<Item = String>) -> Self {
+        self.needs.extend(needs);
+        self
+    }
+
+    pub(crate) fn reads(mut self, reads: impl IntoIterator<Item = String>) -> Self {
+        for id in reads {
+            self.needs.push(id.clone());
+            self.reads.push(id);
+        }
+        self
+    }
+
+    pub(crate) fn within(mut self, seconds: u32) -> Self {
+        self.timeout_seconds = seconds;
+        self
+    }
+
+    /// A look, not a change: never in the journal.
+    pub(crate) fn check(mut self, unmet: Option<String>) -> Self {
+        self.journal = false;
+        self.unmet = unmet;
+        self
+    }
+}
+
+/// The step that unpacks a part on a host.
+pub(crate) fn part_id(part: &str, host: &Host<'_>) -> String {
+    host.id(&format!("artifacts/{part}"))
+}
+
+/// Links that choose the bundle's version of parts, and put programs where people look for them.
+pub(crate) fn choose(
+    site: &Site<'_>, host: &Host<'_>, stage: &'static str, what: &str, parts: &[&str], programs: &[(&str, &str)],
+) -> Wish {
+    use kubeon_render::paths::{PARTS, current, program};
+    let chosen =
+        parts.iter().map(|part| Link { path: current(part), target: format!("{PARTS}/{}", site.part(part).digest) });
+    let visible = programs
+        .iter()
+        .map(|(part, name)| Link { path: format!("/usr/local/bin/{name}"), target: program(part, name) });
+    Wish::new(stage, host, what, Op::Links { links: chosen.chain(visible).collect() })
+        .title(format!("choose {}", parts.join(", ")))
+        .because("no version is chosen")
+        .needs(parts.iter().map(|part| part_id(part, host)))
+}
+
+/// One systemd service of a host.
+pub(crate) struct Daemon<'a> {
+    pub(crate) stage: &'static str,
+    pub(crate) what: &'a str,
+    pub(crate) unit_name: &'a str,
+    pub(crate) unit: String,
+    pub(crate) watches: Vec<String>,
+    pub(crate) ready: Vec<Check>,
+}
+
+impl Daemon<'_> {
+    pub(crate) fn wish(self, host: &Host<'_>) -> Wish {
+        let Self { stage, what, unit_name, unit, watches, ready } = self;
+        Wish::new(stage, host, what, Op::Service { name: unit_name.to_owned(), unit, watches, ready })
+            .title(format!("start {}", unit_name.trim_end_matches(".service")))
+            .because("its unit is not running")
+            .within(180)
+    }
+}
+
+/// A plain file, readable by all.
+pub(crate) fn plain(path: String, text: String) -> File {
+    File { path, mode: 0o644, content: Content::Text(text) }
+}
+
+/// A file with a secret, for root only.
+pub(crate) fn secret(path: String, secret: SecretRef) -> File {
+    File { path, mode: 0o600, content: Content::Secret(secret) }
+}
+
+/// The certificate of an authority.
+pub(crate) fn authority(path: String, ca: &str) -> File {
+    File { path, mode: 0o644, content: Content::Secret(SecretRef::CaCertificate { ca: ca.to_owned() }) }
+}
+
+/// Certificate and key of a leaf, as `NAME.crt` and `NAME.key`.
+pub(crate) fn pair(name: &str, leaf: Leaf) -> [File; 2] {
+    let certificate = Content::Secret(SecretRef::LeafCertificate(leaf.clone()));
+    [
+        File { path: format!("{name}.crt"), mode: 0o644, content: certificate },
+        secret(format!("{name}.key"), SecretRef::LeafKey(leaf)),
+    ]
+}
+
+/// Leaves live a year; any run renews those past two thirds of it.
+const LEAF_HOURS: u32 = 365 * 24;
+
+/// A certificate to be known by.
+pub(crate) fn client(ca: &str, common_name: &str, organizations: &[&str]) -> Leaf {
+    Leaf {
+        ca: ca.to_owned(),
+        common_name: common_name.to_owned(),
+        organizations: organizations.iter().map(|&o| o.to_owned()).collect(),
+        dns_names: Vec::new(),
+        addresses: Vec::new(),
+        usage: Usage::Client,
+        hours: LEAF_HOURS,
+    }
+}
+
+/// A certificate to serve with: the host's own names, this machine's, and more.
+pub(crate) fn server(ca: &str, common_name: &str, host: &Host<'_>, usage: Usage) -> Leaf {
+    Leaf {
+        ca: ca.to_owned(),
+        common_name: common_name.to_owned(),
+        organizations: Vec::new(),
+        dns_names: vec!["localhost".to_owned(), host.name.to_string()],
+        addresses: vec![std::net::Ipv4Addr::LOCALHOST, host.ip()],
+        usage,
+        hours: LEAF_HOURS,
+    }
+}

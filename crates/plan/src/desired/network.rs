@@ -1,0 +1,94 @@
+//! Stage `network`: kube-proxy and flannel on every host, CoreDNS in the cluster.
+
+use kubeon_render::paths::{current, etc, pki};
+use kubeon_render::{config, manifests, systemd};
+use kubeon_wire::{Check, Op};
+
+use super::control::rights_id;
+use super::join::{reach_api, ready_id};
+use super::{Daemon, Wish, choose, client, pair, plain};
+use crate::input::ProxyMode;
+use crate::site::{Host, Site};
+
+/// Agents on every host, then DNS.
+pub(crate) fn services(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+    for host in &site.hosts {
+        wishes.push(files(site, host));
+        wishes.push(choose(site, host, "network", "choose", &["kube-proxy", "flannel"], &[]));
+        wishes.push(kube_proxy(site, host));
+        wishes.push(flannel(site, host));
+    }
+    wishes.push(dns(site));
+}
+
+fn files(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let spec = site.spec();
+    let server = site.server(host);
+    let (mode, nftables) = match host.proxy_mode(spec.proxy_mode) {
+        ProxyMode::Nftables => ("nftables", true),
+        ProxyMode::Iptables => ("iptables", false),
+    };
+    let as_user = |file: &str, user: &str, name: &str| {
+        plain(
+            etc(file),
+            config::kubeconfig(&server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key"))),
+        )
+    };
+    let pod_cidr = spec.pod_cidr.to_string();
+    let mut files = vec![
+        as_user("kube-proxy.conf", "system:kube-proxy", "kube-proxy"),
+        as_user("flannel.conf", manifests::FLANNEL_USER, "flannel"),
+        plain(
+            etc("kube-proxy.yaml"),
+            config::kube_proxy(host.name.as_str(), mode, &pod_cidr, host.facts.can_set_conntrack),
+        ),
+        plain(etc("flannel.json"), config::flannel(&pod_cidr, nftables)),
+    ];
+    files.extend(pair(&pki("kube-proxy"), client("kubernetes", "system:kube-proxy", &[])));
+    files.extend(pair(&pki("flannel"), client("kubernetes", manifests::FLANNEL_USER, &[])));
+    Wish::new("network", host, "config", Op::Files { files })
+        .title(format!("write keys and configuration of kube-proxy ({mode}) and flannel"))
+        .because("the agents have no configuration")
+        .needs([host.id("join/keys")])
+}
+
+fn kube_proxy(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    Daemon {
+        stage: "network",
+        what: "kube-proxy",
+        unit_name: "kube-proxy.service",
+        unit: systemd::kube_proxy(),
+        watches: vec![etc("kube-proxy.yaml"), etc("kube-proxy.conf"), pki("kube-proxy.crt"), current("kube-proxy")],
+        ready: vec![Check::Tcp { address: std::net::Ipv4Addr::LOCALHOST, port: 10256 }],
+    }
+    .wish(host)
+    .title("start kube-proxy")
+    .needs(reach_api(site, host))
+    .needs([ready_id(site, host)])
+    .reads([host.id("network/config"), host.id("network/choose")])
+}
+
+fn flannel(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    Daemon {
+        stage: "network",
+        what: "flannel",
+        unit_name: "flanneld.service",
+        unit: systemd::flannel(host.name.as_str(), host.ip()),
+        watches: vec![etc("flannel.json"), etc("flannel.conf"), pki("flannel.crt"), current("flannel")],
+        ready: vec![Check::Path { path: "/run/flannel/subnet.env".to_owned() }],
+    }
+    .wish(host)
+    .title("start flannel (vxlan)")
+    .needs(reach_api(site, host))
+    .needs([ready_id(site, host)])
+    .reads([host.id("network/config"), host.id("network/choose")])
+}
+
+fn dns(site: &Site<'_>) -> Wish {
+    let image = &site.intent.artifacts.images["coredns"].name;
+    let objects = manifests::coredns(image, site.service_dns(), &site.spec().dns_domain);
+    Wish::new("network", site.first(), "dns", Op::Objects { objects })
+        .title("apply CoreDNS")
+        .because("the objects are absent")
+        .needs([rights_id(site)])
+}

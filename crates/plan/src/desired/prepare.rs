@@ -1,0 +1,116 @@
+//! Stages `prepare` and `artifacts`: the host's kernel, its hosts file, and the parts that it needs.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use kubeon_wire::{HostsEntry, Op};
+
+use super::{Wish, part_id};
+use crate::input::{LoadBalancer, PartInfo};
+use crate::site::{Host, Site};
+
+const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
+
+/// Kernel parameters of a node. Without forwarding there is no pod network; the others are wished for.
+const PARAMETERS: &[(&str, &str)] = &[
+    ("net.ipv4.ip_forward", "1"),
+    ("net.bridge.bridge-nf-call-iptables", "1"),
+    ("net.ipv4.conf.all.rp_filter", "0"),
+    ("net.core.somaxconn", "32768"),
+    ("fs.inotify.max_user_instances", "8192"),
+    ("fs.inotify.max_user_watches", "1048576"),
+    ("vm.overcommit_memory", "1"),
+    ("kernel.panic", "10"),
+    ("kernel.panic_on_oops", "1"),
+];
+
+/// Above this many hosts a hosts file holds the masters and the host itself only.
+const HOSTS_FILE_LIMIT: usize = 250;
+
+/// What every host runs, in the order in which it is wanted.
+const NODE_PARTS: &[&str] = &["containerd", "runc", "kubelet", "cni-plugins", "kube-proxy", "flannel"];
+const MASTER_PARTS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+const WORKER_PARTS: &[&str] = &["haproxy"];
+const MASTER_TOOLS: &[&str] = &["kubectl"];
+
+/// The images that every host holds before its first pod starts.
+pub(crate) const NODE_IMAGES: &[&str] = &["pause", "coredns"];
+
+/// The parts that a host of the role needs; images come last.
+pub(crate) fn parts(master: bool) -> impl Iterator<Item = &'static str> {
+    let (first, last) = if master { (MASTER_PARTS, MASTER_TOOLS) } else { (WORKER_PARTS, &[][..]) };
+    first.iter().chain(NODE_PARTS).chain(last).copied()
+}
+
+/// Kernel and hosts file.
+pub(crate) fn host(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+    let shared = shared_names(site);
+    for host in &site.hosts {
+        let kernel = Op::Kernel {
+            modules: MODULES.iter().map(|&m| m.to_owned()).collect(),
+            parameters: PARAMETERS.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect::<BTreeMap<_, _>>(),
+            optional: PARAMETERS[1..].iter().map(|&(k, _)| k.to_owned()).collect(),
+        };
+        wishes.push(
+            Wish::new("prepare", host, "kernel", kernel)
+                .title(format!("load {} kernel modules, set {} parameters, swap off", MODULES.len(), PARAMETERS.len()))
+                .because("the host is not prepared"),
+        );
+        wishes.push(
+            Wish::new("prepare", host, "hosts", Op::Hosts { entries: hosts_file(site, host, &shared) })
+                .title("write hosts entries")
+                .because("the host does not know the names"),
+        );
+    }
+}
+
+fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {
+    HostsEntry { address, names: vec![name.to_owned()] }
+}
+
+fn shared_names(site: &Site<'_>) -> Vec<HostsEntry> {
+    let all = site.hosts.len() <= HOSTS_FILE_LIMIT;
+    site.hosts.iter().filter(|host| all || host.master).map(|host| entry(host.ip(), host.name.as_str())).collect()
+}
+
+fn hosts_file(site: &Site<'_>, host: &Host<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
+    let api = match &site.spec().load_balancer {
+        _ if host.master => host.ip(),
+        LoadBalancer::Haproxy => Ipv4Addr::LOCALHOST,
+        LoadBalancer::External { address, .. } => *address,
+    };
+    let mut entries = vec![entry(api, &site.spec().api_domain)];
+    entries.extend_from_slice(shared);
+    if !shared.iter().any(|shared| shared.address == host.ip()) {
+        entries.push(entry(host.ip(), host.name.as_str()));
+    }
+    entries
+}
+
+/// The parts of the bundle.
+pub(crate) fn artifacts(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+    for host in &site.hosts {
+        for name in parts(host.master) {
+            wishes.push(part(host, name, name, site.part(name)));
+        }
+        for role in NODE_IMAGES {
+            let image = &site.intent.artifacts.images[*role];
+            wishes.push(part(host, &format!("image-{role}"), &image.name, &image.part));
+        }
+    }
+}
+
+fn part(host: &Host<'_>, what: &str, name: &str, info: &PartInfo) -> Wish {
+    let op = Op::Part {
+        name: name.to_owned(),
+        digest: info.digest.clone(),
+        size: info.size,
+        unpacked_size: info.unpacked_size,
+    };
+    let mut wish = Wish::new("artifacts", host, what, op)
+        .title(format!("put {name} {} ({} MiB)", info.version, info.unpacked_size.div_ceil(1 << 20)))
+        .because("its digest is not on the host")
+        .within(600);
+    wish.id = part_id(what, host);
+    wish
+}

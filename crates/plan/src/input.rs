@@ -1,0 +1,184 @@
+//! What a plan is made from.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use kubeon_api::{Cidr, ClusterName, Digest, HostAddress, HostName, Version};
+use kubeon_wire::Facts;
+use serde::{Deserialize, Serialize};
+
+/// Proof that a value passed [`crate::validate`]; nothing else makes one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Valid<T>(pub(crate) T);
+
+impl<T> std::ops::Deref for Valid<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// What one cluster should be, with every default filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSpec {
+    /// The cluster's name.
+    pub name: ClusterName,
+    /// The Kubernetes version.
+    pub version: Version,
+    /// Control plane hosts, in order; etcd is stacked on all of them.
+    pub masters: Vec<HostSpec>,
+    /// Hosts for workloads, in order.
+    pub workers: Vec<HostSpec>,
+    /// The name under which every host reaches the API, such as `apiserver.cluster.local`.
+    pub api_domain: String,
+    /// Further names and addresses for the API server's certificate.
+    pub cert_sans: Vec<String>,
+    /// How workers reach the masters.
+    pub load_balancer: LoadBalancer,
+    /// Pod network.
+    pub pod_cidr: Cidr,
+    /// Service network: its first address is the API's, its tenth the DNS server's.
+    pub service_cidr: Cidr,
+    /// Prefix length of every node's share of the pod network.
+    pub node_mask_size: u8,
+    /// Pods per node.
+    pub max_pods: u32,
+    /// First and last node port.
+    pub node_ports: (u16, u16),
+    /// DNS domain of the cluster, such as `cluster.local`.
+    pub dns_domain: String,
+    /// How Services are implemented.
+    pub proxy_mode: ProxyMode,
+    /// `Name=true` pairs for the Kubernetes programs, joined by commas; may be empty.
+    pub feature_gates: String,
+    /// Life of the certificate authorities, in years.
+    pub ca_years: u32,
+}
+
+impl ClusterSpec {
+    /// All hosts, masters first.
+    pub fn hosts(&self) -> impl Iterator<Item = &HostSpec> {
+        self.masters.iter().chain(&self.workers)
+    }
+}
+
+/// One host of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostSpec {
+    /// Its address in the cluster's network.
+    pub address: HostAddress,
+    /// Its name as a node; the host's own name where `None`.
+    pub name: Option<HostName>,
+    /// Labels for the node.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// How workers reach the masters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LoadBalancer {
+    /// haproxy on every worker, its backends the masters.
+    Haproxy,
+    /// A load balancer that exists and is not managed.
+    External {
+        /// Its address.
+        address: Ipv4Addr,
+        /// Its port.
+        port: u16,
+    },
+}
+
+/// How kube-proxy implements Services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProxyMode {
+    /// nftables; falls back to iptables, with a note, where a host's kernel has none.
+    Nftables,
+    /// iptables.
+    Iptables,
+}
+
+/// What the bundle holds, as data.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Artifacts {
+    /// Parts by name: `kubelet`, `etcd`, `cni-plugins`, …
+    pub parts: BTreeMap<String, PartInfo>,
+    /// Images that hosts need, by role: `pause`, `coredns`.
+    pub images: BTreeMap<String, ImageInfo>,
+}
+
+/// One part of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartInfo {
+    /// SHA-256 of the compressed blob.
+    pub digest: Digest,
+    /// Bytes, compressed.
+    pub size: u64,
+    /// Bytes, unpacked.
+    pub unpacked_size: u64,
+    /// The part's own version, such as `3.6.8`.
+    pub version: String,
+}
+
+/// An image archive, carried as a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageInfo {
+    /// The upstream name, such as `registry.k8s.io/pause:3.10.2`.
+    pub name: String,
+    /// The part whose `image.tar` is the archive.
+    pub part: PartInfo,
+}
+
+/// What was seen, how sure, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Seen<T> {
+    /// Seen just now.
+    Fresh(T),
+    /// Not to be seen, and why. Not the same as absent.
+    Unknown {
+        /// Why, in one sentence.
+        why: String,
+    },
+}
+
+impl<T> Seen<T> {
+    /// The value, when it was seen.
+    pub fn fresh(&self) -> Option<&T> {
+        match self {
+            Self::Fresh(value) => Some(value),
+            Self::Unknown { .. } => None,
+        }
+    }
+}
+
+/// What observe saw of all hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// When, in seconds since 1970.
+    pub taken_at: i64,
+    /// Every host that was asked.
+    pub hosts: BTreeMap<HostAddress, Seen<Facts>>,
+}
+
+/// One cluster's wish, with what identifies it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Intent {
+    /// What the cluster should be.
+    pub spec: Valid<ClusterSpec>,
+    /// The cluster's identity, made once when the cluster was first written down.
+    pub uid: String,
+    /// The highest generation that was ever planned for it.
+    pub generation: u64,
+    /// What the bundle of that version holds.
+    pub artifacts: Artifacts,
+    /// Hosts that may be left out although they are unreachable: a person said so.
+    pub without: Vec<HostAddress>,
+}

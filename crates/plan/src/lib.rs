@@ -1,0 +1,41 @@
+//! Pure decisions: from what is wanted and what was seen to an ordered list of steps, each with its reason.
+//!
+//! ```text
+//!   KubernetesCluster ──validate──►  Valid<ClusterSpec>  ─┐
+//!   Snapshot (what observe saw)  ─────────────────────────┼─ plan ─►  Plan { Step, Step, … }  ──►  apply
+//!   Artifacts (what the bundle holds)  ───────────────────┘
+//! ```
+//!
+//! No clock, environment, random number, network or file is read here: time comes in as a value, secrets
+//! stay references. The same input gives the same plan, byte for byte.
+
+mod desired;
+mod destroy;
+mod diff;
+mod hosts;
+pub mod input;
+pub mod lint;
+pub mod output;
+pub mod sim;
+mod site;
+pub mod stages;
+pub mod validate;
+
+pub use destroy::destroy;
+pub use input::{
+    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot, Valid,
+};
+pub use lint::{Finding, Severity, lint};
+pub use output::{Note, Outcome, Plan, PlanError, PlannedHost, Refusal, Step, StepOutcome};
+pub use validate::validate;
+
+/// Plans the way from what was seen to what is wanted.
+///
+/// # Errors
+/// Every reason at once why no plan can be made: hosts that cannot be seen, that carry another cluster,
+/// that cannot do what is needed.
+pub fn plan(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
+    let (site, notes) = hosts::admit(intent, snapshot)?;
+    let wishes = stages::wishes(&site);
+    Ok(diff::plan(&site, snapshot.taken_at, wishes, notes))
+}

@@ -1,0 +1,39 @@
+//! Members of etcd that exist are never changed two at a time: each change waits for the one before.
+
+use std::collections::HashSet;
+
+use super::Finding;
+use crate::input::{Seen, Snapshot};
+use crate::output::{Plan, Step};
+
+pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
+    let existed = |step: &&Step| {
+        let facts = snapshot.hosts.get(&step.host).and_then(Seen::fresh);
+        facts.is_some_and(|facts| facts.journal.iter().any(|entry| entry.id == step.id))
+    };
+    let changes: Vec<&Step> =
+        plan.steps.iter().filter(|step| step.id.starts_with("etcd/member@")).filter(existed).collect();
+    changes
+        .windows(2)
+        .filter(|pair| !reaches(plan, pair[1], &pair[0].id))
+        .map(|pair| {
+            Finding::fatal("quorum", format!("{} and {} would change members at the same time", pair[0].id, pair[1].id))
+        })
+        .collect()
+}
+
+/// Whether `target` lies before `from` along the needs.
+fn reaches(plan: &Plan, from: &Step, target: &str) -> bool {
+    let (mut open, mut done) = (vec![from], HashSet::new());
+    while let Some(step) = open.pop() {
+        for need in &step.needs {
+            if need == target {
+                return true;
+            }
+            if done.insert(need.as_str()) {
+                open.extend(plan.steps.iter().find(|other| &other.id == need));
+            }
+        }
+    }
+    false
+}

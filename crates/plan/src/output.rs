@@ -1,0 +1,141 @@
+//! What a plan says.
+
+use std::collections::BTreeMap;
+
+use kubeon_api::{ClusterName, HostAddress, HostName, Version};
+use kubeon_wire::{Fence, Op, StepFailure};
+use serde::{Deserialize, Serialize};
+
+/// An ordered list of steps that leads from what was seen to what is wanted. Nothing is left to decide.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The version that the plan leads to.
+    pub version: Version,
+    /// The fence's generation: higher than any seen before when the plan has steps.
+    pub generation: u64,
+    /// The hosts that take part, with their names and the fence that each is opened under.
+    pub hosts: BTreeMap<HostAddress, PlannedHost>,
+    /// The steps. A step comes after everything in its `needs`.
+    pub steps: Vec<Step>,
+    /// How many steps stand already, checked on the hosts.
+    pub standing: usize,
+    /// How many facts the plan rests on.
+    pub facts: usize,
+    /// What a person should know; none of it stops the plan.
+    pub notes: Vec<Note>,
+}
+
+/// A host within a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedHost {
+    /// Its name as a node.
+    pub name: HostName,
+    /// What the host's session is opened under.
+    pub fence: Fence,
+}
+
+/// One effect on one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// Identity, stable between plans: `STAGE/WHAT@HOST`.
+    pub id: String,
+    /// The stage, one of [`crate::stages`].
+    pub stage: String,
+    /// Where it happens.
+    pub host: HostAddress,
+    /// What it does, in a few words: `start kube-apiserver v1.36.3`.
+    pub title: String,
+    /// Why it is needed, in a few words, to follow "because".
+    pub why: String,
+    /// Steps of this plan that must be done before.
+    pub needs: Vec<String>,
+    /// SHA-256 over the content and over the content of what it watches.
+    pub digest: String,
+    /// Seconds until it counts as failed.
+    pub timeout_seconds: u32,
+    /// How often it may be tried in all.
+    pub tries: u8,
+    /// Whether the host's journal remembers it.
+    pub journal: bool,
+    /// Whether it destroys something that cannot be had back.
+    pub destructive: bool,
+    /// The effect.
+    pub op: Op,
+}
+
+/// A word on the plan that does not stop it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Note {
+    /// The host it is about, if any.
+    pub host: Option<HostAddress>,
+    /// One sentence.
+    pub text: String,
+}
+
+/// Why a wish is refused: the field or flag, its value, and the way out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// What a person wrote: a flag with its value, a field's path, a host.
+    pub subject: String,
+    /// What is wrong with it and, where there is one, the way out.
+    pub reason: String,
+}
+
+/// No plan could be made. Holds every reason at once.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{cluster} cannot be planned, {} reason{}", .refusals.len(), if .refusals.len() == 1 { "" } else { "s" })]
+pub struct PlanError {
+    /// The cluster.
+    pub cluster: String,
+    /// The reasons; never empty.
+    pub refusals: Vec<Refusal>,
+    /// Warnings that go with them.
+    pub notes: Vec<Note>,
+}
+
+/// What came of a plan. Made only by `apply`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// Every step that was started or skipped.
+    pub steps: BTreeMap<String, StepOutcome>,
+}
+
+impl Outcome {
+    /// Whether every step of the plan is done.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.steps.values().all(|step| matches!(step, StepOutcome::Done { .. }))
+    }
+}
+
+/// What came of one step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StepOutcome {
+    /// It is done.
+    #[serde(rename_all = "camelCase")]
+    Done {
+        /// Whether the host changed.
+        changed: bool,
+        /// How long it took on the host.
+        milliseconds: u64,
+    },
+    /// It failed after its last try.
+    Failed {
+        /// Why.
+        failure: StepFailure,
+    },
+    /// It was not started because a step it needs failed, or the run was told to stop.
+    Skipped {
+        /// The step that it waited for; empty when the run was told to stop.
+        because: String,
+    },
+}

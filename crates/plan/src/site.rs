@@ -1,0 +1,116 @@
+//! A cluster's hosts as the stages see them: names settled, facts at hand.
+
+use std::net::Ipv4Addr;
+
+use kubeon_api::{HostAddress, HostName};
+use kubeon_wire::{Cgroup, Facts, Fence};
+
+use crate::input::{ClusterSpec, HostSpec, Intent, LoadBalancer, PartInfo, ProxyMode};
+
+/// The hosts of a plan, masters first, with what they share.
+pub(crate) struct Site<'a> {
+    pub(crate) intent: &'a Intent,
+    pub(crate) hosts: Vec<Host<'a>>,
+    /// The highest generation seen anywhere.
+    pub(crate) generation: u64,
+}
+
+/// A host that was seen and may take part.
+pub(crate) struct Host<'a> {
+    pub(crate) spec: &'a HostSpec,
+    pub(crate) name: HostName,
+    pub(crate) master: bool,
+    pub(crate) facts: &'a Facts,
+}
+
+impl<'a> Site<'a> {
+    pub(crate) fn spec(&self) -> &'a ClusterSpec {
+        &self.intent.spec
+    }
+
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &Host<'a>> {
+        self.hosts.iter().filter(|host| host.master)
+    }
+
+    pub(crate) fn workers(&self) -> impl Iterator<Item = &Host<'a>> {
+        self.hosts.iter().filter(|host| !host.master)
+    }
+
+    /// The host through which cluster-wide steps are done.
+    pub(crate) fn first(&self) -> &Host<'a> {
+        &self.hosts[0]
+    }
+
+    /// Names and addresses of the masters, in order.
+    pub(crate) fn master_addresses(&self) -> Vec<(String, Ipv4Addr)> {
+        self.masters().map(|host| (host.name.to_string(), host.ip())).collect()
+    }
+
+    /// A part of the bundle; the bundle was checked to hold it.
+    pub(crate) fn part(&self, name: &str) -> &'a PartInfo {
+        &self.intent.artifacts.parts[name]
+    }
+
+    /// The API's Service address: the first of the service network.
+    pub(crate) fn service_api(&self) -> Ipv4Addr {
+        self.spec().service_cidr.nth(1).unwrap_or(Ipv4Addr::UNSPECIFIED)
+    }
+
+    /// The DNS Service address: the tenth of the service network.
+    pub(crate) fn service_dns(&self) -> Ipv4Addr {
+        self.spec().service_cidr.nth(10).unwrap_or(Ipv4Addr::UNSPECIFIED)
+    }
+
+    /// Where a host's programs reach the API.
+    pub(crate) fn server(&self, host: &Host<'_>) -> String {
+        let port = match &self.spec().load_balancer {
+            LoadBalancer::External { port, .. } if !host.master => *port,
+            _ => 6443,
+        };
+        format!("https://{}:{port}", self.spec().api_domain)
+    }
+
+    /// Whether masters are kept free of ordinary pods.
+    pub(crate) fn taints_masters(&self) -> bool {
+        self.workers().next().is_some()
+    }
+
+    pub(crate) fn fence(&self, host: &Host<'_>, generation: u64) -> Fence {
+        Fence {
+            cluster: self.spec().name.clone(),
+            uid: self.intent.uid.clone(),
+            generation,
+            version: self.spec().version,
+            role: if host.master { "master" } else { "worker" }.to_owned(),
+        }
+    }
+}
+
+impl Host<'_> {
+    pub(crate) fn address(&self) -> HostAddress {
+        self.spec.address
+    }
+
+    pub(crate) fn ip(&self) -> Ipv4Addr {
+        self.spec.address.ip()
+    }
+
+    /// A step's identity on this host.
+    pub(crate) fn id(&self, what: &str) -> String {
+        format!("{what}@{}", self.name)
+    }
+
+    pub(crate) fn cgroup_v2(&self) -> bool {
+        self.facts.cgroup == Cgroup::V2
+    }
+
+    /// How Services are implemented here: what was asked for, as far as the kernel has it.
+    pub(crate) fn proxy_mode(&self, wanted: ProxyMode) -> ProxyMode {
+        if self.facts.has_nftables { wanted } else { ProxyMode::Iptables }
+    }
+
+    /// Whether the host did this step before, whatever its content was.
+    pub(crate) fn did(&self, id: &str) -> bool {
+        self.facts.journal.iter().any(|entry| entry.id == id)
+    }
+}

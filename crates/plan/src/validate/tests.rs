@@ -1,0 +1,80 @@
+use super::*;
+use crate::input::{LoadBalancer, ProxyMode};
+
+fn host(address: &str) -> HostSpec {
+    HostSpec { address: address.parse().unwrap(), name: None, labels: BTreeMap::new() }
+}
+
+fn spec(masters: &[&str], workers: &[&str]) -> ClusterSpec {
+    ClusterSpec {
+        name: "demo".parse().unwrap(),
+        version: "v1.36.3".parse().unwrap(),
+        masters: masters.iter().map(|address| host(address)).collect(),
+        workers: workers.iter().map(|address| host(address)).collect(),
+        api_domain: "apiserver.cluster.local".into(),
+        cert_sans: vec![],
+        load_balancer: LoadBalancer::Haproxy,
+        pod_cidr: "10.96.0.0/12".parse().unwrap(),
+        service_cidr: "10.64.0.0/12".parse().unwrap(),
+        node_mask_size: 24,
+        max_pods: 110,
+        node_ports: (30000, 32767),
+        dns_domain: "cluster.local".into(),
+        proxy_mode: ProxyMode::Nftables,
+        feature_gates: String::new(),
+        ca_years: 100,
+    }
+}
+
+fn subjects(spec: ClusterSpec) -> Vec<String> {
+    let error = validate(spec, &["v1.36.3".parse().unwrap()]).unwrap_err();
+    error.refusals.into_iter().map(|refusal| refusal.subject).collect()
+}
+
+#[test]
+fn accepts_a_plain_cluster_without_a_word() {
+    let (_, notes) = validate(spec(&["172.30.0.11"], &["172.30.0.12"]), &["v1.36.3".parse().unwrap()]).unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+}
+
+#[test]
+fn tells_all_reasons_at_once() {
+    let mut wrong = spec(&["172.30.0.11", "172.30.0.11"], &["172.30.0.11", "172.30.0.12", "172.30.0.12"]);
+    wrong.pod_cidr = "10.64.0.0/12".parse().unwrap();
+    wrong.version = "v1.29.9".parse().unwrap();
+    assert_eq!(
+        subjects(wrong),
+        ["version v1.29.9", "-m 172.30.0.11", "-w 172.30.0.11", "-w 172.30.0.12", "--pod-cidr 10.64.0.0/12"]
+    );
+}
+
+#[test]
+fn refuses_a_cluster_without_a_master() {
+    assert_eq!(subjects(spec(&[], &["172.30.0.12"])), ["-m"]);
+}
+
+#[test]
+fn refuses_a_host_inside_the_cluster_networks() {
+    assert_eq!(subjects(spec(&["10.96.0.4"], &[])), ["--pod-cidr 10.96.0.0/12"]);
+}
+
+#[test]
+fn refuses_more_hosts_than_the_pod_network_has_ranges() {
+    let mut small = spec(&["172.30.0.11"], &["172.30.0.12", "172.30.0.13"]);
+    small.pod_cidr = "10.96.0.0/23".parse().unwrap();
+    assert_eq!(subjects(small), ["--node-mask-size 24"]);
+}
+
+#[test]
+fn refuses_ports_the_wrong_way_round() {
+    let mut wrong = spec(&["172.30.0.11"], &[]);
+    wrong.node_ports = (32767, 30000);
+    assert_eq!(subjects(wrong), ["--port-range 32767-30000"]);
+}
+
+#[test]
+fn warns_of_an_even_number_of_masters() {
+    let (_, notes) =
+        validate(spec(&["172.30.0.11", "172.30.0.12"], &[]), &["v1.36.3".parse().unwrap()]).unwrap();
+    assert_eq!(notes[0].text, "2 masters survive no failure that 1 does not; use 1, 3 or 5");
+}

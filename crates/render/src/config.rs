@@ -1,0 +1,259 @@
+//! Configuration files of the programs on a host. Kubernetes reads JSON wherever it reads YAML, so the
+//! files are made by a serializer, not by pasting text.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use serde_json::{Value, json};
+
+use crate::paths::{self, CONTAINERD_SOCKET, etc, pki};
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// What containerd must adapt to.
+#[derive(Debug, Clone, Copy)]
+pub struct ContainerdHost<'a> {
+    /// The pause image's name.
+    pub pause: &'a str,
+    /// Whether systemd manages control groups for containers (version 2) or containerd does (version 1).
+    pub systemd_cgroup: bool,
+    /// Whether lowering `oom_score_adj` fails here.
+    pub restrict_oom_score_adj: bool,
+}
+
+/// `/etc/containerd/config.toml`, configuration version 3 (containerd 2).
+#[must_use]
+pub fn containerd(host: &ContainerdHost<'_>) -> String {
+    let ContainerdHost { pause, systemd_cgroup, restrict_oom_score_adj } = host;
+    let cni_bin = format!("{}/bin", paths::current("cni-plugins"));
+    let runc = paths::program("runc", "runc");
+    format!(
+        r#"# Written by kubeon. Changes are replaced.
+version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+# What a Kubernetes node does not use is not started.
+disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp", "io.containerd.nri.v1.nri"]
+
+[grpc]
+  address = "{CONTAINERD_SOCKET}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = {restrict_oom_score_adj}
+  [plugins."io.containerd.cri.v1.runtime".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+        BinaryName = "{runc}"
+        SystemdCgroup = {systemd_cgroup}
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{cni_bin}", "/opt/cni/bin"]
+    conf_dir = "/etc/cni/net.d"
+    conf_template = "{}"
+
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "{pause}"
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = "/etc/containerd/certs.d"
+"#,
+        etc("cni.json.template"),
+    )
+}
+
+/// The template from which containerd writes `/etc/cni/net.d` once the node's pod range is known: a
+/// bridge in the overlay's size, addresses from the node's range, host ports.
+#[must_use]
+pub fn cni_template() -> String {
+    pretty(&json!({
+        "cniVersion": "1.0.0",
+        "name": "kubeon",
+        "plugins": [
+            {
+                "type": "bridge",
+                "bridge": "cni0",
+                "isDefaultGateway": true,
+                "hairpinMode": true,
+                "mtu": 1450,
+                "ipam": {
+                    "type": "host-local",
+                    "ranges": [[{ "subnet": "{{.PodCIDR}}" }]],
+                    "routes": [{ "dst": "0.0.0.0/0" }],
+                },
+            },
+            { "type": "portmap", "capabilities": { "portMappings": true } },
+        ],
+    }))
+}
+
+/// What the kubelet must know and adapt to.
+#[derive(Debug, Clone, Copy)]
+pub struct Kubelet<'a> {
+    /// Address of the cluster's DNS service.
+    pub dns: Ipv4Addr,
+    /// DNS domain of the cluster.
+    pub dns_domain: &'a str,
+    /// Pods per node.
+    pub max_pods: u32,
+    /// Whether the host has control groups version 2.
+    pub cgroup_v2: bool,
+    /// Whether the node is kept free of ordinary pods.
+    pub control_plane_taint: bool,
+    /// Feature gates, `Name=true` pairs joined by commas, or empty.
+    pub feature_gates: &'a str,
+}
+
+/// `/var/lib/kubelet/config.yaml`.
+#[must_use]
+pub fn kubelet(node: &Kubelet<'_>) -> String {
+    let mut config = json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": "0.0.0.0",
+        "authentication": {
+            "anonymous": { "enabled": false },
+            "webhook": { "enabled": true, "cacheTTL": "2m0s" },
+            "x509": { "clientCAFile": pki("ca.crt") },
+        },
+        "authorization": { "mode": "Webhook" },
+        "cgroupDriver": if node.cgroup_v2 { "systemd" } else { "cgroupfs" },
+        "clusterDNS": [node.dns],
+        "clusterDomain": node.dns_domain,
+        "containerLogMaxFiles": 5,
+        "containerLogMaxSize": "10Mi",
+        "containerRuntimeEndpoint": format!("unix://{CONTAINERD_SOCKET}"),
+        "evictionHard": { "imagefs.available": "5%", "memory.available": "100Mi", "nodefs.available": "5%", "nodefs.inodesFree": "5%" },
+        "maxPods": node.max_pods,
+        "rotateCertificates": true,
+        "shutdownGracePeriod": "0s",
+        "tlsCertFile": pki("kubelet-serving.crt"),
+        "tlsPrivateKeyFile": pki("kubelet-serving.key"),
+    });
+    if !node.cgroup_v2 {
+        config["failCgroupV1"] = json!(false);
+    }
+    if node.control_plane_taint {
+        config["registerWithTaints"] =
+            json!([{ "key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule" }]);
+    }
+    if let Some(gates) = gates(node.feature_gates) {
+        config["featureGates"] = gates;
+    }
+    pretty(&config)
+}
+
+fn gates(text: &str) -> Option<Value> {
+    let pairs: serde_json::Map<String, Value> = text
+        .split(',')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name.to_owned(), json!(value == "true")))
+        .collect();
+    (!pairs.is_empty()).then_some(Value::Object(pairs))
+}
+
+/// `/etc/kubernetes/kube-proxy.yaml`.
+#[must_use]
+pub fn kube_proxy(node: &str, mode: &str, pod_cidr: &str, set_conntrack: bool) -> String {
+    let mut config = json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": mode,
+        "clientConnection": { "kubeconfig": etc("kube-proxy.conf") },
+        "clusterCIDR": pod_cidr,
+        "hostnameOverride": node,
+        "healthzBindAddress": "0.0.0.0:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+    });
+    if !set_conntrack {
+        config["conntrack"] = json!({
+            "maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s",
+            "udpTimeout": "0s", "udpStreamTimeout": "0s",
+        });
+    }
+    pretty(&config)
+}
+
+/// `/etc/kubernetes/flannel.json`.
+#[must_use]
+pub fn flannel(pod_cidr: &str, nftables: bool) -> String {
+    pretty(&json!({ "Network": pod_cidr, "EnableNFTables": nftables, "Backend": { "Type": "vxlan" } }))
+}
+
+/// `/etc/kubernetes/authentication.yaml`: without a credential only the health paths answer.
+#[must_use]
+pub fn authentication() -> String {
+    pretty(&json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AuthenticationConfiguration",
+        "anonymous": {
+            "enabled": true,
+            "conditions": [{ "path": "/livez" }, { "path": "/readyz" }, { "path": "/healthz" }],
+        },
+    }))
+}
+
+/// A kubeconfig that names its certificate and key by path, so that it holds no secret itself.
+#[must_use]
+pub fn kubeconfig(server: &str, user: &str, certificate: &str, key: &str) -> String {
+    pretty(&json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": "kubernetes", "cluster": { "server": server, "certificate-authority": pki("ca.crt") } }],
+        "users": [{ "name": user, "user": { "client-certificate": certificate, "client-key": key } }],
+        "contexts": [{ "name": "default", "context": { "cluster": "kubernetes", "user": user } }],
+        "current-context": "default",
+    }))
+}
+
+/// `/etc/kubernetes/haproxy.cfg` of a worker: the masters that answer `/readyz`. A master that stops
+/// answering loses its sessions within two seconds, so that clients try another at once.
+#[must_use]
+pub fn haproxy(masters: &[(String, Ipv4Addr)]) -> String {
+    let mut config = format!(
+        "# Written by kubeon. Changes are replaced.\n\
+         global\n  maxconn 8192\n\n\
+         defaults\n  mode tcp\n  timeout connect 1s\n  timeout client 1h\n  timeout server 1h\n  timeout check 700ms\n\
+         \x20 retries 3\n  option redispatch 1\n\n\
+         frontend api\n  bind 127.0.0.1:6443\n  default_backend masters\n\n\
+         backend masters\n  balance leastconn\n  option httpchk GET /readyz\n  http-check expect status 200\n\
+         \x20 default-server check check-ssl verify required ca-file {} inter 700ms fastinter 300ms downinter 500ms \
+         fall 2 rise 1 on-marked-down shutdown-sessions\n",
+        pki("ca.crt")
+    );
+    for (name, address) in masters {
+        let _ = writeln!(config, "  server {name} {address}:6443");
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adapts_the_kubelet_to_the_older_control_groups() {
+        let node = |cgroup_v2| Kubelet {
+            dns: Ipv4Addr::new(10, 64, 0, 10),
+            dns_domain: "cluster.local",
+            max_pods: 110,
+            cgroup_v2,
+            control_plane_taint: false,
+            feature_gates: "A=true,B=false",
+        };
+        let old: Value = serde_json::from_str(&kubelet(&node(false))).unwrap();
+        assert_eq!((&old["cgroupDriver"], &old["failCgroupV1"]), (&json!("cgroupfs"), &json!(false)));
+        let new: Value = serde_json::from_str(&kubelet(&node(true))).unwrap();
+        assert_eq!((&new["cgroupDriver"], new.get("failCgroupV1")), (&json!("systemd"), None));
+        assert_eq!(new["featureGates"], json!({ "A": true, "B": false }));
+    }
+
+    #[test]
+    fn lists_every_master_as_a_backend() {
+        let config = haproxy(&[("h1".into(), Ipv4Addr::new(10, 0, 0, 1)), ("h2".into(), Ipv4Addr::new(10, 0, 0, 2))]);
+        assert!(config.contains("  server h1 10.0.0.1:6443\n  server h2 10.0.0.2:6443\n"), "{config}");
+    }
+}

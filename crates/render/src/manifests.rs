@@ -1,0 +1,201 @@
+//! Objects that every cluster gets: the rights of its own agents, and DNS.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use kubeon_wire::ApiObject;
+use serde_json::{Value, json};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+fn object(path: String, body: Value) -> ApiObject {
+    ApiObject { path, body }
+}
+
+fn cluster_role(name: &str, rules: Value) -> ApiObject {
+    object(
+        format!("{RBAC}/clusterroles/{name}"),
+        json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules }),
+    )
+}
+
+fn cluster_role_binding(name: &str, role: &str, subject: &Value) -> ApiObject {
+    object(
+        format!("{RBAC}/clusterrolebindings/{name}"),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": { "name": name },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+            "subjects": [subject],
+        }),
+    )
+}
+
+fn group(name: &str) -> Value {
+    json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name })
+}
+
+fn user(name: &str) -> Value {
+    json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name })
+}
+
+/// The group that a host belongs to while it asks for its first certificate.
+pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:kubeon";
+/// The user that flannel is.
+pub const FLANNEL_USER: &str = "kubeon:flannel";
+
+/// Rights for joining (ask for a certificate, have it approved, renew it), for the API server towards the
+/// kubelets, and for flannel.
+#[must_use]
+pub fn rights() -> Vec<ApiObject> {
+    let approver = "system:certificates.k8s.io:certificatesigningrequests";
+    vec![
+        cluster_role_binding("kubeon:bootstrap", "system:node-bootstrapper", &group(BOOTSTRAP_GROUP)),
+        cluster_role_binding("kubeon:approve-bootstrap", &format!("{approver}:nodeclient"), &group(BOOTSTRAP_GROUP)),
+        cluster_role_binding("kubeon:approve-renewal", &format!("{approver}:selfnodeclient"), &group("system:nodes")),
+        cluster_role_binding("kubeon:kubelet-api", "system:kubelet-api-admin", &user("kube-apiserver-kubelet-client")),
+        cluster_role(
+            "kubeon:flannel",
+            json!([
+                { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] },
+                { "apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"] },
+            ]),
+        ),
+        cluster_role_binding("kubeon:flannel", "kubeon:flannel", &user(FLANNEL_USER)),
+    ]
+}
+
+/// Labels of a node, as an object to apply: kubeon owns exactly these.
+#[must_use]
+pub fn node_labels(node: &str, labels: &BTreeMap<String, String>) -> ApiObject {
+    object(
+        format!("/api/v1/nodes/{node}"),
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": node, "labels": labels } }),
+    )
+}
+
+/// CoreDNS with everything it needs, answering at `address`.
+#[must_use]
+pub fn coredns(image: &str, address: Ipv4Addr, domain: &str) -> Vec<ApiObject> {
+    let system = "/api/v1/namespaces/kube-system";
+    let labels = json!({ "k8s-app": "kube-dns" });
+    vec![
+        object(
+            format!("{system}/serviceaccounts/coredns"),
+            json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "coredns", "namespace": "kube-system" } }),
+        ),
+        cluster_role(
+            "system:coredns",
+            json!([
+                { "apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"] },
+                { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"] },
+            ]),
+        ),
+        cluster_role_binding(
+            "system:coredns",
+            "system:coredns",
+            &json!({ "kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system" }),
+        ),
+        object(
+            format!("{system}/configmaps/coredns"),
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "coredns", "namespace": "kube-system" }, "data": { "Corefile": corefile(domain) } }),
+        ),
+        object(format!("/apis/apps/v1/namespaces/kube-system/deployments/coredns"), coredns_deployment(image, &labels)),
+        object(
+            format!("{system}/services/kube-dns"),
+            json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": { "name": "kube-dns", "namespace": "kube-system", "labels": { "k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS" } },
+                "spec": {
+                    "clusterIP": address, "selector": labels,
+                    "ports": [
+                        { "name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53 },
+                        { "name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": 53 },
+                        { "name": "metrics", "port": 9153, "protocol": "TCP", "targetPort": 9153 },
+                    ],
+                },
+            }),
+        ),
+    ]
+}
+
+fn corefile(domain: &str) -> String {
+    format!(
+        ".:53 {{\n    errors\n    health {{\n       lameduck 5s\n    }}\n    ready\n    kubernetes {domain} in-addr.arpa ip6.arpa {{\n\
+         \x20      pods insecure\n       fallthrough in-addr.arpa ip6.arpa\n       ttl 30\n    }}\n    prometheus :9153\n\
+         \x20   forward . /etc/resolv.conf {{\n       max_concurrent 1000\n    }}\n    cache 30\n    loop\n    reload\n    loadbalance\n}}\n"
+    )
+}
+
+fn coredns_deployment(image: &str, labels: &Value) -> Value {
+    let probe = |path: &str, port: u16| json!({ "httpGet": { "path": path, "port": port, "scheme": "HTTP" }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 5 });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "coredns", "namespace": "kube-system", "labels": labels },
+        "spec": {
+            "replicas": 2,
+            "selector": { "matchLabels": labels },
+            "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "priorityClassName": "system-cluster-critical",
+                    "serviceAccountName": "coredns",
+                    "dnsPolicy": "Default",
+                    "tolerations": [
+                        { "key": "CriticalAddonsOnly", "operator": "Exists" },
+                        { "key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule" },
+                    ],
+                    "nodeSelector": { "kubernetes.io/os": "linux" },
+                    "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
+                        "weight": 100,
+                        "podAffinityTerm": { "labelSelector": { "matchLabels": labels }, "topologyKey": "kubernetes.io/hostname" },
+                    }] } },
+                    "containers": [{
+                        "name": "coredns",
+                        "image": image,
+                        "imagePullPolicy": "IfNotPresent",
+                        "args": ["-conf", "/etc/coredns/Corefile"],
+                        "resources": { "limits": { "memory": "170Mi" }, "requests": { "cpu": "100m", "memory": "70Mi" } },
+                        "ports": [
+                            { "name": "dns", "containerPort": 53, "protocol": "UDP" },
+                            { "name": "dns-tcp", "containerPort": 53, "protocol": "TCP" },
+                            { "name": "metrics", "containerPort": 9153, "protocol": "TCP" },
+                        ],
+                        "livenessProbe": probe("/health", 8080),
+                        "readinessProbe": probe("/ready", 8181),
+                        "securityContext": {
+                            "allowPrivilegeEscalation": false,
+                            "capabilities": { "add": ["NET_BIND_SERVICE"], "drop": ["ALL"] },
+                            "readOnlyRootFilesystem": true,
+                        },
+                        "volumeMounts": [{ "name": "config", "mountPath": "/etc/coredns", "readOnly": true }],
+                    }],
+                    "volumes": [{ "name": "config", "configMap": { "name": "coredns", "items": [{ "key": "Corefile", "path": "Corefile" }] } }],
+                },
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_at_the_address_the_kubelets_were_told() {
+        let objects = coredns("registry.k8s.io/coredns/coredns:v1", Ipv4Addr::new(10, 64, 0, 10), "cluster.local");
+        let service = objects.iter().find(|o| o.path.ends_with("/services/kube-dns")).unwrap();
+        assert_eq!(service.body["spec"]["clusterIP"], "10.64.0.10");
+    }
+
+    #[test]
+    fn every_object_lies_at_the_path_of_its_own_name() {
+        let all = rights().into_iter().chain(coredns("i", Ipv4Addr::LOCALHOST, "d"));
+        for object in all {
+            let name = object.body["metadata"]["name"].as_str().unwrap().to_owned();
+            assert!(object.path.ends_with(&format!("/{name}")), "{} is not {name}", object.path);
+        }
+    }
+}

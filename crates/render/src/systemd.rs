@@ -1,0 +1,368 @@
+//! systemd units. Programs that can tell when they are ready (`Type=notify`) do, so that starting a unit
+//! waits exactly as long as needed.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use crate::paths::{self, ETCD_DATA, etc, pki, program};
+
+/// One unit: what it is, how it is started.
+struct Unit<'a> {
+    description: &'a str,
+    notify: bool,
+    after: &'a str,
+    environment: &'a [(&'a str, &'a str)],
+    service: &'a [&'a str],
+    command: String,
+    arguments: Vec<String>,
+}
+
+impl Unit<'_> {
+    fn text(&self) -> String {
+        let mut unit = format!(
+            "# Written by kubeon. Changes are replaced.\n[Unit]\nDescription={}\nAfter={}\nWants=network-online.target\n\
+             StartLimitIntervalSec=0\n\n[Service]\nType={}\n",
+            self.description,
+            self.after,
+            if self.notify { "notify" } else { "exec" },
+        );
+        for (name, value) in self.environment {
+            let _ = writeln!(unit, "Environment=\"{name}={value}\"");
+        }
+        let _ = write!(unit, "ExecStart={}", self.command);
+        for argument in &self.arguments {
+            let _ = write!(unit, " \\\n  {argument}");
+        }
+        unit.push_str("\nRestart=always\nRestartSec=1\nTimeoutStartSec=180\n");
+        for line in self.service {
+            let _ = writeln!(unit, "{line}");
+        }
+        unit.push_str("\n[Install]\nWantedBy=multi-user.target\n");
+        unit
+    }
+}
+
+/// What an etcd member needs to know.
+#[derive(Debug, Clone)]
+pub struct EtcdMember<'a> {
+    /// The member's name: its host's.
+    pub name: &'a str,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Name and address of every first member, in order.
+    pub initial: &'a [(String, Ipv4Addr)],
+    /// Tells clusters apart that were started on the same addresses.
+    pub token: &'a str,
+}
+
+/// `etcd.service`: a member with TLS towards clients and peers.
+#[must_use]
+pub fn etcd(member: &EtcdMember<'_>) -> String {
+    let initial: Vec<String> =
+        member.initial.iter().map(|(name, address)| format!("{name}=https://{address}:2380")).collect();
+    let address = member.address;
+    Unit {
+        description: "etcd, the store of the Kubernetes control plane",
+        notify: true,
+        after: "network-online.target",
+        environment: &[],
+        service: &["LimitNOFILE=65536", "Nice=-5"],
+        command: program("etcd", "etcd"),
+        arguments: vec![
+            format!("--name={}", member.name),
+            format!("--data-dir={ETCD_DATA}"),
+            format!("--listen-client-urls=https://127.0.0.1:2379,https://{address}:2379"),
+            format!("--advertise-client-urls=https://{address}:2379"),
+            format!("--listen-peer-urls=https://{address}:2380"),
+            format!("--initial-advertise-peer-urls=https://{address}:2380"),
+            format!("--initial-cluster={}", initial.join(",")),
+            format!("--initial-cluster-token={}", member.token),
+            "--initial-cluster-state=new".into(),
+            "--client-cert-auth".into(),
+            format!("--trusted-ca-file={}", pki("etcd/ca.crt")),
+            format!("--cert-file={}", pki("etcd/server.crt")),
+            format!("--key-file={}", pki("etcd/server.key")),
+            "--peer-client-cert-auth".into(),
+            format!("--peer-trusted-ca-file={}", pki("etcd/ca.crt")),
+            format!("--peer-cert-file={}", pki("etcd/peer.crt")),
+            format!("--peer-key-file={}", pki("etcd/peer.key")),
+            "--listen-metrics-urls=http://127.0.0.1:2381".into(),
+            "--feature-gates=InitialCorruptCheck=true".into(),
+            "--watch-progress-notify-interval=5s".into(),
+        ],
+    }
+    .text()
+}
+
+/// What the API server needs to know.
+#[derive(Debug, Clone)]
+pub struct ApiServer<'a> {
+    /// The address that it tells others.
+    pub address: Ipv4Addr,
+    /// Service network in CIDR notation.
+    pub service_cidr: &'a str,
+    /// First and last node port.
+    pub node_ports: (u16, u16),
+    /// DNS domain of the cluster.
+    pub dns_domain: &'a str,
+    /// Feature gates, or empty.
+    pub feature_gates: &'a str,
+}
+
+fn with_gates(mut arguments: Vec<String>, feature_gates: &str) -> Vec<String> {
+    if !feature_gates.is_empty() {
+        arguments.push(format!("--feature-gates={feature_gates}"));
+    }
+    arguments
+}
+
+/// `kube-apiserver.service`.
+#[must_use]
+pub fn apiserver(api: &ApiServer<'_>) -> String {
+    let arguments = vec![
+        format!("--advertise-address={}", api.address),
+        "--secure-port=6443".into(),
+        "--etcd-servers=https://127.0.0.1:2379".into(),
+        format!("--etcd-cafile={}", pki("etcd/ca.crt")),
+        format!("--etcd-certfile={}", pki("apiserver-etcd-client.crt")),
+        format!("--etcd-keyfile={}", pki("apiserver-etcd-client.key")),
+        format!("--service-cluster-ip-range={}", api.service_cidr),
+        format!("--service-node-port-range={}-{}", api.node_ports.0, api.node_ports.1),
+        "--authorization-mode=Node,RBAC".into(),
+        "--enable-admission-plugins=NodeRestriction".into(),
+        "--allow-privileged=true".into(),
+        format!("--authentication-config={}", etc("authentication.yaml")),
+        format!("--client-ca-file={}", pki("ca.crt")),
+        format!("--tls-cert-file={}", pki("apiserver.crt")),
+        format!("--tls-private-key-file={}", pki("apiserver.key")),
+        format!("--kubelet-certificate-authority={}", pki("kubelet-serving-ca.crt")),
+        format!("--kubelet-client-certificate={}", pki("apiserver-kubelet-client.crt")),
+        format!("--kubelet-client-key={}", pki("apiserver-kubelet-client.key")),
+        "--kubelet-preferred-address-types=InternalIP,Hostname".into(),
+        format!("--service-account-issuer=https://kubernetes.default.svc.{}", api.dns_domain),
+        format!("--service-account-key-file={}", pki("sa.pub")),
+        format!("--service-account-signing-key-file={}", pki("sa.key")),
+        format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
+        "--requestheader-allowed-names=front-proxy-client".into(),
+        "--requestheader-username-headers=X-Remote-User".into(),
+        "--requestheader-group-headers=X-Remote-Group".into(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".into(),
+        format!("--proxy-client-cert-file={}", pki("front-proxy-client.crt")),
+        format!("--proxy-client-key-file={}", pki("front-proxy-client.key")),
+        "--profiling=false".into(),
+    ];
+    Unit {
+        description: "Kubernetes API server",
+        notify: true,
+        after: "network-online.target etcd.service",
+        environment: &[],
+        service: &["LimitNOFILE=1048576"],
+        command: program("kube-apiserver", "kube-apiserver"),
+        arguments: with_gates(arguments, api.feature_gates),
+    }
+    .text()
+}
+
+/// What the controller manager needs to know.
+#[derive(Debug, Clone)]
+pub struct ControllerManager<'a> {
+    /// The cluster's name.
+    pub cluster: &'a str,
+    /// Pod network in CIDR notation.
+    pub pod_cidr: &'a str,
+    /// Service network in CIDR notation.
+    pub service_cidr: &'a str,
+    /// Prefix length of a node's share of the pod network.
+    pub node_mask_size: u8,
+    /// Feature gates, or empty.
+    pub feature_gates: &'a str,
+}
+
+/// `kube-controller-manager.service`.
+#[must_use]
+pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
+    let arguments = vec![
+        "--bind-address=127.0.0.1".into(),
+        format!("--cluster-name={}", manager.cluster),
+        format!("--kubeconfig={}", etc("controller-manager.conf")),
+        format!("--authentication-kubeconfig={}", etc("controller-manager.conf")),
+        format!("--authorization-kubeconfig={}", etc("controller-manager.conf")),
+        format!("--client-ca-file={}", pki("ca.crt")),
+        format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
+        format!("--tls-cert-file={}", pki("controller-manager-serving.crt")),
+        format!("--tls-private-key-file={}", pki("controller-manager-serving.key")),
+        format!("--cluster-signing-cert-file={}", pki("ca.crt")),
+        format!("--cluster-signing-key-file={}", pki("ca.key")),
+        "--cluster-signing-duration=8760h".into(),
+        format!("--root-ca-file={}", pki("ca.crt")),
+        format!("--service-account-private-key-file={}", pki("sa.key")),
+        "--use-service-account-credentials=true".into(),
+        "--allocate-node-cidrs=true".into(),
+        format!("--cluster-cidr={}", manager.pod_cidr),
+        format!("--service-cluster-ip-range={}", manager.service_cidr),
+        format!("--node-cidr-mask-size={}", manager.node_mask_size),
+        "--leader-elect=true".into(),
+        "--profiling=false".into(),
+    ];
+    Unit {
+        description: "Kubernetes controller manager",
+        notify: false,
+        after: "network-online.target kube-apiserver.service",
+        environment: &[],
+        service: &[],
+        command: program("kube-controller-manager", "kube-controller-manager"),
+        arguments: with_gates(arguments, manager.feature_gates),
+    }
+    .text()
+}
+
+/// `kube-scheduler.service`.
+#[must_use]
+pub fn scheduler(feature_gates: &str) -> String {
+    let arguments = vec![
+        "--bind-address=127.0.0.1".into(),
+        format!("--kubeconfig={}", etc("scheduler.conf")),
+        format!("--authentication-kubeconfig={}", etc("scheduler.conf")),
+        format!("--authorization-kubeconfig={}", etc("scheduler.conf")),
+        format!("--client-ca-file={}", pki("ca.crt")),
+        format!("--requestheader-client-ca-file={}", pki("front-proxy-ca.crt")),
+        format!("--tls-cert-file={}", pki("scheduler-serving.crt")),
+        format!("--tls-private-key-file={}", pki("scheduler-serving.key")),
+        "--leader-elect=true".into(),
+        "--profiling=false".into(),
+    ];
+    Unit {
+        description: "Kubernetes scheduler",
+        notify: false,
+        after: "network-online.target kube-apiserver.service",
+        environment: &[],
+        service: &[],
+        command: program("kube-scheduler", "kube-scheduler"),
+        arguments: with_gates(arguments, feature_gates),
+    }
+    .text()
+}
+
+/// `containerd.service`. Containers outlive a restart of it.
+#[must_use]
+pub fn containerd() -> String {
+    let path = format!(
+        "{}/containerd/bin:{}/runc/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        paths::CURRENT,
+        paths::CURRENT
+    );
+    Unit {
+        description: "containerd, the container runtime",
+        notify: true,
+        after: "network-online.target local-fs.target",
+        environment: &[("PATH", &path)],
+        service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576", "TasksMax=infinity"],
+        command: program("containerd", "containerd"),
+        arguments: vec!["--config=/etc/containerd/config.toml".into()],
+    }
+    .text()
+}
+
+/// `kubelet.service`.
+#[must_use]
+pub fn kubelet(node: &str, address: Ipv4Addr) -> String {
+    Unit {
+        description: "kubelet, the Kubernetes node agent",
+        notify: false,
+        after: "network-online.target containerd.service",
+        environment: &[],
+        service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576"],
+        command: program("kubelet", "kubelet"),
+        arguments: vec![
+            "--config=/var/lib/kubelet/config.yaml".into(),
+            format!("--kubeconfig={}", etc("kubelet.conf")),
+            format!("--bootstrap-kubeconfig={}", etc("bootstrap-kubelet.conf")),
+            "--cert-dir=/var/lib/kubelet/pki".into(),
+            format!("--hostname-override={node}"),
+            format!("--node-ip={address}"),
+        ],
+    }
+    .text()
+}
+
+/// `kube-proxy.service`.
+#[must_use]
+pub fn kube_proxy() -> String {
+    Unit {
+        description: "kube-proxy, the Kubernetes service proxy",
+        notify: false,
+        after: "network-online.target",
+        environment: &[],
+        service: &["LimitNOFILE=1048576"],
+        command: program("kube-proxy", "kube-proxy"),
+        arguments: vec![format!("--config={}", etc("kube-proxy.yaml"))],
+    }
+    .text()
+}
+
+/// `flanneld.service`: the pod network's overlay, its subnets taken from the nodes' pod ranges.
+#[must_use]
+pub fn flannel(node: &str, address: Ipv4Addr) -> String {
+    Unit {
+        description: "flannel, the pod network",
+        notify: true,
+        after: "network-online.target",
+        environment: &[("NODE_NAME", node)],
+        service: &[],
+        command: program("flannel", "flanneld"),
+        arguments: vec![
+            "--kube-subnet-mgr".into(),
+            format!("--kubeconfig-file={}", etc("flannel.conf")),
+            format!("--net-config-path={}", etc("flannel.json")),
+            format!("--iface={address}"),
+            "--ip-masq".into(),
+        ],
+    }
+    .text()
+}
+
+/// `haproxy.service`. The bundle's haproxy brings its own C library and is started by its own loader, so
+/// that it runs whatever the host has.
+#[must_use]
+pub fn haproxy() -> String {
+    let root = paths::current("haproxy");
+    let libraries: Vec<String> = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"]
+        .iter()
+        .map(|folder| format!("{root}/{folder}"))
+        .collect();
+    Unit {
+        description: "haproxy, this worker's way to the API servers",
+        notify: false,
+        after: "network-online.target",
+        environment: &[],
+        service: &["LimitNOFILE=65536"],
+        command: format!("{root}/lib64/ld-linux-x86-64.so.2"),
+        arguments: vec![
+            format!("--library-path {}", libraries.join(":")),
+            format!("{root}/usr/sbin/haproxy"),
+            "-db".into(),
+            format!("-f {}", etc("haproxy.cfg")),
+        ],
+    }
+    .text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_every_first_member() {
+        let initial =
+            vec![("h1".to_owned(), Ipv4Addr::new(10, 0, 0, 1)), ("h2".to_owned(), Ipv4Addr::new(10, 0, 0, 2))];
+        let unit = etcd(&EtcdMember { name: "h1", address: Ipv4Addr::new(10, 0, 0, 1), initial: &initial, token: "t" });
+        assert!(unit.contains("--initial-cluster=h1=https://10.0.0.1:2380,h2=https://10.0.0.2:2380 \\\n"), "{unit}");
+        assert!(unit.contains("Type=notify"), "{unit}");
+    }
+
+    #[test]
+    fn leaves_feature_gates_out_when_there_are_none() {
+        assert!(!scheduler("").contains("feature-gates"));
+        assert!(scheduler("A=true").contains("--feature-gates=A=true"));
+    }
+}

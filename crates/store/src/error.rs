@@ -1,0 +1,82 @@
+//! What can go wrong with the local state, in words that name the file and the way out.
+
+use std::io;
+use std::path::PathBuf;
+
+use kubeon_api::ClusterName;
+
+use crate::lock::Holder;
+
+/// The local state could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Neither `$KUBEON_HOME` nor `$HOME` says where the state lies.
+    #[error("neither KUBEON_HOME nor HOME is set: set KUBEON_HOME to the folder that shall hold the state")]
+    NoHome,
+    /// No cluster of that name was made here.
+    #[error("Cluster[{0}] not exist, please create")]
+    Missing(ClusterName),
+    /// A state file is there but cannot be understood. The backup is named, never used silently.
+    #[error("{path} is damaged: {why}; {way_out}")]
+    Damaged {
+        /// The state file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What to type, or what to look for.
+        way_out: String,
+    },
+    /// A newer kubeon wrote the file.
+    #[error(
+        "{path} was written by a newer kubeon (schema {found}, this one reads up to {known}); use that one"
+    )]
+    Newer {
+        /// The state file.
+        path: PathBuf,
+        /// The schema in the file.
+        found: u64,
+        /// The newest schema that this program knows.
+        known: u32,
+    },
+    /// Another program of the same name wrote the file.
+    #[error(
+        "{path} was made by another kubeon; manage that cluster with it, or set KUBEON_HOME to another folder"
+    )]
+    Foreign {
+        /// The state file.
+        path: PathBuf,
+    },
+    /// Somebody works on the cluster.
+    #[error("{cluster} is locked by {holder}")]
+    Locked {
+        /// The cluster.
+        cluster: ClusterName,
+        /// Who.
+        holder: Holder,
+    },
+    /// A lock of one cluster was used for another.
+    #[error("the lock of {held} does not cover {wanted}")]
+    WrongLock {
+        /// The cluster of the lock.
+        held: ClusterName,
+        /// The cluster to be written.
+        wanted: ClusterName,
+    },
+    /// A file operation failed.
+    #[error("cannot {action} {path}: {source}")]
+    File {
+        /// A verb: `read`, `write`, `lock`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { action, path, source }
+    }
+}

@@ -1,0 +1,113 @@
+//! One writer per cluster.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, Unit};
+use kubeon_api::ClusterName;
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+
+/// How often, and how long apart, the holder's name is looked for: it writes it just after locking.
+const LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    /// Its process id.
+    pub pid: u32,
+    /// What it does, such as `kubeon create`.
+    pub command: String,
+    /// The control machine's name.
+    pub host: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = self.since.to_zoned(TimeZone::system());
+        let recent = Timestamp::now().checked_sub(20.hours()).is_ok_and(|edge| self.since > edge);
+        let form = if recent { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+        write!(f, "{:?} (pid {} on {}, since {})", self.command, self.pid, self.host, since.strftime(form))
+    }
+}
+
+/// The right to change a cluster's state; let go when dropped, or by the kernel when the process dies.
+/// The lock file itself stays: removing it would let two holders in.
+#[derive(Debug)]
+pub struct Lock {
+    cluster: ClusterName,
+    _file: File,
+}
+
+impl Lock {
+    /// The cluster that it covers.
+    #[must_use]
+    pub fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+
+    pub(crate) fn take(path: &Path, cluster: &ClusterName, command: &str) -> Result<Self, StoreError> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(StoreError::file("open lock", path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::Locked { cluster: cluster.clone(), holder: read_holder(&mut file) });
+            }
+            Err(TryLockError::Error(source)) => return Err(StoreError::file("lock", path)(source)),
+        }
+        let since = Timestamp::now();
+        let holder = Holder {
+            pid: std::process::id(),
+            command: command.to_owned(),
+            host: host_name(),
+            since: since.round(Unit::Second).unwrap_or(since),
+        };
+        write_holder(&mut file, &holder).map_err(StoreError::file("write lock", path))?;
+        Ok(Self { cluster: cluster.clone(), _file: file })
+    }
+}
+
+fn write_holder(file: &mut File, holder: &Holder) -> std::io::Result<()> {
+    let line = serde_json::to_string(holder)? + "\n";
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(line.as_bytes())
+}
+
+/// Who holds it; the name may not be written yet, so it is looked for a few times.
+fn read_holder(file: &mut File) -> Holder {
+    for _ in 0..LOOKS {
+        let mut text = String::new();
+        let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+        if read.is_ok()
+            && let Ok(holder) = serde_json::from_str(&text)
+        {
+            return holder;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    Holder { pid: 0, command: "an unknown program".to_owned(), host: host_name(), since: Timestamp::now() }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "this machine".to_owned() } else { name.trim().to_owned() }
+}

@@ -1,0 +1,86 @@
+//! What is remembered of a cluster.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use kubeon_api::{ClusterName, HostAddress, Version};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The form of the state file that this program writes, and the newest that it reads.
+pub const SCHEMA: u32 = 1;
+
+/// The state of one cluster. `S` is what was wanted of it: the specification that plans are made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterState<S> {
+    /// The form of the file: [`SCHEMA`].
+    pub schema: u32,
+    /// The cluster's name, also that of its file.
+    pub name: ClusterName,
+    /// The cluster's identity: two clusters of one name differ here.
+    pub uid: String,
+    /// The generation of the last plan that wrote; only grows.
+    pub generation: u64,
+    /// What is going on.
+    pub status: Status,
+    /// When it was first saved, UTC.
+    pub created_at: Timestamp,
+    /// When it was last saved, UTC.
+    pub updated_at: Timestamp,
+    /// The Kubernetes version that stands; `None` before the first success.
+    pub version: Option<Version>,
+    /// What was wanted.
+    pub spec: S,
+    /// How to log in to the hosts, without anything secret.
+    #[serde(default)]
+    pub logins: BTreeMap<HostAddress, HostLogin>,
+}
+
+impl<S> ClusterState<S> {
+    /// A cluster that is about to be created, with a new identity and generation 0.
+    #[must_use]
+    pub fn new(name: ClusterName, spec: S) -> Self {
+        let now = Timestamp::now();
+        Self {
+            schema: SCHEMA,
+            name,
+            uid: Uuid::new_v4().to_string(),
+            generation: 0,
+            status: Status::Creating,
+            created_at: now,
+            updated_at: now,
+            version: None,
+            spec,
+            logins: BTreeMap::new(),
+        }
+    }
+}
+
+/// What is going on with a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Status {
+    /// Not finished for the first time.
+    Creating,
+    /// The last change was finished.
+    Running,
+    /// A change of version is not finished.
+    Upgrading,
+    /// It is being taken down.
+    Destroying,
+}
+
+/// How to log in to a host. Passwords and passphrases are asked for again; there is no field for them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HostLogin {
+    /// The user.
+    pub user: String,
+    /// The port.
+    pub port: u16,
+    /// Private keys to try, in order; when empty, the usual ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key_files: Vec<PathBuf>,
+}

@@ -1,0 +1,274 @@
+//! The folder that holds it all.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use kubeon_api::ClusterName;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::StoreError;
+use crate::file;
+use crate::lock::Lock;
+use crate::state::{ClusterState, SCHEMA};
+
+/// Where the state lies: `kubeon_home` (`$KUBEON_HOME`), else `.kubeon` in `home` (`$HOME`).
+///
+/// # Errors
+/// [`StoreError::NoHome`] when neither is set.
+pub fn base_folder(kubeon_home: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, StoreError> {
+    let set = |value: Option<OsString>| value.filter(|text| !text.is_empty()).map(PathBuf::from);
+    set(kubeon_home).or_else(|| set(home).map(|home| home.join(".kubeon"))).ok_or(StoreError::NoHome)
+}
+
+/// The local state. Reading needs no lock; every change needs the cluster's [`Lock`].
+#[derive(Debug, Clone)]
+pub struct Store {
+    base: PathBuf,
+}
+
+impl Store {
+    /// The state in `base`, a folder that may not exist yet; nothing is made before the first change.
+    #[must_use]
+    pub fn new(base: PathBuf) -> Self {
+        Self { base }
+    }
+
+    /// The folder itself.
+    #[must_use]
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// The state file of a cluster.
+    #[must_use]
+    pub fn state_path(&self, cluster: &ClusterName) -> PathBuf {
+        self.base.join(format!("{cluster}.json"))
+    }
+
+    /// The last state before the present one.
+    #[must_use]
+    pub fn backup_path(&self, cluster: &ClusterName) -> PathBuf {
+        self.base.join(format!("{cluster}.json.bak"))
+    }
+
+    /// The folder of a cluster's keys.
+    #[must_use]
+    pub fn secret_folder(&self, cluster: &ClusterName) -> PathBuf {
+        self.base.join("secret").join(cluster.as_str())
+    }
+
+    /// The admin's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig_path(&self, cluster: &ClusterName) -> PathBuf {
+        self.base.join("conf/cluster").join(format!("{cluster}.yaml"))
+    }
+
+    /// The pinned SSH keys of a cluster's hosts.
+    #[must_use]
+    pub fn known_hosts_path(&self, cluster: &ClusterName) -> PathBuf {
+        self.base.join("known_hosts").join(cluster.as_str())
+    }
+
+    /// Names of the clusters here, sorted. Files that are not named like a cluster are left out.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn list(&self) -> Result<Vec<ClusterName>, StoreError> {
+        let entries = match fs::read_dir(&self.base) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(StoreError::file("read", &self.base)(error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(StoreError::file("read", &self.base))?.file_name();
+            let cluster = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            names.extend(cluster.and_then(|name| name.parse().ok()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Whether a cluster of that name is here, readable or not.
+    #[must_use]
+    pub fn exists(&self, cluster: &ClusterName) -> bool {
+        self.state_path(cluster).exists()
+    }
+
+    /// Reads the state of a cluster.
+    ///
+    /// # Errors
+    /// When there is none, or the file is damaged, from a newer kubeon, or from another program.
+    pub fn load<S: DeserializeOwned>(&self, cluster: &ClusterName) -> Result<ClusterState<S>, StoreError> {
+        let path = self.state_path(cluster);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::Missing(cluster.clone()));
+            }
+            Err(error) => return Err(StoreError::file("read", path)(error)),
+        };
+        let state = self.parse::<S>(cluster, &path, &text)?;
+        if state.name != *cluster {
+            return Err(self.damaged(cluster, path, format!("it speaks of {}", state.name)));
+        }
+        Ok(state)
+    }
+
+    fn parse<S: DeserializeOwned>(
+        &self,
+        cluster: &ClusterName,
+        path: &Path,
+        text: &[u8],
+    ) -> Result<ClusterState<S>, StoreError> {
+        let damaged = |why: serde_json::Error| self.damaged(cluster, path.to_owned(), why.to_string());
+        let value: Value = serde_json::from_slice(text).map_err(damaged)?;
+        match value.get("schema") {
+            None if value.is_object() => return Err(StoreError::Foreign { path: path.to_owned() }),
+            Some(schema) => {
+                if let Some(found) = schema.as_u64().filter(|found| *found > u64::from(SCHEMA)) {
+                    return Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA });
+                }
+            }
+            None => {}
+        }
+        serde_json::from_value(value).map_err(damaged)
+    }
+
+    fn damaged(&self, cluster: &ClusterName, path: PathBuf, why: String) -> StoreError {
+        let backup = self.backup_path(cluster);
+        let way_out = match fs::metadata(&backup).and_then(|meta| meta.modified()) {
+            Ok(time) => {
+                let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
+                let time = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string();
+                format!(
+                    "the state before it, of {time}, is in {backup}; look at it and put it back with: cp {backup} {path}",
+                    backup = backup.display(),
+                    path = path.display(),
+                )
+            }
+            Err(_) => "there is no older state here; put the file back from a backup".to_owned(),
+        };
+        StoreError::Damaged { path, why, way_out }
+    }
+
+    /// Takes the lock of a cluster, at once or not at all. `command` says what for: `kubeon create`.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] with the holder when somebody has it.
+    pub fn lock(&self, cluster: &ClusterName, command: &str) -> Result<Lock, StoreError> {
+        let folder = self.base.join("lock");
+        file::private_folder(&self.base)?;
+        file::private_folder(&folder)?;
+        Lock::take(&folder.join(cluster.as_str()), cluster, command)
+    }
+
+    /// Writes the state, sets its `updated_at`, and keeps the state before it as the backup, provided that it
+    /// was readable.
+    ///
+    /// # Errors
+    /// When the lock is another cluster's, or a file cannot be written.
+    pub fn save<S: Serialize>(&self, lock: &Lock, state: &mut ClusterState<S>) -> Result<(), StoreError> {
+        covers(lock, &state.name)?;
+        let path = self.state_path(&state.name);
+        state.updated_at = Timestamp::now();
+        let mut text =
+            serde_json::to_vec_pretty(state).map_err(|e| StoreError::file("write", &path)(e.into()))?;
+        text.push(b'\n');
+        if let Ok(old) = fs::read(&path)
+            && self.parse::<Value>(&state.name, &path, &old).is_ok()
+        {
+            let backup = self.backup_path(&state.name);
+            file::keep_as(&path, &backup).map_err(StoreError::file("write", backup))?;
+        }
+        file::private_folder(&self.base)?;
+        file::write_private(&path, &text)
+    }
+
+    /// Forgets a cluster: kubeconfig, keys, pinned SSH keys, backup, and last the state, so that a removal
+    /// that was broken off can be repeated. What is missing is passed over.
+    ///
+    /// # Errors
+    /// When the lock is another cluster's, or a file cannot be removed.
+    pub fn remove(&self, lock: &Lock, cluster: &ClusterName) -> Result<(), StoreError> {
+        covers(lock, cluster)?;
+        if self.current()?.as_ref() == Some(cluster) {
+            let path = self.base.join("current");
+            file::remove(&path).map_err(StoreError::file("remove", path))?;
+        }
+        let secrets = self.secret_folder(cluster);
+        file::remove_folder(&secrets).map_err(StoreError::file("remove", secrets))?;
+        for path in [
+            self.kubeconfig_path(cluster),
+            self.known_hosts_path(cluster),
+            self.backup_path(cluster),
+            self.state_path(cluster),
+        ] {
+            file::remove(&path).map_err(StoreError::file("remove", path))?;
+        }
+        Ok(())
+    }
+
+    /// The cluster that `use` chose, if one is chosen.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds no cluster name.
+    pub fn current(&self) -> Result<Option<ClusterName>, StoreError> {
+        let path = self.base.join("current");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError::file("read", path)(error)),
+        };
+        text.trim().parse().map(Some).map_err(|error: kubeon_api::NameError| StoreError::Damaged {
+            path,
+            why: error.to_string(),
+            way_out: "choose again with: kubeon use NAME".to_owned(),
+        })
+    }
+
+    /// Chooses the cluster that commands without a name mean.
+    ///
+    /// # Errors
+    /// When there is no such cluster here, or the file cannot be written.
+    pub fn set_current(&self, cluster: &ClusterName) -> Result<(), StoreError> {
+        if !self.exists(cluster) {
+            return Err(StoreError::Missing(cluster.clone()));
+        }
+        file::write_private(&self.base.join("current"), format!("{cluster}\n").as_bytes())
+    }
+
+    /// Writes the admin's kubeconfig, 0600, and tells where it is.
+    ///
+    /// # Errors
+    /// When the lock is another cluster's, or the file cannot be written.
+    pub fn save_kubeconfig(&self, lock: &Lock, text: &str) -> Result<PathBuf, StoreError> {
+        let path = self.kubeconfig_path(lock.cluster());
+        file::private_folder(&self.base.join("conf"))?;
+        file::write_private(&path, text.as_bytes())?;
+        Ok(path)
+    }
+
+    /// Writes the pinned SSH keys of the cluster's hosts, 0600.
+    ///
+    /// # Errors
+    /// When the lock is another cluster's, or the file cannot be written.
+    pub fn save_known_hosts(&self, lock: &Lock, text: &str) -> Result<PathBuf, StoreError> {
+        let path = self.known_hosts_path(lock.cluster());
+        file::write_private(&path, text.as_bytes())?;
+        Ok(path)
+    }
+}
+
+fn covers(lock: &Lock, cluster: &ClusterName) -> Result<(), StoreError> {
+    if lock.cluster() == cluster {
+        return Ok(());
+    }
+    Err(StoreError::WrongLock { held: lock.cluster().clone(), wanted: cluster.clone() })
+}

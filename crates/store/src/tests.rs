@@ -1,0 +1,245 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kubeon_api::ClusterName;
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Spec {
+    masters: Vec<String>,
+}
+
+type State = ClusterState<Spec>;
+
+fn name(text: &str) -> ClusterName {
+    text.parse().unwrap()
+}
+
+fn store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().join("home"));
+    (folder, store)
+}
+
+fn saved(store: &Store, cluster: &str) -> State {
+    let lock = store.lock(&name(cluster), "kubeon create").unwrap();
+    let mut state = ClusterState::new(name(cluster), Spec { masters: vec!["172.30.0.11".into()] });
+    state.logins.insert(
+        "172.30.0.11".parse().unwrap(),
+        HostLogin { user: "root".into(), port: 22, key_files: vec!["/k".into()] },
+    );
+    store.save(&lock, &mut state).unwrap();
+    state
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn finds_its_folder_from_what_is_set() {
+    let os = |text: &str| Some(text.into());
+    assert_eq!(base_folder(os("/k"), os("/home/a")).unwrap(), Path::new("/k"));
+    assert_eq!(base_folder(None, os("/home/a")).unwrap(), Path::new("/home/a/.kubeon"));
+    assert_eq!(base_folder(os(""), os("/home/a")).unwrap(), Path::new("/home/a/.kubeon"));
+    assert!(matches!(base_folder(None, os("")), Err(StoreError::NoHome)));
+}
+
+#[test]
+fn gives_back_what_was_saved_and_lists_it() {
+    let (_folder, store) = store();
+    assert!(store.list().unwrap().is_empty());
+    let b = saved(&store, "b");
+    let a = saved(&store, "a");
+    assert_eq!(store.load::<Spec>(&name("a")).unwrap(), a);
+    assert_eq!(store.load::<Spec>(&name("b")).unwrap(), b);
+    fs::write(store.base().join("Not A Cluster.json"), "{}").unwrap();
+    assert_eq!(store.list().unwrap(), [name("a"), name("b")]);
+    assert_ne!(a.uid, b.uid);
+}
+
+#[test]
+fn everything_is_for_its_owner_only() {
+    let (_folder, store) = store();
+    saved(&store, "demo");
+    saved_again(&store);
+    let lock = store.lock(&name("demo"), "kubeon use").unwrap();
+    let kubeconfig = store.save_kubeconfig(&lock, "kind: Config").unwrap();
+    let hosts = store.save_known_hosts(&lock, "").unwrap();
+    store.set_current(&name("demo")).unwrap();
+    for file in [&kubeconfig, &hosts, &store.state_path(&name("demo")), &store.backup_path(&name("demo"))] {
+        assert_eq!(mode(file), 0o600, "{}", file.display());
+    }
+    for folder in ["", "conf", "conf/cluster", "known_hosts", "lock"] {
+        assert_eq!(mode(&store.base().join(folder)), 0o700, "{folder}");
+    }
+}
+
+fn saved_again(store: &Store) {
+    let lock = store.lock(&name("demo"), "kubeon add").unwrap();
+    let mut state: State = store.load(&name("demo")).unwrap();
+    state.generation += 1;
+    state.status = Status::Running;
+    store.save(&lock, &mut state).unwrap();
+}
+
+#[test]
+fn a_state_cut_in_half_is_refused_with_the_way_out() {
+    let (_folder, store) = store();
+    saved(&store, "demo");
+    saved_again(&store);
+    let path = store.state_path(&name("demo"));
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let error = store.load::<Spec>(&name("demo")).unwrap_err().to_string();
+    let command = format!("cp {} {}", store.backup_path(&name("demo")).display(), path.display());
+    assert!(error.contains("is damaged: EOF") && error.ends_with(&command), "{error}");
+
+    let restored = Command::new("sh").args(["-c", &command]).status().unwrap();
+    assert!(restored.success());
+    assert_eq!(store.load::<Spec>(&name("demo")).unwrap().generation, 0);
+}
+
+#[test]
+fn a_damaged_state_never_becomes_the_backup() {
+    let (_folder, store) = store();
+    let mut state = saved(&store, "demo");
+    saved_again(&store);
+    let good = fs::read(store.backup_path(&name("demo"))).unwrap();
+    fs::write(store.state_path(&name("demo")), "{\"schema\":1,").unwrap();
+    let lock = store.lock(&name("demo"), "kubeon create").unwrap();
+    store.save(&lock, &mut state).unwrap();
+    assert_eq!(fs::read(store.backup_path(&name("demo"))).unwrap(), good);
+}
+
+#[test]
+fn says_plainly_when_there_is_no_backup() {
+    let (_folder, store) = store();
+    saved(&store, "demo");
+    fs::write(store.state_path(&name("demo")), "").unwrap();
+    let error = store.load::<Spec>(&name("demo")).unwrap_err().to_string();
+    assert!(error.contains("no older state"), "{error}");
+}
+
+#[test]
+fn refuses_newer_foreign_and_misnamed_files() {
+    let (_folder, store) = store();
+    saved(&store, "demo");
+    let path = store.state_path(&name("demo"));
+    let whole = fs::read_to_string(&path).unwrap();
+    let read = |text: &str| {
+        fs::write(&path, text).unwrap();
+        store.load::<Spec>(&name("demo")).unwrap_err()
+    };
+    let newer = read(&whole.replace("\"schema\": 1", "\"schema\": 7"));
+    assert!(matches!(newer, StoreError::Newer { found: 7, .. }), "{newer}");
+    let foreign = read(r#"{"name":"demo","apiIP":"10.64.0.1","controlPlanes":[],"status":"running"}"#);
+    assert!(foreign.to_string().contains("made by another kubeon"), "{foreign}");
+    let renamed = read(&whole.replace("\"name\": \"demo\"", "\"name\": \"prod\""));
+    assert!(renamed.to_string().contains("it speaks of prod"), "{renamed}");
+    let unknown = read(&whole.replace("\"creating\"", "\"dancing\""));
+    assert!(unknown.to_string().contains("dancing"), "{unknown}");
+}
+
+#[test]
+fn a_missing_cluster_is_named() {
+    let (_folder, store) = store();
+    let error = store.load::<Spec>(&name("nosuch")).unwrap_err().to_string();
+    assert_eq!(error, "Cluster[nosuch] not exist, please create");
+    assert!(store.set_current(&name("nosuch")).is_err());
+}
+
+#[test]
+fn a_second_holder_is_told_who_is_first() {
+    let (_folder, store) = store();
+    let lock = store.lock(&name("demo"), "kubeon create").unwrap();
+    let error = store.lock(&name("demo"), "kubeon add").unwrap_err().to_string();
+    let start = format!("demo is locked by \"kubeon create\" (pid {} on ", std::process::id());
+    assert!(error.starts_with(&start), "{error}");
+    let time = error.split("since ").nth(1).unwrap();
+    assert_eq!(time.len(), "14:02:11)".len(), "{error}");
+    assert!(store.lock(&name("other"), "kubeon add").is_ok());
+    drop(lock);
+    assert!(store.lock(&name("demo"), "kubeon add").is_ok());
+}
+
+#[test]
+fn a_killed_holder_leaves_the_lock_free() {
+    let (_folder, store) = store();
+    drop(store.lock(&name("demo"), "kubeon create").unwrap());
+    let path = store.base().join("lock/demo");
+    let mut holder = Command::new("flock")
+        .arg("--no-fork")
+        .arg(&path)
+        .args(["sleep", "60"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let free = || store.lock(&name("demo"), "kubeon add").is_ok();
+    let until = |wanted: bool| {
+        let start = Instant::now();
+        while free() != wanted && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        free() == wanted
+    };
+    assert!(until(false), "the other process has the lock");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert!(until(true), "nobody has it any more");
+}
+
+#[test]
+fn a_lock_covers_its_own_cluster_only() {
+    let (_folder, store) = store();
+    let mut state = saved(&store, "demo");
+    let lock = store.lock(&name("prod"), "kubeon create").unwrap();
+    assert!(matches!(store.save(&lock, &mut state), Err(StoreError::WrongLock { .. })));
+    assert!(matches!(store.remove(&lock, &name("demo")), Err(StoreError::WrongLock { .. })));
+}
+
+#[test]
+fn removing_leaves_nothing_of_it_and_all_of_the_others() {
+    let (_folder, store) = store();
+    saved(&store, "demo");
+    saved(&store, "demo-2");
+    saved_again(&store);
+    let (demo, other) = (name("demo"), name("demo-2"));
+    let lock = store.lock(&demo, "kubeon destroy").unwrap();
+    fs::create_dir_all(store.secret_folder(&demo)).unwrap();
+    fs::write(store.secret_folder(&demo).join("sa.pem"), "x").unwrap();
+    store.save_kubeconfig(&lock, "x").unwrap();
+    store.save_known_hosts(&lock, "x").unwrap();
+    store.set_current(&demo).unwrap();
+    store.remove(&lock, &demo).unwrap();
+    store.remove(&lock, &demo).unwrap();
+    assert_eq!(store.list().unwrap(), [other.clone()]);
+    assert_eq!(store.current().unwrap(), None);
+    let left = Command::new("find").arg(store.base()).args(["-type", "f"]).output().unwrap();
+    let left = String::from_utf8(left.stdout).unwrap();
+    let mut left: Vec<_> = left.lines().map(|line| line.rsplit('/').next().unwrap()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["demo", "demo-2", "demo-2.json"], "state of the other and the two lock files");
+}
+
+#[test]
+fn there_is_no_field_for_a_password() {
+    let text = r#"{"user":"root","port":22,"password":"x"}"#;
+    assert!(serde_json::from_str::<HostLogin>(text).is_err());
+}
+
+#[test]
+fn the_chosen_cluster_is_remembered() {
+    let (_folder, store) = store();
+    saved(&store, "demo");
+    assert_eq!(store.current().unwrap(), None);
+    store.set_current(&name("demo")).unwrap();
+    assert_eq!(store.current().unwrap(), Some(name("demo")));
+    fs::write(store.base().join("current"), "Not a name\n").unwrap();
+    assert!(store.current().unwrap_err().to_string().contains("kubeon use NAME"));
+}

@@ -1,0 +1,221 @@
+//! Plans and wishes, in words.
+
+use std::collections::BTreeMap;
+
+use kubeon_api::HostAddress;
+use kubeon_plan::{
+    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, Plan, PlannedHost, ProxyMode, Step,
+    validate,
+};
+use kubeon_wire::{Check, Content, Fence, File, Op, SecretRef};
+
+use crate::hosts::address;
+use crate::text::{fingerprint, sha256_like};
+
+const VERSION: &str = "v1.36.3";
+const UID: &str = "uid-demo";
+
+/// A step that waits for nothing and does nothing, until told otherwise.
+#[must_use]
+pub fn step(id: &str, host: &str) -> StepBuilder {
+    StepBuilder(Step {
+        id: id.to_owned(),
+        stage: "test".to_owned(),
+        host: address(host),
+        title: id.to_owned(),
+        why: "the test wants it".to_owned(),
+        needs: Vec::new(),
+        digest: fingerprint(id),
+        timeout_seconds: 60,
+        tries: 1,
+        journal: false,
+        destructive: false,
+        op: Op::Await { checks: Vec::new() },
+    })
+}
+
+/// Describes one step.
+#[derive(Debug, Clone)]
+pub struct StepBuilder(Step);
+
+impl StepBuilder {
+    /// Steps that come before.
+    #[must_use]
+    pub fn needs<'a>(mut self, needs: impl IntoIterator<Item = &'a str>) -> Self {
+        self.0.needs.extend(needs.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// How often it may be tried.
+    #[must_use]
+    pub fn tries(mut self, tries: u8) -> Self {
+        self.0.tries = tries;
+        self
+    }
+
+    /// Its timeout in seconds.
+    #[must_use]
+    pub fn within(mut self, seconds: u32) -> Self {
+        self.0.timeout_seconds = seconds;
+        self
+    }
+
+    /// Writes a text file.
+    #[must_use]
+    pub fn writes(self, path: &str, text: &str) -> Self {
+        self.file(path, 0o644, Content::Text(text.to_owned()))
+    }
+
+    /// Writes a secret file.
+    #[must_use]
+    pub fn writes_secret(self, path: &str, secret: SecretRef) -> Self {
+        self.file(path, 0o600, Content::Secret(secret))
+    }
+
+    /// Unpacks the part of the name.
+    #[must_use]
+    pub fn unpacks(self, name: &str) -> Self {
+        let digest = sha256_like(name).parse().unwrap();
+        self.op(Op::Part { name: name.to_owned(), digest, size: 1 << 20, unpacked_size: 3 << 20 })
+    }
+
+    /// Waits for a path.
+    #[must_use]
+    pub fn waits_for(self, path: &str) -> Self {
+        self.op(Op::Await { checks: vec![Check::Path { path: path.to_owned() }] })
+    }
+
+    /// Does anything else. Steps that change something go into the journal.
+    #[must_use]
+    pub fn op(mut self, op: Op) -> Self {
+        self.0.journal = !matches!(op, Op::Await { .. } | Op::Reset { .. });
+        self.0.digest = fingerprint(&serde_json::to_string(&op).unwrap());
+        self.0.op = op;
+        self
+    }
+
+    fn file(self, path: &str, mode: u32, content: Content) -> Self {
+        let mut files = match &self.0.op {
+            Op::Files { files } => files.clone(),
+            _ => Vec::new(),
+        };
+        files.push(File { path: path.to_owned(), mode, content });
+        self.op(Op::Files { files })
+    }
+}
+
+impl From<StepBuilder> for Step {
+    fn from(builder: StepBuilder) -> Self {
+        builder.0
+    }
+}
+
+/// A plan of the steps, in that order, for cluster `demo` in generation 1.
+#[must_use]
+pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
+    let steps: Vec<Step> = steps.into_iter().map(Step::from).collect();
+    let hosts: BTreeMap<HostAddress, PlannedHost> = steps.iter().map(|step| (step.host, planned(step.host))).collect();
+    Plan {
+        cluster: "demo".parse().unwrap(),
+        version: VERSION.parse().unwrap(),
+        generation: 1,
+        hosts,
+        steps,
+        standing: 0,
+        facts: 0,
+        notes: Vec::new(),
+    }
+}
+
+fn planned(host: HostAddress) -> PlannedHost {
+    let fence = Fence {
+        cluster: "demo".parse().unwrap(),
+        uid: UID.to_owned(),
+        generation: 1,
+        version: VERSION.parse().unwrap(),
+        role: "worker".to_owned(),
+    };
+    PlannedHost { name: format!("h{}", host.ip().octets()[3]).parse().unwrap(), fence }
+}
+
+/// A cluster wish named `demo`, version `v1.36.3`, with usual defaults and no hosts yet.
+#[must_use]
+pub fn cluster() -> ClusterBuilder {
+    ClusterBuilder(ClusterSpec {
+        name: "demo".parse().unwrap(),
+        version: VERSION.parse().unwrap(),
+        masters: Vec::new(),
+        workers: Vec::new(),
+        api_domain: "apiserver.cluster.local".to_owned(),
+        cert_sans: Vec::new(),
+        load_balancer: LoadBalancer::Haproxy,
+        pod_cidr: "10.244.0.0/16".parse().unwrap(),
+        service_cidr: "10.96.0.0/16".parse().unwrap(),
+        node_mask_size: 24,
+        max_pods: 110,
+        node_ports: (30_000, 32_767),
+        dns_domain: "cluster.local".to_owned(),
+        proxy_mode: ProxyMode::Nftables,
+        feature_gates: String::new(),
+        ca_years: 100,
+    })
+}
+
+/// Describes one cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterBuilder(ClusterSpec);
+
+impl ClusterBuilder {
+    /// One more master.
+    #[must_use]
+    pub fn master(mut self, at: &str) -> Self {
+        self.0.masters.push(HostSpec { address: address(at), name: None, labels: BTreeMap::new() });
+        self
+    }
+
+    /// One more worker.
+    #[must_use]
+    pub fn worker(mut self, at: &str) -> Self {
+        self.0.workers.push(HostSpec { address: address(at), name: None, labels: BTreeMap::new() });
+        self
+    }
+
+    /// Anything else about it.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut ClusterSpec)) -> Self {
+        change(&mut self.0);
+        self
+    }
+
+    /// As an intent whose generation was never counted, which is the worst case for the fence.
+    #[must_use]
+    pub fn intent(self) -> Intent {
+        let version = self.0.version;
+        let (spec, _notes) = validate(self.0, &[version]).expect("the test's cluster is valid");
+        Intent { spec, uid: UID.to_owned(), generation: 0, artifacts: artifacts(), without: Vec::new() }
+    }
+}
+
+/// A bundle that holds every part and image that a cluster may need.
+#[must_use]
+pub fn artifacts() -> Artifacts {
+    let part = |name: &str| PartInfo {
+        digest: sha256_like(name).parse().unwrap(),
+        size: 10 << 20,
+        unpacked_size: 30 << 20,
+        version: VERSION.trim_start_matches('v').to_owned(),
+    };
+    let parts = [
+        "cni-plugins", "containerd", "etcd", "flannel", "haproxy", "kube-apiserver", "kube-controller-manager",
+        "kube-proxy", "kube-scheduler", "kubectl", "kubelet", "runc",
+    ];
+    let images =
+        [("coredns", "registry.k8s.io/coredns/coredns:v1.14.2"), ("pause", "registry.k8s.io/pause:3.10.2")];
+    Artifacts {
+        parts: parts.into_iter().map(|name| (name.to_owned(), part(name))).collect(),
+        images: images
+            .into_iter()
+            .map(|(role, name)| (role.to_owned(), ImageInfo { name: name.to_owned(), part: part(name) }))
+            .collect(),
+    }
+}

@@ -1,0 +1,287 @@
+//! One host of the world: what lies on it and runs on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubeon_api::{Digest, HostAddress};
+use kubeon_wire::{CertificateFact, Claim, Facts, Fence, HostsEntry, JournalEntry, Op, Standing};
+
+use super::effect::{Effect, Traces};
+use crate::hosts::HostBuilder;
+use crate::text::{fingerprint, sha256_like};
+
+/// The host.
+pub(super) struct Host {
+    pub address: HostAddress,
+    base: Facts,
+    pub up: bool,
+    /// How often it lost power: sessions do not outlive that.
+    pub cuts: usize,
+    pub claim: Option<Claim>,
+    pub kernel: BTreeMap<String, String>,
+    pub names: Option<Vec<HostsEntry>>,
+    pub files: BTreeMap<String, FileOnDisk>,
+    pub parts: BTreeSet<Digest>,
+    pub links: BTreeMap<String, String>,
+    pub units: BTreeMap<String, Unit>,
+    pub images: BTreeSet<String>,
+    pub journal: BTreeMap<String, Remembered>,
+    /// etcd's data: the first members' names.
+    pub etcd: Option<Vec<String>>,
+    /// Whether its kubelet got its certificate.
+    pub joined: bool,
+}
+
+/// A file.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct FileOnDisk {
+    pub mode: u32,
+    pub text: String,
+    pub secret: bool,
+}
+
+/// A unit.
+pub(super) struct Unit {
+    pub text: String,
+    pub watches: Vec<String>,
+    /// What it was started with; `None` when it does not run.
+    pub running: Option<String>,
+}
+
+/// A journal entry, with what it takes to see whether it stands.
+#[derive(PartialEq)]
+pub(super) struct Remembered {
+    pub digest: String,
+    pub op: Op,
+}
+
+impl Host {
+    pub fn of(builder: HostBuilder) -> Self {
+        let HostBuilder { address, facts, unknown } = builder;
+        let claim = facts.claim.clone();
+        Self {
+            address,
+            base: facts,
+            up: unknown.is_none(),
+            cuts: 0,
+            claim,
+            kernel: BTreeMap::new(),
+            names: None,
+            files: BTreeMap::new(),
+            parts: BTreeSet::new(),
+            links: BTreeMap::new(),
+            units: BTreeMap::new(),
+            images: BTreeSet::new(),
+            journal: BTreeMap::new(),
+            etcd: None,
+            joined: false,
+        }
+    }
+
+    pub fn name(&self) -> String {
+        self.base.hostname.clone()
+    }
+
+    pub fn uid(&self) -> Option<&str> {
+        self.claim.as_ref().map(|claim| claim.uid.as_str())
+    }
+
+    pub fn runs(&self, unit: &str) -> bool {
+        self.up && self.units.get(unit).is_some_and(|unit| unit.running.is_some())
+    }
+
+    /// Does an effect that concerns this host alone. Answers with the line for the log when something changed.
+    pub fn take(&mut self, effect: Effect) -> Result<Option<String>, String> {
+        Ok(match effect {
+            Effect::Claim(fence) => self.be_claimed(fence),
+            Effect::Kernel { key, value } => put(&mut self.kernel, "set", "reset", key, value),
+            Effect::Names(entries) => {
+                let before = self.names.replace(entries);
+                (before != self.names).then(|| "write the hosts block".to_owned())
+            }
+            Effect::File { path, file } => put(&mut self.files, "write", "rewrite", path, file),
+            Effect::Part(digest) => {
+                let line = format!("unpack {}", &digest.as_str()[..12]);
+                self.parts.insert(digest).then_some(line)
+            }
+            Effect::Link { path, target } => put(&mut self.links, "link", "relink", path, target),
+            Effect::Unit { name, text } => self.write_unit(name, text),
+            Effect::Image { name, part } => self.import(name, &part)?,
+            Effect::Journal { id, digest, op } => {
+                let same = self.journal.get(&id).is_some_and(|entry| entry.digest == digest && entry.op == op);
+                let line = format!("remember {id}");
+                self.journal.insert(id, Remembered { digest, op });
+                (!same).then_some(line)
+            }
+            Effect::Stop(name) => self.units.remove(&name).map(|_| format!("stop {name}")),
+            Effect::Remove(traces) => self.remove(traces).then(|| format!("remove {traces:?}")),
+            Effect::Start { .. } | Effect::Object { .. } => return Err("concerns more than one host".to_owned()),
+        })
+    }
+
+    fn be_claimed(&mut self, fence: Fence) -> Option<String> {
+        let Fence { cluster, uid, generation, version, role } = fence;
+        let before = self.claim.replace(Claim { cluster, uid, generation, version, role });
+        (before != self.claim).then(|| format!("claim, generation {generation}"))
+    }
+
+    fn write_unit(&mut self, name: String, text: String) -> Option<String> {
+        let line = match self.units.get(&name) {
+            Some(unit) if unit.text == text => return None,
+            Some(_) => format!("rewrite unit {name}"),
+            None => format!("write unit {name}"),
+        };
+        match self.units.get_mut(&name) {
+            Some(unit) => unit.text = text,
+            None => drop(self.units.insert(name, Unit { text, watches: Vec::new(), running: None })),
+        }
+        Some(line)
+    }
+
+    fn import(&mut self, name: String, part: &Digest) -> Result<Option<String>, String> {
+        if !self.parts.contains(part) {
+            return Err(format!("the archive of {name} is not unpacked"));
+        }
+        if !self.runs("containerd.service") {
+            return Err("containerd does not answer".to_owned());
+        }
+        let line = format!("import {name}");
+        Ok(self.images.insert(name).then_some(line))
+    }
+
+    fn remove(&mut self, traces: Traces) -> bool {
+        match traces {
+            Traces::Images => clear(&mut self.images),
+            Traces::Links => clear(&mut self.links),
+            Traces::Files => clear(&mut self.files) | std::mem::take(&mut self.joined),
+            Traces::Parts => clear(&mut self.parts),
+            Traces::Etcd => self.etcd.take().is_some(),
+            Traces::Kernel => clear(&mut self.kernel),
+            Traces::Names => self.names.take().is_some(),
+            Traces::Journal => clear(&mut self.journal),
+            Traces::Claim => self.claim.take().is_some(),
+        }
+    }
+
+    /// A program can start when it is unpacked, chosen, and every file that its arguments name is there.
+    pub fn can_start(&self, unit: &str) -> Result<(), String> {
+        let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
+        let Some(program) = command.and_then(|command| command.split_whitespace().next()) else {
+            return Err("the unit starts nothing".to_owned());
+        };
+        if let Some((chosen, target)) = self.links.iter().find(|(path, _)| program.starts_with(&format!("{path}/"))) {
+            let digest = target.rsplit('/').next().unwrap_or_default();
+            if !self.parts.iter().any(|part| part.as_str() == digest) {
+                return Err(format!("{chosen} leads to {target}, which is not unpacked"));
+            }
+        } else if program.starts_with("/var/lib/kubeon/") {
+            return Err(format!("{program} does not exist"));
+        }
+        let named = unit.split_whitespace().filter_map(|word| Some(word.split_once('=')?.1));
+        match named.filter(|path| path.starts_with("/etc/")).find(|path| !self.made_later(path) && !self.has(path)) {
+            Some(missing) => Err(format!("{program}: {missing} does not exist")),
+            None => Ok(()),
+        }
+    }
+
+    /// Files that a program makes for itself.
+    fn made_later(&self, path: &str) -> bool {
+        path == "/etc/kubernetes/kubelet.conf"
+    }
+
+    /// Whether there is anything at the path, written by kubeon or made by a program that runs.
+    pub fn has(&self, path: &str) -> bool {
+        match path {
+            "/etc/kubernetes/kubelet.conf" => self.joined,
+            "/run/flannel/subnet.env" => self.runs("flanneld.service") && self.joined,
+            _ => self.files.contains_key(path) || self.links.contains_key(path),
+        }
+    }
+
+    /// What a unit is started with: its text and what it watches.
+    pub fn unit_fingerprint(&self, name: &str, watches: &[String]) -> String {
+        let mut all = self.units.get(name).map(|unit| unit.text.clone()).unwrap_or_default();
+        for path in watches {
+            all.push_str(path);
+            all.push_str(self.files.get(path).map_or("", |file| &file.text));
+            all.push_str(self.links.get(path).map_or("", String::as_str));
+        }
+        fingerprint(&all)
+    }
+
+    /// What is seen of it, apart from what its API server says.
+    pub fn facts(&self, now: i64) -> Facts {
+        let ports = [("etcd.service", 2379), ("kube-apiserver.service", 6443), ("kubelet.service", 10250)];
+        let mut facts = self.base.clone();
+        facts.clock_seconds = now;
+        facts.claim = self.claim.clone();
+        facts.node_program = self.claim.is_some().then(|| sha256_like("kubeon-node").parse().unwrap());
+        facts.parts = self.parts.iter().cloned().collect();
+        facts.busy_ports = ports.iter().filter(|(unit, _)| self.runs(unit)).map(|(_, port)| *port).collect();
+        facts.certificates = self.files.iter().filter_map(|(path, file)| certificate(path, &file.text)).collect();
+        facts.journal = self.journal.iter().map(|(id, entry)| self.entry(id, entry)).collect();
+        facts
+    }
+
+    fn entry(&self, id: &str, remembered: &Remembered) -> JournalEntry {
+        let standing = self.drift(&remembered.op).map_or(Standing::Stands, Standing::Drifted);
+        JournalEntry { id: id.to_owned(), digest: remembered.digest.clone(), standing }
+    }
+
+    fn drift(&self, op: &Op) -> Option<String> {
+        match op {
+            Op::Kernel { modules, parameters, optional: _ } => {
+                let module = modules.iter().find(|name| !self.kernel.contains_key(&format!("module {name}")));
+                let parameter = parameters.iter().find(|(key, value)| self.kernel.get(*key) != Some(value));
+                module.map(|name| format!("{name} is not loaded")).or(parameter.map(|(key, _)| format!("{key} differs")))
+            }
+            Op::Hosts { entries } => (self.names.as_ref() != Some(entries)).then(|| "the names differ".to_owned()),
+            Op::Files { files } => files.iter().find_map(|file| {
+                let (kubeon_wire::Content::Text(wanted) | kubeon_wire::Content::Sealed(wanted)) = &file.content else {
+                    return Some(format!("{} was never resolved", file.path));
+                };
+                let there = self.files.get(&file.path).is_some_and(|there| there.text == *wanted && there.mode == file.mode);
+                (!there).then(|| format!("{} differs", file.path))
+            }),
+            Op::Part { name, digest, .. } => (!self.parts.contains(digest)).then(|| format!("{name} is missing")),
+            Op::Links { links } => links
+                .iter()
+                .find(|link| self.links.get(&link.path) != Some(&link.target))
+                .map(|link| format!("{} points elsewhere", link.path)),
+            Op::Service { name, unit, watches, ready: _ } => match self.units.get(name) {
+                Some(there) if there.text != *unit => Some(format!("{name} differs")),
+                Some(Unit { running: None, .. }) | None => Some(format!("{name} is not running")),
+                Some(Unit { running: Some(with), .. }) => (*with != self.unit_fingerprint(name, watches))
+                    .then(|| format!("{name} was started with something older")),
+            },
+            Op::Image { name, part: _ } => (!self.images.contains(name)).then(|| format!("{name} is missing")),
+            Op::Objects { .. } | Op::Await { .. } | Op::Reset { .. } => None,
+        }
+    }
+}
+
+fn clear<T: Default + PartialEq>(things: &mut T) -> bool {
+    std::mem::take(things) != T::default()
+}
+
+fn put<V: PartialEq>(
+    map: &mut BTreeMap<String, V>, first: &str, again: &str, key: String, value: V,
+) -> Option<String> {
+    let verb = match map.get(&key) {
+        Some(there) if *there == value => return None,
+        Some(_) => again,
+        None => first,
+    };
+    let line = format!("{verb} {key}");
+    map.insert(key, value);
+    Some(line)
+}
+
+/// The dates in a certificate that the fake secrets made.
+fn certificate(path: &str, text: &str) -> Option<CertificateFact> {
+    let number = |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)?.parse().ok());
+    Some(CertificateFact {
+        path: path.to_owned(),
+        not_before: number("not-before=")?,
+        not_after: number("not-after=")?,
+    })
+}

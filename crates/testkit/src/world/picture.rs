@@ -1,0 +1,55 @@
+//! The world as text.
+
+use std::fmt::Write as _;
+
+use super::host::Host;
+use super::state::State;
+use crate::text::fingerprint;
+
+/// Draws everything that two runs must agree on.
+pub(super) fn draw(state: &State) -> String {
+    let mut picture = String::new();
+    for host in state.hosts.values() {
+        draw_host(&mut picture, host, state);
+    }
+    for (uid, cluster) in &state.clusters {
+        let mut line = |text: String| writeln!(picture, "{uid} {text}").unwrap();
+        line(format!("etcd {:?}", cluster.formed));
+        cluster.objects.iter().for_each(|(path, body)| line(format!("object {path} {}", fingerprint(&body.to_string()))));
+        cluster.nodes.iter().for_each(|(name, at)| line(format!("node {name} {at}")));
+    }
+    picture
+}
+
+fn draw_host(picture: &mut String, host: &Host, state: &State) {
+    let name = host.name();
+    let mut line = |text: String| writeln!(picture, "{name} {text}").unwrap();
+    if let Some(claim) = &host.claim {
+        line(format!("claim {} {} {} {}", claim.cluster, claim.uid, claim.version, claim.role));
+    }
+    host.kernel.iter().for_each(|(key, value)| line(format!("kernel {key} = {value}")));
+    for entry in host.names.iter().flatten() {
+        line(format!("names {} {}", entry.address, entry.names.join(" ")));
+    }
+    for (path, file) in &host.files {
+        let kind = if file.secret { "secret" } else { "file" };
+        line(format!("{kind} {path} {:o} {}", file.mode, fingerprint(&file.text)));
+    }
+    host.links.iter().for_each(|(path, target)| line(format!("link {path} -> {target}")));
+    host.parts.iter().for_each(|digest| line(format!("part {digest}")));
+    host.images.iter().for_each(|image| line(format!("image {image}")));
+    for (unit, is) in &host.units {
+        let running = match &is.running {
+            Some(with) if *with == host.unit_fingerprint(unit, &is.watches) => "running",
+            Some(_) => "running with something older",
+            None => "stopped",
+        };
+        line(format!("unit {unit} {} {running}", fingerprint(&is.text)));
+    }
+    for entry in host.facts(state.now).journal {
+        line(format!("journal {} {} {:?}", entry.id, entry.digest, entry.standing));
+    }
+    if let Some(cluster) = state.cluster_facts(host.address) {
+        line(format!("says {cluster:?}"));
+    }
+}

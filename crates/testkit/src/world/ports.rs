@@ -1,0 +1,267 @@
+//! The real ports over the world, as long as the process lives.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kubeon_api::{Digest, HostAddress};
+use kubeon_ports::{ActHost, Blobs, Clock, EventSink, HostSession, ProbeHost, Report, SecretError, Secrets};
+use kubeon_wire::{Category, Check, Event, Facts, Fence, HostStep, Op, SecretRef, StepFailure};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::effect::{Effect, effects_of, remember};
+use super::{Fault, World};
+
+/// Stands in every secret that [`Ports`] resolves: where it is found in an output, a secret leaked.
+pub const SENTINEL: &str = "not-for-your-eyes-7f3a";
+
+/// Longest pause before an effect when the world is shuffled.
+const PAUSE_MILLISECONDS: u64 = 40;
+
+/// What one process sees of the world. When the process dies, every call of these never returns.
+#[derive(Clone)]
+pub struct Ports {
+    pub(super) world: World,
+    pub(super) life: u64,
+}
+
+impl Ports {
+    fn dead(&self) -> bool {
+        let state = self.world.lock();
+        state.dead || state.life != self.life
+    }
+
+    /// Returns only while the process lives.
+    async fn alive(&self) {
+        if self.dead() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn up(&self, host: HostAddress) -> Result<(), StepFailure> {
+        self.alive().await;
+        let up = self.world.lock().hosts.get(&host).is_some_and(|host| host.up);
+        if up { Ok(()) } else { Err(failure(Category::Unreachable, format!("{host}: no route to host"))) }
+    }
+
+    async fn happen(&self, host: HostAddress, effect: Effect) -> Result<bool, StepFailure> {
+        let pause = self.world.lock().draw();
+        match pause {
+            Some(number) => sleep(Duration::from_millis(number % PAUSE_MILLISECONDS)).await,
+            None => tokio::task::yield_now().await,
+        }
+        self.up(host).await?;
+        let changed = self.world.lock().happen(host, effect).map_err(|cause| failure(Category::Failed, cause))?;
+        self.world.stir();
+        // The process may have died of this very effect: then nobody hears of it.
+        self.alive().await;
+        Ok(changed)
+    }
+
+    /// Returns when all checks hold, or the host is gone.
+    async fn hold(&self, host: HostAddress, checks: &[Check]) -> Result<(), StepFailure> {
+        let mut changed = self.world.changed.subscribe();
+        loop {
+            self.up(host).await?;
+            let missing = checks.iter().any(|check| self.world.lock().holds(host, check).is_err());
+            if !missing {
+                return Ok(());
+            }
+            // The world outlives its ports, so this cannot fail.
+            drop(changed.changed().await);
+        }
+    }
+
+    fn missing(&self, host: HostAddress, checks: &[Check]) -> String {
+        let state = self.world.lock();
+        checks.iter().find_map(|check| state.holds(host, check).err()).unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl ProbeHost for Ports {
+    async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
+        self.up(host).await?;
+        let state = self.world.lock();
+        let mut facts = state.host(host).facts(state.now);
+        facts.cluster = state.cluster_facts(host);
+        Ok(facts)
+    }
+}
+
+#[async_trait]
+impl ActHost for Ports {
+    async fn open(&self, host: HostAddress, fence: &Fence) -> Result<Arc<dyn HostSession>, StepFailure> {
+        self.up(host).await?;
+        let fault = self.world.lock().opening_faults.get_mut(&host).and_then(std::collections::VecDeque::pop_front);
+        match fault {
+            Some(Fault::Fail(failure)) => return Err(failure),
+            Some(Fault::BreakBefore | Fault::BreakAfter) => return Err(broken(host)),
+            Some(Fault::Silence) => std::future::pending().await,
+            Some(Fault::Slow(time)) => sleep(time).await,
+            None => {}
+        }
+        let claim = self.world.lock().host(host).claim.clone();
+        if let Some(claim) = claim {
+            if claim.cluster != fence.cluster || claim.uid != fence.uid {
+                return Err(failure(Category::Fenced, format!("{host} belongs to cluster {}", claim.cluster)));
+            }
+            if claim.generation > fence.generation {
+                let cause = format!("{host} has seen generation {}, this is {}", claim.generation, fence.generation);
+                return Err(failure(Category::Fenced, cause));
+            }
+        }
+        self.happen(host, Effect::Claim(fence.clone())).await?;
+        *self.world.lock().opened.entry(host).or_default() += 1;
+        let cuts = self.world.lock().host(host).cuts;
+        let (generation, broken) = (fence.generation, AtomicBool::new(false));
+        Ok(Arc::new(Session { ports: self.clone(), host, generation, cuts, broken }))
+    }
+}
+
+impl Secrets for Ports {
+    fn resolve(&self, secret: &SecretRef) -> Result<String, SecretError> {
+        let what = serde_json::to_string(secret).unwrap();
+        let dates = match secret {
+            SecretRef::LeafCertificate(leaf) => {
+                let now = self.world.lock().now;
+                format!(" not-before={now} not-after={}", now + i64::from(leaf.hours) * 3600)
+            }
+            _ => String::new(),
+        };
+        Ok(format!("{SENTINEL} {what}{dates}\n"))
+    }
+}
+
+impl Blobs for Ports {
+    fn blob(&self, digest: &Digest) -> Option<PathBuf> {
+        let lost = self.world.lock().lost_blobs.contains(digest.as_str());
+        (!lost).then(|| PathBuf::from(format!("/bundle/blobs/sha256/{digest}")))
+    }
+}
+
+impl Clock for Ports {
+    fn now_seconds(&self) -> i64 {
+        self.world.lock().now
+    }
+}
+
+struct Session {
+    ports: Ports,
+    host: HostAddress,
+    generation: u64,
+    cuts: usize,
+    broken: AtomicBool,
+}
+
+#[async_trait]
+impl HostSession for Session {
+    async fn run(&self, step: HostStep, blob: Option<PathBuf>, sink: EventSink<'_>) -> Result<Report, StepFailure> {
+        self.usable().await?;
+        let fault = self.world().lock().faults.get_mut(&step.id).and_then(std::collections::VecDeque::pop_front);
+        let id = step.id.clone();
+        self.trace(format!("+{id}"));
+        sink(Event::Started { id: id.clone() });
+        let result = self.meet(fault, step, blob, sink).await;
+        self.trace(format!("-{id}"));
+        let report = result.inspect_err(|failure| self.note_break(failure))?;
+        sink(Event::Done { id, changed: report.changed, milliseconds: report.milliseconds });
+        Ok(report)
+    }
+
+    async fn close(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Session {
+    fn world(&self) -> &World {
+        &self.ports.world
+    }
+
+    fn trace(&self, line: String) {
+        self.world().lock().trace.push(line);
+    }
+
+    fn note_break(&self, failure: &StepFailure) {
+        if failure.category == Category::Unreachable {
+            self.broken.store(true, Ordering::SeqCst);
+        }
+    }
+
+    async fn usable(&self) -> Result<(), StepFailure> {
+        self.ports.alive().await;
+        if self.broken.load(Ordering::SeqCst) || self.world().lock().host(self.host).cuts != self.cuts {
+            return Err(broken(self.host));
+        }
+        let seen = self.world().lock().host(self.host).claim.as_ref().map_or(0, |claim| claim.generation);
+        if seen > self.generation {
+            return Err(failure(Category::Fenced, format!("{} has seen generation {seen}", self.host)));
+        }
+        Ok(())
+    }
+
+    async fn meet(
+        &self, fault: Option<Fault>, step: HostStep, blob: Option<PathBuf>, sink: EventSink<'_>,
+    ) -> Result<Report, StepFailure> {
+        match fault {
+            Some(Fault::Fail(failure)) => return Err(failure),
+            Some(Fault::BreakBefore) => return Err(broken(self.host)),
+            Some(Fault::Silence) => std::future::pending().await,
+            Some(Fault::Slow(time)) => sleep(time).await,
+            Some(Fault::BreakAfter) => {
+                self.perform(step, blob, sink).await?;
+                return Err(broken(self.host));
+            }
+            None => {}
+        }
+        self.perform(step, blob, sink).await
+    }
+
+    async fn perform(
+        &self, step: HostStep, blob: Option<PathBuf>, sink: EventSink<'_>,
+    ) -> Result<Report, StepFailure> {
+        let start = Instant::now();
+        if let Op::Part { name, size, .. } = &step.op {
+            let bytes = blob.ok_or_else(|| failure(Category::Corrupt, format!("no bytes of {name} came")))?;
+            sink(Event::Note { id: step.id.clone(), text: format!("receiving {}", bytes.display()) });
+            sink(Event::Progress { id: step.id.clone(), done: *size, total: *size });
+        }
+        let effects = effects_of(&step.op, self.world().lock().host(self.host));
+        let mut changed = false;
+        for effect in effects.map_err(|cause| failure(Category::Failed, cause))? {
+            changed |= self.ports.happen(self.host, effect).await?;
+        }
+        let (Op::Service { ready: checks, .. } | Op::Await { checks }) = &step.op else {
+            return self.remember(step, changed, start).await;
+        };
+        let patience = Duration::from_secs(step.timeout_seconds.into());
+        match timeout(patience, self.ports.hold(self.host, checks)).await {
+            Ok(held) => held?,
+            Err(_) => {
+                self.ports.alive().await;
+                let cause = format!("{} after {} s", self.ports.missing(self.host, checks), patience.as_secs());
+                return Err(failure(Category::Timeout, cause));
+            }
+        }
+        self.remember(step, changed, start).await
+    }
+
+    async fn remember(&self, step: HostStep, changed: bool, start: Instant) -> Result<Report, StepFailure> {
+        if step.journal {
+            self.ports.happen(self.host, remember(step)).await?;
+        }
+        let milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap();
+        Ok(Report { changed, milliseconds })
+    }
+}
+
+fn failure(category: Category, cause: String) -> StepFailure {
+    StepFailure { category, cause, log: Vec::new() }
+}
+
+fn broken(host: HostAddress) -> StepFailure {
+    failure(Category::Unreachable, format!("{host}: connection reset"))
+}

@@ -1,0 +1,181 @@
+//! How the programs of a cluster depend on each other, and what a check finds.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use kubeon_api::HostAddress;
+use kubeon_wire::{Check, ClusterFacts, NodeFact};
+
+use super::state::State;
+
+impl State {
+    /// The identity of the cluster that holds the host.
+    pub fn uid(&self, host: HostAddress) -> Option<String> {
+        self.host(host).uid().map(str::to_owned)
+    }
+
+    /// Whether more than half of the first members run.
+    pub fn quorum(&self, uid: &str) -> bool {
+        let members: Vec<_> =
+            self.hosts.values().filter(|host| host.uid() == Some(uid) && host.etcd.is_some()).collect();
+        let peers = members.first().and_then(|host| host.etcd.as_ref()).map_or(0, Vec::len);
+        let running = members.iter().filter(|host| host.runs("etcd.service")).count();
+        running * 2 > peers
+    }
+
+    /// Whether the host's own API server answers `/readyz`.
+    pub fn api_ready(&self, at: HostAddress) -> bool {
+        let host = self.host(at);
+        host.runs("kube-apiserver.service")
+            && host.runs("etcd.service")
+            && host.uid().is_some_and(|uid| self.quorum(uid))
+    }
+
+    /// Whether the host's programs reach an API server: its own, or any through haproxy or a load balancer.
+    fn reaches_api(&self, at: HostAddress) -> bool {
+        let host = self.host(at);
+        if host.units.contains_key("kube-apiserver.service") {
+            return self.api_ready(at);
+        }
+        let way = !host.units.contains_key("haproxy.service") || host.runs("haproxy.service");
+        way && self.any_api(at)
+    }
+
+    fn any_api(&self, at: HostAddress) -> bool {
+        let uid = self.host(at).uid();
+        uid.is_some() && self.hosts.values().any(|other| other.uid() == uid && self.api_ready(other.address))
+    }
+
+    /// Whether a kubelet that has not joined would: it runs, reaches the API, may ask, and is approved.
+    pub fn may_join(&self, at: HostAddress) -> bool {
+        let host = self.host(at);
+        let Some(cluster) = host.uid().and_then(|uid| self.clusters.get(uid)) else { return false };
+        let allowed = cluster.objects.keys().any(|path| path.contains("/clusterrolebindings/"));
+        let approver =
+            self.hosts.values().any(|other| other.uid() == host.uid() && other.runs("kube-controller-manager.service"));
+        !host.joined && host.runs("kubelet.service") && allowed && approver && self.reaches_api(at)
+    }
+
+    /// What the host's API server and member say; `None` where no API server runs.
+    pub fn cluster_facts(&self, at: HostAddress) -> Option<ClusterFacts> {
+        let host = self.host(at);
+        if !host.runs("kube-apiserver.service") {
+            return None;
+        }
+        let ready = self.api_ready(at);
+        let cluster = self.clusters.get(host.uid()?);
+        let nodes: BTreeMap<String, NodeFact> = cluster
+            .filter(|_| ready)
+            .map(|cluster| cluster.nodes.iter().map(|(name, at)| (name.clone(), self.node(*at))).collect())
+            .unwrap_or_default();
+        let members = self.hosts.values().filter(|other| other.uid() == host.uid() && other.etcd.is_some());
+        Some(ClusterFacts {
+            api_ready: ready,
+            version: host.claim.as_ref().map(|claim| claim.version),
+            nodes,
+            etcd_members: members.map(|member| (member.name(), member.runs("etcd.service"))).collect(),
+        })
+    }
+
+    fn node(&self, at: HostAddress) -> NodeFact {
+        let host = self.host(at);
+        let ready = self.node_ready(at);
+        NodeFact {
+            ready,
+            reason: if ready { String::new() } else { "the kubelet stopped posting node status".to_owned() },
+            kubelet: host.claim.as_ref().map(|claim| claim.version.to_string()).unwrap_or_default(),
+            addresses: vec![at.ip()],
+            unschedulable: false,
+        }
+    }
+
+    fn node_ready(&self, at: HostAddress) -> bool {
+        let host = self.host(at);
+        host.joined && host.runs("kubelet.service") && host.runs("containerd.service") && self.reaches_api(at)
+    }
+
+    /// Whether the check holds as seen from the host; if not, what is missing.
+    pub fn holds(&self, at: HostAddress, check: &Check) -> Result<(), String> {
+        let (good, what) = match check {
+            Check::Tcp { address, port } => (self.listens(at, *address, *port), format!("{address}:{port}")),
+            Check::Https { address, port, path, ca_file, certificate_file, key_file } => {
+                let files = [Some(ca_file), certificate_file.as_ref(), key_file.as_ref()];
+                if let Some(missing) = files.into_iter().flatten().find(|path| !self.host(at).has(path)) {
+                    return Err(format!("{missing} does not exist"));
+                }
+                (self.answers(at, *address, *port), format!("https://{address}:{port}{path}"))
+            }
+            Check::Socket { path } => {
+                (path.contains("containerd") && self.host(at).runs("containerd.service"), path.clone())
+            }
+            Check::Path { path } => (self.host(at).has(path), path.clone()),
+            Check::NodesReady { nodes } => {
+                let waiting = nodes.iter().find(|name| !self.named_node_ready(at, name.as_str()));
+                (self.api_ready(at) && waiting.is_none(), format!("node {waiting:?}"))
+            }
+            Check::DeploymentAvailable { namespace, name } => {
+                (self.available(at, namespace, name), format!("deployment {namespace}/{name}"))
+            }
+            Check::Dns { server, name } => {
+                let served = self.available(at, "kube-system", "coredns") || self.reaches_api(at) && self.dns(at);
+                (served && self.host(at).runs("kube-proxy.service"), format!("{name} from {server}"))
+            }
+            Check::Reachable { addresses, port: _ } => {
+                let silent = addresses.iter().find(|other| !self.hosts.get(other).is_some_and(|host| host.up));
+                (silent.is_none(), format!("host {silent:?}"))
+            }
+        };
+        if good { Ok(()) } else { Err(format!("{what} is not there")) }
+    }
+
+    fn seen_from(&self, at: HostAddress, address: Ipv4Addr) -> Option<HostAddress> {
+        if address.is_loopback() { Some(at) } else { Some(HostAddress::from(address)).filter(|it| self.hosts.contains_key(it)) }
+    }
+
+    fn listens(&self, at: HostAddress, address: Ipv4Addr, port: u16) -> bool {
+        // An address of no host is a load balancer before the masters.
+        let Some(there) = self.seen_from(at, address) else { return self.any_api(at) };
+        let units: &[&str] = match port {
+            2379..=2381 => &["etcd.service"],
+            6443 => &["kube-apiserver.service", "haproxy.service"],
+            10248 | 10250 => &["kubelet.service"],
+            10249 | 10256 => &["kube-proxy.service"],
+            10257 => &["kube-controller-manager.service"],
+            10259 => &["kube-scheduler.service"],
+            _ => &[],
+        };
+        units.iter().any(|unit| self.host(there).runs(unit))
+    }
+
+    fn answers(&self, at: HostAddress, address: Ipv4Addr, port: u16) -> bool {
+        let Some(there) = self.seen_from(at, address) else { return self.any_api(at) };
+        match port {
+            2379 => {
+                let host = self.host(there);
+                host.runs("etcd.service") && host.uid().is_some_and(|uid| self.quorum(uid))
+            }
+            6443 => self.reaches_api(there),
+            _ => self.listens(at, address, port),
+        }
+    }
+
+    fn named_node_ready(&self, at: HostAddress, name: &str) -> bool {
+        let cluster = self.host(at).uid().and_then(|uid| self.clusters.get(uid));
+        cluster.and_then(|cluster| cluster.nodes.get(name)).is_some_and(|node| self.node_ready(*node))
+    }
+
+    fn available(&self, at: HostAddress, namespace: &str, name: &str) -> bool {
+        self.api_ready(at) && self.deployed(at, namespace, name)
+    }
+
+    fn dns(&self, at: HostAddress) -> bool {
+        self.deployed(at, "kube-system", "coredns")
+    }
+
+    fn deployed(&self, at: HostAddress, namespace: &str, name: &str) -> bool {
+        let Some(cluster) = self.host(at).uid().and_then(|uid| self.clusters.get(uid)) else { return false };
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{name}");
+        cluster.objects.contains_key(&path)
+            && cluster.nodes.values().any(|node| self.node_ready(*node) && self.host(*node).runs("flanneld.service"))
+    }
+}

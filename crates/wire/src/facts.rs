@@ -1,0 +1,162 @@
+//! What was seen on a host, read only.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use kubeon_api::{ClusterName, Digest, Version};
+use serde::{Deserialize, Serialize};
+
+/// What a look at a host told. A field that the look could not tell is `None` or empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Facts {
+    /// `uname -s`, such as `Linux`.
+    pub system: String,
+    /// `uname -m`, such as `x86_64`.
+    pub architecture: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// The host's own name.
+    pub hostname: String,
+    /// `PRETTY_NAME` of os-release.
+    pub os: String,
+    /// `/etc/machine-id`.
+    pub machine_id: String,
+    /// Processors.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Free bytes where `/var/lib/kubeon` lies or will lie.
+    pub disk_free_bytes: u64,
+    /// The host's clock: seconds since 1970, read at the moment of the look.
+    pub clock_seconds: i64,
+    /// How far the host's clock is ahead of the control machine's, in seconds.
+    pub clock_offset_seconds: i64,
+    /// Control groups.
+    pub cgroup: Cgroup,
+    /// Whether root here has `CAP_SYS_RESOURCE`; without it `oom_score_adj` cannot be lowered.
+    pub can_sys_resource: bool,
+    /// Whether `/proc/sys/net/netfilter/nf_conntrack_max` can be written.
+    pub can_set_conntrack: bool,
+    /// Whether the kernel has IPVS.
+    pub has_ipvs: bool,
+    /// Whether the kernel has nftables.
+    pub has_nftables: bool,
+    /// Whether the login is root or may become root.
+    pub is_root: bool,
+    /// Whether systemd is the init system.
+    pub has_systemd: bool,
+    /// Swap in bytes.
+    pub swap_bytes: u64,
+    /// `apt`, `dnf`, `yum`, `zypper`, `apk`, or `None`.
+    pub package_manager: Option<String>,
+    /// The host's IPv4 addresses.
+    pub addresses: Vec<Ipv4Addr>,
+    /// TCP ports of the cluster that somebody listens on.
+    pub busy_ports: Vec<u16>,
+    /// Signs of a cluster that kubeon did not make: paths.
+    pub foreign: Vec<String>,
+    /// Who holds the host, from `/var/lib/kubeon/claim.json`.
+    pub claim: Option<Claim>,
+    /// SHA-256 of the node program in place.
+    pub node_program: Option<Digest>,
+    /// Digests of the unpacked parts.
+    pub parts: Vec<Digest>,
+    /// What was done on this host, and whether it still stands.
+    pub journal: Vec<JournalEntry>,
+    /// Certificates in place.
+    pub certificates: Vec<CertificateFact>,
+    /// What this host's API server and etcd member say; only from masters that answer.
+    pub cluster: Option<ClusterFacts>,
+}
+
+/// Version of the control groups.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cgroup {
+    /// The unified hierarchy: the normal case.
+    #[default]
+    V2,
+    /// The older hierarchies: adapted to.
+    V1,
+}
+
+/// Who holds a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claim {
+    /// The cluster's name.
+    pub cluster: ClusterName,
+    /// The cluster's identity.
+    pub uid: String,
+    /// The highest generation seen.
+    pub generation: u64,
+    /// The Kubernetes version of that generation.
+    pub version: Version,
+    /// `master` or `worker`.
+    pub role: String,
+}
+
+/// A step that was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalEntry {
+    /// The step.
+    pub id: String,
+    /// Digest of the step's content.
+    pub digest: String,
+    /// Whether what it left is still there.
+    pub standing: Standing,
+}
+
+/// Whether the result of a step is still there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Standing {
+    /// Yes, checked.
+    Stands,
+    /// No; says what is missing or differs, in a few words.
+    Drifted(String),
+}
+
+/// A certificate file on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateFact {
+    /// Its path.
+    pub path: String,
+    /// Seconds since 1970.
+    pub not_before: i64,
+    /// Seconds since 1970.
+    pub not_after: i64,
+}
+
+/// What a master's API server and etcd say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterFacts {
+    /// Whether `/readyz` answers.
+    pub api_ready: bool,
+    /// The API server's version.
+    pub version: Option<Version>,
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, NodeFact>,
+    /// Healthy etcd members by name; unhealthy ones map to `false`.
+    pub etcd_members: BTreeMap<String, bool>,
+}
+
+/// What the API server says of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeFact {
+    /// Condition `Ready` is `True`.
+    pub ready: bool,
+    /// Why not, in the kubelet's words.
+    pub reason: String,
+    /// The kubelet's version.
+    pub kubelet: String,
+    /// Addresses of type `InternalIP`.
+    pub addresses: Vec<Ipv4Addr>,
+    /// Whether it is cordoned.
+    pub unschedulable: bool,
+}

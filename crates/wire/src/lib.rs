@@ -1,0 +1,18 @@
+//! What travels between the engine and a host: nouns only, no behaviour, no transport.
+//!
+//! ```text
+//!   engine ── Request lines (and part bytes) ──►  kubeon-node apply
+//!   engine ◄── Event lines ────────────────────   kubeon-node apply
+//!   engine ◄── Facts ──────────────────────────   the probe script, kubeon-node facts
+//! ```
+//!
+//! Every message is one line of JSON. Secret text appears only in [`op::Content::Sealed`], which never
+//! prints itself and is never part of a plan.
+
+pub mod facts;
+pub mod node;
+pub mod op;
+
+pub use facts::{CertificateFact, Cgroup, Claim, ClusterFacts, Facts, JournalEntry, NodeFact, Standing};
+pub use node::{Category, Event, Fence, HostStep, Request, StepFailure};
+pub use op::{ApiObject, Check, Content, File, HostsEntry, Leaf, Link, Op, SecretRef, Usage};

@@ -1,0 +1,267 @@
+//! What a step does on a host. Every operation is idempotent: done twice it changes nothing the second time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use kubeon_api::{ClusterName, Digest, HostAddress, HostName};
+use serde::{Deserialize, Serialize};
+
+/// One effect on one host, complete: nothing about it is left to decide.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "op")]
+pub enum Op {
+    /// Load kernel modules (a missing one that is built in is no failure), set kernel parameters, turn
+    /// swap off, now and at every boot. Parameters named in `optional` may be refused by the kernel.
+    #[serde(rename_all = "camelCase")]
+    Kernel {
+        /// Modules to load, such as `br_netfilter`.
+        modules: Vec<String>,
+        /// Parameter to value, such as `net.ipv4.ip_forward` to `1`.
+        parameters: BTreeMap<String, String>,
+        /// Parameters that are set where the kernel has them and skipped with a log line where not.
+        optional: Vec<String>,
+    },
+    /// Replace kubeon's own block in `/etc/hosts`; lines of others stay.
+    Hosts {
+        /// The names of every address.
+        entries: Vec<HostsEntry>,
+    },
+    /// Write files atomically (temporary file, sync, rename), making missing folders.
+    Files {
+        /// The files, in order.
+        files: Vec<File>,
+    },
+    /// Unpack a part of the bundle to `/var/lib/kubeon/parts/<digest>/`. Its bytes follow the request line.
+    #[serde(rename_all = "camelCase")]
+    Part {
+        /// The part's name, such as `kubelet`.
+        name: String,
+        /// SHA-256 of the compressed blob; nothing is unpacked to its place unless it matches.
+        digest: Digest,
+        /// Bytes of the compressed blob that follow.
+        size: u64,
+        /// Bytes after unpacking, for the disk check.
+        unpacked_size: u64,
+    },
+    /// Point links at their targets, atomically.
+    Links {
+        /// The links, in order.
+        links: Vec<Link>,
+    },
+    /// Write a systemd unit, enable and start it, and wait until it is ready. It is restarted when its
+    /// text, or a file or link in `watches`, changed since it was started by kubeon.
+    #[serde(rename_all = "camelCase")]
+    Service {
+        /// The unit's name with suffix, such as `etcd.service`.
+        name: String,
+        /// The unit file's text.
+        unit: String,
+        /// Paths whose change needs a restart.
+        watches: Vec<String>,
+        /// What must hold before the step is done.
+        ready: Vec<Check>,
+    },
+    /// Import the image archive of an unpacked part into containerd, where its name is missing.
+    Image {
+        /// The upstream name, such as `registry.k8s.io/pause:3.10.2`.
+        name: String,
+        /// The part that holds `image.tar`.
+        part: Digest,
+    },
+    /// Server-side apply objects through this host's API server, as field manager `kubeon`.
+    Objects {
+        /// The objects, in order.
+        objects: Vec<ApiObject>,
+    },
+    /// Wait until all checks hold. Changes nothing.
+    Await {
+        /// The checks; all must hold at once or one after the other.
+        checks: Vec<Check>,
+    },
+    /// Take everything that kubeon put on this host away again: units, processes, mounts, links, files.
+    /// The last traces to go are the journal and the claim, so that a broken-off reset can be continued.
+    Reset {
+        /// Refuse when the host is claimed by another cluster.
+        cluster: ClusterName,
+    },
+}
+
+/// A line of kubeon's block in `/etc/hosts`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostsEntry {
+    /// The address.
+    pub address: std::net::Ipv4Addr,
+    /// The names of the address.
+    pub names: Vec<String>,
+}
+
+/// A file to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// The absolute path.
+    pub path: String,
+    /// Permission bits, such as `0o644`. Never wider than `0o600` for secret content.
+    pub mode: u32,
+    /// The content.
+    pub content: Content,
+}
+
+/// A symbolic link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The absolute path of the link.
+    pub path: String,
+    /// What it points at.
+    pub target: String,
+}
+
+/// An object for the API server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiObject {
+    /// The object's URL path, such as `/apis/apps/v1/namespaces/kube-system/deployments/coredns`.
+    pub path: String,
+    /// The object itself.
+    pub body: serde_json::Value,
+}
+
+/// Text for a host: plain, or a secret that only `apply` may resolve.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Content {
+    /// Plain text, part of the plan.
+    Text(String),
+    /// A secret by reference. Plans hold only this form.
+    Secret(SecretRef),
+    /// The secret's text, on its way to the host. Never in a plan, a log or an error.
+    Sealed(String),
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.debug_tuple("Text").field(text).finish(),
+            Self::Secret(secret) => f.debug_tuple("Secret").field(secret).finish(),
+            Self::Sealed(_) => f.write_str("Sealed(…)"),
+        }
+    }
+}
+
+/// Names a secret without holding it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "secret")]
+pub enum SecretRef {
+    /// The certificate of a certificate authority, PEM.
+    CaCertificate {
+        /// `kubernetes`, `etcd`, `front-proxy` or `kubelet-serving`.
+        ca: String,
+    },
+    /// The private key of a certificate authority, PEM.
+    CaKey {
+        /// As for the certificate.
+        ca: String,
+    },
+    /// Certificate of a leaf, PEM. The certificate and the key of one equal [`Leaf`] belong together.
+    LeafCertificate(Leaf),
+    /// Private key of a leaf, PEM.
+    LeafKey(Leaf),
+    /// The private key that signs service account tokens, PEM.
+    ServiceAccountKey,
+    /// The public half of [`SecretRef::ServiceAccountKey`], PEM.
+    ServiceAccountPublicKey,
+}
+
+/// What a certificate says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Leaf {
+    /// The authority that signs it.
+    pub ca: String,
+    /// Subject common name.
+    pub common_name: String,
+    /// Subject organizations: groups, for client certificates.
+    pub organizations: Vec<String>,
+    /// DNS names it is valid for.
+    pub dns_names: Vec<String>,
+    /// Addresses it is valid for.
+    pub addresses: Vec<std::net::Ipv4Addr>,
+    /// What it may be used for.
+    pub usage: Usage,
+    /// Hours from issue to expiry.
+    pub hours: u32,
+}
+
+/// What a leaf certificate may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Usage {
+    /// To be known as a client.
+    Client,
+    /// To serve.
+    Server,
+    /// Both, as etcd members do.
+    Both,
+}
+
+/// Something that can be waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "check")]
+pub enum Check {
+    /// A TCP port accepts a connection.
+    Tcp {
+        /// The address.
+        address: std::net::Ipv4Addr,
+        /// The port.
+        port: u16,
+    },
+    /// `https://ADDRESS:PORT/PATH` answers 200 under kubeon's admin certificate for this host.
+    Https {
+        /// The address.
+        address: std::net::Ipv4Addr,
+        /// The port.
+        port: u16,
+        /// The path, such as `/readyz`.
+        path: String,
+        /// Path of the authority's certificate on the host.
+        ca_file: String,
+        /// Path of the client certificate on the host, if one is needed.
+        certificate_file: Option<String>,
+        /// Path of the client key on the host.
+        key_file: Option<String>,
+    },
+    /// A Unix socket accepts a connection.
+    Socket {
+        /// Its path.
+        path: String,
+    },
+    /// A file exists.
+    Path {
+        /// Its path.
+        path: String,
+    },
+    /// The nodes exist and are `Ready`, watched through this host's API server.
+    NodesReady {
+        /// The nodes' names.
+        nodes: Vec<HostName>,
+    },
+    /// A Deployment has all replicas updated and available, watched through this host's API server.
+    DeploymentAvailable {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A DNS server answers an `A` question for the name.
+    Dns {
+        /// The server's address.
+        server: std::net::Ipv4Addr,
+        /// The name, fully qualified.
+        name: String,
+    },
+    /// The host's address answers on the port for every host listed (from this host).
+    Reachable {
+        /// The other hosts.
+        addresses: Vec<HostAddress>,
+        /// The port.
+        port: u16,
+    },
+}

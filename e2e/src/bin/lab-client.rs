@@ -1,0 +1,141 @@
+//! What runs in pods while a cluster is proved: a small web server, a look at it and at DNS, and a writer
+//! that never forgets a write.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+const AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["serve", port] => serve(port.parse()?),
+        ["get", url] => say(&get(url)?),
+        ["resolve", name] => say(&resolve(name)?),
+        ["write", server, seconds] => write(server, Duration::from_secs(seconds.parse()?)),
+        ["sleep"] => loop {
+            std::thread::park();
+        },
+        _ => bail!("usage: lab-client serve PORT | get URL | resolve NAME | write SERVER SECONDS | sleep"),
+    }
+}
+
+fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
+
+/// Answers every request with the pod's name and the path asked for.
+fn serve(port: u16) -> Result<()> {
+    let name = std::env::var("HOSTNAME").unwrap_or_else(|_| "somebody".to_owned());
+    let listener = TcpListener::bind(("0.0.0.0", port))?;
+    say(&format!("{name} serves on port {port}"))?;
+    for stream in listener.incoming() {
+        let name = name.clone();
+        std::thread::spawn(move || answer(stream?, &name));
+    }
+    Ok(())
+}
+
+fn answer(mut stream: TcpStream, name: &str) -> Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut request = String::new();
+    BufReader::new(&stream).read_line(&mut request)?;
+    let path = request.split_whitespace().nth(1).unwrap_or("/");
+    let body = format!("hello from {name}, you asked for {path}\n");
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())?;
+    Ok(())
+}
+
+fn get(url: &str) -> Result<String> {
+    let mut response = ureq::get(url).config().timeout_global(Some(Duration::from_secs(5))).build().call()?;
+    Ok(response.body_mut().read_to_string()?.trim_end().to_owned())
+}
+
+fn resolve(name: &str) -> Result<String> {
+    let addresses = (name, 0).to_socket_addrs().with_context(|| format!("cannot resolve {name}"))?;
+    let texts: Vec<String> = addresses.map(|address| address.ip().to_string()).collect();
+    Ok(texts.join(" "))
+}
+
+/// Creates numbered ConfigMaps one after the other, each until the API server says it has it, then counts
+/// them: one that was acknowledged and is not there is lost.
+fn write(server: &str, duration: Duration) -> Result<()> {
+    let run = std::env::var("RUN").context("RUN names this run's objects")?;
+    let collection = format!("{server}/api/v1/namespaces/default/configmaps");
+    let mut agent = agent()?;
+    let (start, mut written, mut longest) = (Instant::now(), 0_u32, Duration::ZERO);
+    let mut last = Instant::now();
+    while start.elapsed() < duration || written == 0 {
+        let body = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": format!("{run}-{written}"), "labels": { "run": run } },
+        });
+        if create(&agent, &collection, &body)? {
+            written += 1;
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        } else {
+            // A broken connection is not kept: the next try is a new one.
+            agent = self::agent()?;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if last.elapsed() > Duration::from_secs(60) {
+            bail!("no write went through for 60 s, after {written}");
+        }
+    }
+    let found = count(&agent, &collection, &run)?;
+    say(&format!("written {written} found {found} longest gap {} ms", longest.as_millis()))?;
+    if found == written { Ok(()) } else { bail!("{} writes were lost", i64::from(written) - i64::from(found)) }
+}
+
+fn agent() -> Result<ureq::Agent> {
+    let authority = std::fs::read(AUTHORITY)?;
+    let certificate = ureq::tls::Certificate::from_pem(&authority)?.to_owned();
+    let tls = ureq::tls::TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .root_certs(ureq::tls::RootCerts::new_with_certs(&[certificate]))
+        .build();
+    let config = ureq::Agent::config_builder()
+        .tls_config(tls)
+        .http_status_as_error(false)
+        .timeout_connect(Some(Duration::from_secs(1)))
+        .timeout_global(Some(Duration::from_secs(2)))
+        .build();
+    Ok(config.new_agent())
+}
+
+fn bearer() -> Result<String> {
+    Ok(format!("Bearer {}", std::fs::read_to_string(TOKEN)?.trim()))
+}
+
+/// Whether the object is there now, by this try or one whose answer was lost.
+fn create(agent: &ureq::Agent, collection: &str, body: &serde_json::Value) -> Result<bool> {
+    let sent = agent
+        .post(collection)
+        .header("Authorization", bearer()?)
+        .header("Content-Type", "application/json")
+        .send(serde_json::to_string(body)?);
+    match sent {
+        Ok(response) if matches!(response.status().as_u16(), 201 | 409) => Ok(true),
+        Ok(response) if matches!(response.status().as_u16(), 401 | 403 | 422) => {
+            bail!("the API server refuses: {}", response.status())
+        }
+        Ok(_) | Err(_) => Ok(false),
+    }
+}
+
+fn count(agent: &ureq::Agent, collection: &str, run: &str) -> Result<u32> {
+    let url = format!("{collection}?labelSelector=run%3D{run}");
+    let mut response = agent.get(url).header("Authorization", bearer()?).call()?;
+    let list: serde_json::Value = serde_json::from_str(&response.body_mut().with_config().limit(256 << 20).read_to_string()?)?;
+    Ok(u32::try_from(list["items"].as_array().map_or(0, Vec::len))?)
+}

@@ -1,0 +1,9 @@
+//! What the end-to-end tests stand on: running programs, the lab's hosts, and an image that holds
+//! `lab-client`.
+//!
+//! ```text
+//!   tests/*.rs ──►  Lab (kubeon lab …)  ──►  kubeon create …  ──►  kubectl …  ──►  pods of lab-client
+//! ```
+
+pub mod image;
+pub mod program;
