@@ -6,4 +6,5 @@
 //! ```
 
 pub mod image;
+pub mod lab;
 pub mod program;

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::failure::{failed, plain};
+use crate::host::Host;
 use crate::https::{Answer, Https, Method};
 use crate::paths;
-use crate::root::Root;
 
 /// A line of a watch longer than this is not an object that the API server would keep.
 const LINE_LIMIT: u64 = 16 << 20;
@@ -37,18 +37,11 @@ impl Api {
     ///
     /// # Errors
     /// When its certificates cannot be read; only masters have them.
-    pub fn local(root: &Root) -> Result<Self, StepFailure> {
-        Self::at(root, paths::API)
-    }
-
-    /// The API server at `base`, such as `https://127.0.0.1:6443`.
-    ///
-    /// # Errors
-    /// As for [`Api::local`].
-    pub fn at(root: &Root, base: &str) -> Result<Self, StepFailure> {
+    pub fn local(host: &Host) -> Result<Self, StepFailure> {
+        let root = &host.root;
         let identity = (root.at(paths::ADMIN_CERTIFICATE), root.at(paths::ADMIN_KEY));
         let https = Https::open(&root.at(paths::API_CA), Some((&identity.0, &identity.1)))?;
-        Ok(Self { https, base: base.to_owned() })
+        Ok(Self { https, base: host.api.clone() })
     }
 
     /// Reads a path.

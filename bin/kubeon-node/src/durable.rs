@@ -1,5 +1,6 @@
 //! Writing so that a reader, or a host that lost power, sees the old state or the new one and nothing between.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
@@ -10,15 +11,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::failure::{Doing, failed};
 
-/// A file that is complete and synced beside its place, not yet in it. Dropped, it is gone.
+/// A file that is complete beside its place, not yet in it. Dropped, it is gone.
 #[derive(Debug)]
 pub struct Staged {
     temporary: Option<PathBuf>,
     place: PathBuf,
+    file: File,
 }
 
 impl Staged {
-    /// Writes and syncs a file beside `place`; the permission bits are set before the content.
+    /// Writes a file beside `place`; the permission bits are set before the content.
     ///
     /// # Errors
     /// When a folder or the file cannot be written.
@@ -27,16 +29,25 @@ impl Staged {
         make_folders(folder_of(place)?)?;
         remove_file(&temporary)?;
         let mut open = OpenOptions::new();
-        let mut file =
+        let file =
             open.write(true).create_new(true).mode(0o600).open(&temporary).doing("create", &temporary)?;
-        let staged = Self { temporary: Some(temporary.clone()), place: place.to_owned() };
-        file.set_permissions(fs::Permissions::from_mode(mode & 0o7777)).doing("set the mode of", place)?;
-        file.write_all(content).doing("write", place)?;
-        file.sync_all().doing("sync", place)?;
+        let mut staged = Self { temporary: Some(temporary), place: place.to_owned(), file };
+        let mode = fs::Permissions::from_mode(mode & 0o7777);
+        staged.file.set_permissions(mode).doing("set the mode of", place)?;
+        staged.file.write_all(content).doing("write", place)?;
         Ok(staged)
     }
 
-    /// Puts the file in its place. The folder is to be synced by the caller, once for many files.
+    /// Makes the content durable. Of many files all are written before the first one is synced: one commit
+    /// of the file system then serves them all.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn sync(&self) -> Result<(), StepFailure> {
+        self.file.sync_all().doing("sync", &self.place)
+    }
+
+    /// Puts the synced file in its place. The folder is to be synced by the caller, once for many files.
     ///
     /// # Errors
     /// When the file cannot be renamed.
@@ -63,7 +74,9 @@ impl Drop for Staged {
 /// # Errors
 /// When a folder or the file cannot be written.
 pub fn write_file(place: &Path, content: &[u8], mode: u32) -> Result<(), StepFailure> {
-    Staged::write(place, content, mode)?.commit().doing("replace", place)?;
+    let staged = Staged::write(place, content, mode)?;
+    staged.sync()?;
+    staged.commit().doing("replace", place)?;
     sync_folder(folder_of(place)?)
 }
 
@@ -91,7 +104,8 @@ pub fn is_file_with(place: &Path, content: &[u8], mode: u32) -> Result<bool, Ste
     Ok(alike && fs::read(place).doing("read", place)? == content)
 }
 
-/// Points a symbolic link at its target, atomically. Tells whether it had to be changed.
+/// Points a symbolic link at its target, atomically. Tells whether it had to be changed; the folder is then
+/// to be synced by the caller.
 ///
 /// # Errors
 /// When the link cannot be made, or something that is not a link is in its place.
@@ -112,7 +126,6 @@ pub fn point_link(place: &Path, target: &str) -> Result<bool, StepFailure> {
     remove_file(&temporary)?;
     symlink(target, &temporary).doing("link", &temporary)?;
     fs::rename(&temporary, place).doing("replace", place)?;
-    sync_folder(folder_of(place)?)?;
     Ok(true)
 }
 
@@ -166,6 +179,15 @@ pub fn make_folders(folder: &Path) -> Result<(), StepFailure> {
 /// When the folder cannot be synced.
 pub fn sync_folder(folder: &Path) -> Result<(), StepFailure> {
     File::open(folder).and_then(|folder| folder.sync_all()).doing("sync the folder", folder)
+}
+
+/// The same for the folders of several places, once for each folder.
+///
+/// # Errors
+/// When a folder cannot be synced.
+pub fn sync_folders_of(places: &[PathBuf]) -> Result<(), StepFailure> {
+    let folders = places.iter().map(|place| folder_of(place)).collect::<Result<BTreeSet<_>, _>>()?;
+    folders.into_iter().try_for_each(sync_folder)
 }
 
 /// SHA-256 in lower-case hexadecimal digits.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
+use crate::paths;
 use crate::root::Root;
 use crate::systemd::{NoServices, Services, Systemd};
 
@@ -10,6 +11,8 @@ use crate::systemd::{NoServices, Services, Systemd};
 pub struct Host {
     /// The folder that stands for `/`.
     pub root: Root,
+    /// Where the host's own API server serves.
+    pub api: String,
     /// The host's service manager.
     pub services: Box<dyn Services>,
     /// The images in containerd, once asked for.
@@ -30,6 +33,12 @@ impl Host {
     /// A host with the given service manager.
     #[must_use]
     pub fn with_services(root: Root, services: Box<dyn Services>) -> Self {
-        Self { root, services, images: Mutex::new(None), shared_files: Mutex::new(()) }
+        Self {
+            root,
+            api: paths::API.to_owned(),
+            services,
+            images: Mutex::new(None),
+            shared_files: Mutex::new(()),
+        }
     }
 }

@@ -163,7 +163,7 @@ fn look_at_images(host: &Host) -> Images {
 /// Whether each object exists; those that the API server does not tell of are left out.
 fn look_at_objects(host: &Host, paths: &[String]) -> BTreeMap<String, bool> {
     let mut told = BTreeMap::new();
-    let Ok(api) = Api::local(&host.root) else { return told };
+    let Ok(api) = Api::local(host) else { return told };
     let end = Instant::now() + ALL_LOOKS;
     for path in paths.iter().take_while(|_| Instant::now() < end) {
         match api.get(path, LOOK) {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kubeon_wire::StepFailure;
 use serde::{Deserialize, Serialize};
 
-use crate::durable::{lstat, point_link, read_text, remove_file, sha256, write_file};
+use crate::durable::{lstat, point_link, read_text, remove_file, sha256, sync_folders_of, write_file};
 use crate::failure::{Doing, failed};
 use crate::paths;
 use crate::root::Root;
@@ -65,11 +65,14 @@ pub fn wants(root: &Root, name: &str, text: &str) -> Vec<PathBuf> {
 /// When a link cannot be made.
 pub fn enable(root: &Root, name: &str, text: &str) -> Result<bool, StepFailure> {
     let target = format!("{}/{name}", paths::UNIT_FILES);
-    let mut changed = false;
+    let mut changed = Vec::new();
     for link in wants(root, name, text) {
-        changed |= point_link(&link, &target)?;
+        if point_link(&link, &target)? {
+            changed.push(link);
+        }
     }
-    Ok(changed)
+    sync_folders_of(&changed)?;
+    Ok(!changed.is_empty())
 }
 
 /// A digest over all that a running unit depends on: its text and the files and links that it watches.

@@ -1,11 +1,16 @@
 //! One file for each command.
 
-mod bundle;
+pub mod bundle;
 mod completion;
-mod lab;
+mod create;
+mod destroy;
+pub mod lab;
 mod later;
+mod plan;
 mod version;
-mod view;
+pub mod view;
+
+use std::path::Path;
 
 use clap::CommandFactory as _;
 
@@ -21,6 +26,14 @@ pub struct Context<'a> {
     pub talk: &'a Talk,
 }
 
+impl Context<'_> {
+    /// A path for people: with `~` where it lies in the home folder.
+    pub fn shorten(&self, path: &Path) -> String {
+        let inside = self.environment.home.as_ref().and_then(|home| path.strip_prefix(home).ok());
+        inside.map_or_else(|| path.display().to_string(), |rest| format!("~/{}", rest.display()))
+    }
+}
+
 /// Does what the command line says.
 ///
 /// # Errors
@@ -29,6 +42,9 @@ pub async fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(),
     let context = Context { environment, talk };
     let Some(command) = &cli.command else { return help(talk, &[]) };
     match command {
+        Command::Create(args) => create::run(&context, args).await,
+        Command::Plan(args) => plan::run(&context, args).await,
+        Command::Destroy(args) => destroy::run(&context, args).await,
         Command::View(args) => view::run(&context, args),
         Command::Bundle(args) => bundle::run(&context, args).await,
         Command::Lab(args) => lab::run(&context, args).await,

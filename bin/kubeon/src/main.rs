@@ -9,9 +9,12 @@
 mod args;
 mod cmd;
 mod display;
+mod engine;
 mod output;
+mod report;
 mod selector;
 mod stop;
+mod target;
 mod wish;
 
 use std::process::ExitCode;

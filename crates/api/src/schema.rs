@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
+use crate::kubernetes_cluster::TimeoutMins;
 use crate::labels::{LabelKey, LabelValue};
 use crate::names::{Cidr, ClusterName, Digest, HostAddress, HostName, Version};
 use crate::secret::{PrivateKey, Secret};
@@ -85,6 +86,7 @@ pub(crate) fn refusal(title: &str, text: &str) -> Option<String> {
         "label key" => of::<LabelKey>(text),
         "label value" => of::<LabelValue>(text),
         "private SSH key" => of::<PrivateKey>(text),
+        "minutes" => of::<TimeoutMins>(text),
         _ => None,
     }
 }
@@ -114,12 +116,20 @@ pub(crate) fn add_alias(schema: &mut Schema, alias: &str, name: &str) {
     }
 }
 
+const OLDER: &str = "Older spelling of ";
+
 /// Marks a property as the older spelling of `instead`.
 pub(crate) fn deprecate(property: &mut Value, instead: &str) {
     if let Value::Object(fields) = property {
-        fields.insert("description".into(), json!(format!("Older spelling of `{instead}`.")));
+        fields.insert("description".into(), json!(format!("{OLDER}{instead}")));
         fields.insert("deprecated".into(), json!(true));
     }
+}
+
+/// What a property is the older spelling of, if it is one.
+pub(crate) fn newer_spelling(property: &Value) -> Option<&str> {
+    property.get("deprecated")?;
+    property.get("description")?.as_str()?.strip_prefix(OLDER)
 }
 
 /// Takes `null` out of every type, and formats that no API server knows. Without it an API server drops a `null` like an absent field, and no rule meets one.

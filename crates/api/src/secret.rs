@@ -50,13 +50,13 @@ pub struct PrivateKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PrivateKeyError {
     /// Neither PEM nor the base64 of a PEM.
-    #[error("is not a private key: it must be PEM (-----BEGIN … PRIVATE KEY-----) or the base64 of a PEM")]
+    #[error("this is not a private key: it must be PEM (-----BEGIN … PRIVATE KEY-----) or the base64 of a PEM")]
     NotPem,
     /// A public key where the private one belongs.
-    #[error("is a public key; the private key is in the file of that name without .pub")]
+    #[error("this is a public key; the private key is in the file of that name without .pub")]
     Public,
     /// PEM whose body is damaged or that does not end.
-    #[error("is a damaged private key: its PEM body is not base64, or its END line is missing")]
+    #[error("this private key is damaged: its PEM body is not base64, or its END line is missing")]
     Damaged,
 }
 

@@ -106,23 +106,22 @@ struct Ledger<'a> {
 
 impl Ledger<'_> {
     fn settle(&mut self, ended: Ended, lines: &BTreeMap<HostAddress, Line<'_>>) {
-        let host = match ended {
-            Ended::Opening(host, Ok(())) => {
-                self.order.open(host);
-                host
-            }
-            Ended::Opening(host, Err(_)) => host,
-            Ended::Step(place, Ok(report)) => {
-                self.done(place, report);
-                self.steps[place].host
-            }
+        let lost = |host| lines.get(&host).and_then(Line::lost);
+        match ended {
+            Ended::Opening(host, opened) => match lost(host) {
+                Some(failure) => self.lose(host, failure),
+                None if opened.is_ok() => self.order.open(host),
+                // The run was told to stop.
+                None => {}
+            },
+            Ended::Step(place, Ok(report)) => self.done(place, report),
             Ended::Step(place, Err(failure)) => {
                 self.fail(place, failure);
-                self.steps[place].host
+                // Steps of a lost host fail for that reason; only what others wait for is skipped.
+                let host = self.steps[place].host;
+                lost(host).into_iter().for_each(|failure| self.lose(host, failure));
+                self.skip_followers(place);
             }
-        };
-        if let Some(failure) = lines.get(&host).and_then(Line::lost) {
-            self.lose(host, failure);
         }
     }
 
@@ -140,7 +139,6 @@ impl Ledger<'_> {
         } else {
             self.note_failure(place, failure);
         }
-        self.skip_followers(place);
     }
 
     /// All steps of the host that have not started fail; what needs them is skipped.

@@ -79,10 +79,9 @@ impl Guarded {
         if status.success() {
             return Ok(String::from_utf8_lossy(&stdout).into_owned());
         }
-        let words = String::from_utf8_lossy(&stderr);
-        let mut last: VecDeque<&str> = words.lines().rev().take(LAST_WORDS).collect();
-        last.make_contiguous().reverse();
-        Err(self.failed(status, &last.make_contiguous().join("\n")))
+        let mut words = LastWords::default();
+        String::from_utf8_lossy(&stderr).lines().for_each(|line| words.hear(line));
+        Err(self.failed(status, &words))
     }
 
     /// Runs it and hands over each line of its standard error. Lines for which `progress` answers false are kept
@@ -90,32 +89,28 @@ impl Guarded {
     pub(crate) fn lines(mut self, mut progress: impl FnMut(&str) -> bool) -> Result<(), ProcessError> {
         self.command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = self.command.spawn().map_err(|source| self.start(source))?;
-        let mut words = VecDeque::new();
+        let mut words = LastWords::default();
         if let Some(stderr) = child.stderr.take() {
             for line in BufReader::new(stderr).lines() {
                 let line = line.map_err(|source| self.start(source))?;
-                if progress(&line) {
-                    continue;
+                if !progress(&line) {
+                    words.hear(&line);
                 }
-                if words.len() == LAST_WORDS {
-                    words.pop_front();
-                }
-                words.push_back(line);
             }
         }
         let status = child.wait().map_err(|source| self.start(source))?;
         if status.success() {
             return Ok(());
         }
-        Err(self.failed(status, &words.make_contiguous().join("\n")))
+        Err(self.failed(status, &words))
     }
 
     fn start(&self, source: io::Error) -> ProcessError {
         ProcessError::Start { program: self.name.clone(), source }
     }
 
-    fn failed(&self, status: std::process::ExitStatus, words: &str) -> ProcessError {
-        let (program, words) = (self.name.clone(), words.trim().to_owned());
+    fn failed(&self, status: std::process::ExitStatus, words: &LastWords) -> ProcessError {
+        let (program, words) = (self.name.clone(), words.text());
         match status.code() {
             // What coreutils' timeout answers when the limit was reached; 137 may also be the kernel short of memory.
             Some(124 | 137) if self.started.elapsed() >= self.limit => {
@@ -123,6 +118,29 @@ impl Guarded {
             }
             _ => ProcessError::Failed { program, status: status.to_string(), words },
         }
+    }
+}
+
+/// The end of what a program says, without repetitions and news of downloads.
+#[derive(Default)]
+struct LastWords(VecDeque<String>);
+
+impl LastWords {
+    fn hear(&mut self, line: &str) {
+        if line.trim().is_empty()
+            || line.starts_with("go: downloading ")
+            || self.0.iter().any(|known| known == line)
+        {
+            return;
+        }
+        if self.0.len() == LAST_WORDS {
+            self.0.pop_front();
+        }
+        self.0.push_back(line.to_owned());
+    }
+
+    fn text(&self) -> String {
+        self.0.iter().map(String::as_str).collect::<Vec<_>>().join("\n").trim().to_owned()
     }
 }
 
@@ -147,6 +165,15 @@ mod tests {
         guarded.command().args(["-c", "echo no such thing >&2; exit 3"]);
         let error = guarded.output().unwrap_err().to_string();
         assert!(error.contains("no such thing") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn keeps_the_end_and_drops_repetitions() {
+        let mut words = LastWords::default();
+        words.hear("go: downloading k8s.io/api v0.36.3");
+        (0..20).for_each(|number| words.hear(&number.to_string()));
+        (0..20).for_each(|_| words.hear("connection refused"));
+        assert!(words.text().starts_with("9\n10\n") && words.text().ends_with("19\nconnection refused"));
     }
 
     #[test]

@@ -122,7 +122,8 @@ fn suite(os_release: &str) -> String {
 /// The mirror that this machine's apt uses for the suite, else Debian's own.
 fn mirror(suite: &str) -> String {
     let dir = Path::new("/etc/apt/sources.list.d");
-    let mut files: Vec<_> = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     files.sort();
     files.push("/etc/apt/sources.list".into());
     let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
@@ -136,11 +137,13 @@ fn find_mirror(sources: &str, suite: &str) -> Option<String> {
         let uri = words.next().filter(|uri| debian(uri))?;
         (words.next() == Some(suite)).then(|| uri.to_owned())
     });
-    one_line.or_else(|| sources.split("\n\n").find_map(|stanza| {
-        let field = |name: &str| stanza.lines().find_map(|line| line.strip_prefix(name));
-        let uri = field("URIs:")?.split_whitespace().find(|uri| debian(uri))?;
-        field("Suites:")?.split_whitespace().any(|s| s == suite).then(|| uri.to_owned())
-    }))
+    one_line.or_else(|| {
+        sources.split("\n\n").find_map(|stanza| {
+            let field = |name: &str| stanza.lines().find_map(|line| line.strip_prefix(name));
+            let uri = field("URIs:")?.split_whitespace().find(|uri| debian(uri))?;
+            field("Suites:")?.split_whitespace().any(|s| s == suite).then(|| uri.to_owned())
+        })
+    })
 }
 
 #[cfg(test)]

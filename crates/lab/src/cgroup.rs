@@ -108,7 +108,9 @@ fn parse(mountinfo: &str) -> Result<Cgroups> {
     let mut hierarchies: Vec<Hierarchy> = Vec::new();
     for line in mountinfo.lines() {
         let Some((left, right)) = line.split_once(" - ") else { continue };
-        let (Some(path), Some((kind, rest))) = (left.split(' ').nth(4), right.split_once(' ')) else { continue };
+        let (Some(path), Some((kind, rest))) = (left.split(' ').nth(4), right.split_once(' ')) else {
+            continue;
+        };
         let options = rest.split(' ').nth(1).unwrap_or_default();
         let name = match kind {
             "cgroup2" => "unified".to_owned(),
@@ -146,7 +148,9 @@ fn create(hierarchy: &Hierarchy, path: &Path, v2: bool) -> Result<()> {
     loop {
         match try_create(hierarchy, path, v2) {
             // `down` of another lab may remove the shared top folder under our feet.
-            Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound && attempts < 5 => attempts += 1,
+            Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound && attempts < 5 => {
+                attempts += 1
+            }
             other => return other,
         }
     }
@@ -160,7 +164,9 @@ fn try_create(hierarchy: &Hierarchy, path: &Path, v2: bool) -> Result<()> {
         }
         let child = parent.join(part);
         match fs::create_dir(&child) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Error::file("make cgroup", child)(error)),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(Error::file("make cgroup", child)(error));
+            }
             _ => {}
         }
         // A new cpuset of version 1 is empty and takes no process.

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, chown, MetadataExt as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
     path::Path,
 };
 
@@ -34,7 +34,12 @@ pub(crate) const HOST_KEY: &str = "upper/etc/ssh/ssh_host_ed25519_key";
 const USERS: [&str; 3] = ["root", "admin", "operator"];
 
 /// Makes the lab's key pair and password unless they are there, and reads what goes onto the disks.
-pub(crate) fn identity(lab: &crate::LabName, dir: &Path, base: &Path, net: ipnet::Ipv4Net) -> Result<Identity> {
+pub(crate) fn identity(
+    lab: &crate::LabName,
+    dir: &Path,
+    base: &Path,
+    net: ipnet::Ipv4Net,
+) -> Result<Identity> {
     let key = dir.join(KEY);
     if !key.exists() {
         make_key(lab, &key, &format!("lab-{lab}"))?;
@@ -60,7 +65,13 @@ pub(crate) fn identity(lab: &crate::LabName, dir: &Path, base: &Path, net: ipnet
 }
 
 /// Makes the disk of a host unless it is there. `dir` appears at once, whole.
-pub(crate) fn ensure(dir: &Path, base: &Path, host: &str, address: std::net::Ipv4Addr, id: &Identity) -> Result<()> {
+pub(crate) fn ensure(
+    dir: &Path,
+    base: &Path,
+    host: &str,
+    address: std::net::Ipv4Addr,
+    id: &Identity,
+) -> Result<()> {
     if dir.exists() {
         return Ok(());
     }

@@ -1,11 +1,6 @@
 //! Ending a lab: everything it has on the machine goes, whatever state it is in.
 
-use std::{
-    fs,
-    io::ErrorKind,
-    path::Path,
-    thread,
-};
+use std::{fs, io::ErrorKind, path::Path, thread};
 
 use crate::{
     Error, LabName, Places, Result,
@@ -31,7 +26,6 @@ pub(crate) fn down(places: &Places, lab: &LabName) -> Result<()> {
     ];
     let mut first = None;
     for step in steps {
-
         if let Err(error) = step() {
             tracing::warn!("lab {lab}: {error}");
             first.get_or_insert(error);
@@ -62,7 +56,8 @@ fn remove_files(places: &Places, lab: &LabName) -> Result<()> {
         // Removing files now would remove those of whatever is mounted there.
         return Err(Error::Remaining(vec![leftovers::Leftover::Mount(point)]));
     }
-    let hosts: Vec<_> = fs::read_dir(dir.join("hosts")).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    let hosts: Vec<_> =
+        fs::read_dir(dir.join("hosts")).into_iter().flatten().flatten().map(|e| e.path()).collect();
     let results: Vec<Result<()>> = thread::scope(|scope| {
         let workers: Vec<_> = hosts.iter().map(|host| scope.spawn(move || remove_tree(host))).collect();
         workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(()))).collect()

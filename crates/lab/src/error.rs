@@ -89,7 +89,9 @@ pub enum Error {
     #[error("no free /24 for a lab in 172.28.0.0/14: every one overlaps a route or address of this machine")]
     NoSubnet,
     /// The subnet recorded for this lab is now used by something else.
-    #[error("the subnet {subnet} of lab {lab} overlaps {other} of this machine; end the lab with: kubeon lab down --lab {lab}")]
+    #[error(
+        "the subnet {subnet} of lab {lab} overlaps {other} of this machine; end the lab with: kubeon lab down --lab {lab}"
+    )]
     SubnetTaken {
         /// The lab.
         lab: String,

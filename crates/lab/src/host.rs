@@ -69,7 +69,11 @@ impl Power<'_> {
         net::remove_port(self.switch, name)?;
         self.cgroups.create(self.lab, name)?;
         let console = self.dir.join(CONSOLE);
-        let log = fs::File::options().create(true).append(true).open(&console).map_err(Error::file("open", &console))?;
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&console)
+            .map_err(Error::file("open", &console))?;
         let errors = log.try_clone().map_err(Error::file("open", &console))?;
         let address = subnet::host(self.net, number);
         Command::new("setsid")
@@ -111,7 +115,11 @@ impl Power<'_> {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        Err(Error::Wait { what: format!("{name} does not answer by SSH"), waited: begin.elapsed(), log: log() })
+        Err(Error::Wait {
+            what: format!("{name} does not answer by SSH"),
+            waited: begin.elapsed(),
+            log: log(),
+        })
     }
 }
 
@@ -134,5 +142,7 @@ fn greets(target: SocketAddr) -> bool {
     let limit = Duration::from_millis(200);
     let Ok(mut stream) = TcpStream::connect_timeout(&target, limit) else { return false };
     let mut greeting = [0; 4];
-    stream.set_read_timeout(Some(limit * 5)).is_ok() && stream.read_exact(&mut greeting).is_ok() && &greeting == b"SSH-"
+    stream.set_read_timeout(Some(limit * 5)).is_ok()
+        && stream.read_exact(&mut greeting).is_ok()
+        && &greeting == b"SSH-"
 }

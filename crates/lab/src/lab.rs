@@ -84,7 +84,8 @@ impl Lab {
         let base = match &known {
             Some(state) if state.base.exists() => state.base.clone(),
             Some(state) => {
-                let reason = "the base root file system of this lab is gone; end the lab with: kubeon lab down";
+                let reason =
+                    "the base root file system of this lab is gone; end the lab with: kubeon lab down";
                 return Err(Error::UnfitPlace { path: state.base.clone(), reason, variable: "KUBEON_CACHE" });
             }
             None => base::ensure(places, name, progress)?,
@@ -112,7 +113,8 @@ impl Lab {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(Error::file("list", &places.labs)(error)),
         };
-        let mut names: Vec<_> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+        let mut names: Vec<_> =
+            entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
         names.sort();
         Ok(names)
     }
@@ -280,7 +282,10 @@ impl Lab {
         thread::scope(|scope| {
             let work = &work;
             let workers: Vec<_> = (1..=self.state.hosts).map(|n| (n, scope.spawn(move || work(n)))).collect();
-            workers.into_iter().filter_map(|(n, worker)| Some((host_name(n), joined(worker).err()?))).collect()
+            workers
+                .into_iter()
+                .filter_map(|(n, worker)| Some((host_name(n), joined(worker).err()?)))
+                .collect()
         })
     }
 

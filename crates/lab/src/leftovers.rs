@@ -63,7 +63,10 @@ pub(crate) fn all(places: &Places, lab: &LabName) -> Result<Vec<Leftover>> {
     let mut found = Vec::new();
     for pid in processes(lab, &cgroups)? {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        found.push(Leftover::Process(pid, String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned()));
+        found.push(Leftover::Process(
+            pid,
+            String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned(),
+        ));
     }
     found.extend(mounts(&dir)?.into_iter().map(Leftover::Mount));
     found.extend(cgroups.existing(lab).into_iter().map(Leftover::Cgroup));

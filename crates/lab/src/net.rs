@@ -65,7 +65,11 @@ pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, scri
         thread::sleep(Duration::from_millis(3));
     }
     let log = fs::read_to_string(script.with_file_name("switch.log")).unwrap_or_default();
-    Err(Error::Wait { what: format!("the switch of lab {lab} did not come up"), waited: begin.elapsed(), log })
+    Err(Error::Wait {
+        what: format!("the switch of lab {lab} did not come up"),
+        waited: begin.elapsed(),
+        log,
+    })
 }
 
 /// Connects the machine to the switch. The link's alias tells which folder the lab has.
@@ -107,8 +111,8 @@ pub(crate) fn ports(switch: i32) -> Result<BTreeMap<String, bool>> {
         flags: Vec<String>,
     }
     let text = inside(switch).args(["-json", "link", "show"]).run()?;
-    let links: Vec<Link> =
-        serde_json::from_str(&text).map_err(|source| Error::Damaged { path: "ip -json link".into(), source })?;
+    let links: Vec<Link> = serde_json::from_str(&text)
+        .map_err(|source| Error::Damaged { path: "ip -json link".into(), source })?;
     Ok(links.into_iter().map(|link| (link.ifname, link.flags.iter().any(|f| f == "UP"))).collect())
 }
 
@@ -137,8 +141,8 @@ pub(crate) fn routes(lab: &LabName) -> Result<Vec<String>> {
     }
     let text = Tool::new("ip").args(["-json", "-4", "route", "show", "type", "unreachable"]).run()?;
     let text = if text.trim().is_empty() { "[]".to_owned() } else { text };
-    let routes: Vec<Route> =
-        serde_json::from_str(&text).map_err(|source| Error::Damaged { path: "ip -json route".into(), source })?;
+    let routes: Vec<Route> = serde_json::from_str(&text)
+        .map_err(|source| Error::Damaged { path: "ip -json route".into(), source })?;
     Ok(routes.into_iter().filter(|r| r.metric == Some(lab.metric())).map(|r| r.dst).collect())
 }
 

@@ -2,7 +2,13 @@
 //!
 //! The mark covers what is not yet in a cgroup of the lab: programs in flight when a command was killed.
 
-use std::{fs, io::ErrorKind, path::Path, process, thread, time::{Duration, Instant}};
+use std::{
+    fs,
+    io::ErrorKind,
+    path::Path,
+    process, thread,
+    time::{Duration, Instant},
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -21,7 +27,8 @@ pub(crate) fn marked(name: &LabName, host: Option<&str>) -> Result<Vec<i32>> {
     let proc = Path::new("/proc");
     let mut found = Vec::new();
     for entry in fs::read_dir(proc).map_err(Error::file("list", proc))? {
-        let Ok(pid) = entry.map_err(Error::file("list", proc))?.file_name().to_string_lossy().parse::<i32>() else {
+        let Ok(pid) = entry.map_err(Error::file("list", proc))?.file_name().to_string_lossy().parse::<i32>()
+        else {
             continue;
         };
         // A process that ended since, or is a zombie, has no environment.

@@ -45,7 +45,8 @@ impl State {
     /// Replaces the state at once.
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
         let path = dir.join(FILE);
-        let text = serde_json::to_vec_pretty(self).map_err(|source| Error::Damaged { path: path.clone(), source })?;
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|source| Error::Damaged { path: path.clone(), source })?;
         write(&path, &text, 0o600)
     }
 }

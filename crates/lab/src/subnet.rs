@@ -75,15 +75,16 @@ pub(crate) fn used(name: &LabName) -> Result<Vec<Used>> {
 
 fn parse(text: &str, name: &LabName) -> Result<Vec<Used>> {
     let text = if text.trim().is_empty() { "[]" } else { text };
-    let routes: Vec<Route> =
-        serde_json::from_str(text).map_err(|source| Error::Damaged { path: "ip -json route".into(), source })?;
+    let routes: Vec<Route> = serde_json::from_str(text)
+        .map_err(|source| Error::Damaged { path: "ip -json route".into(), source })?;
     let own = |r: &Route| r.dev.as_deref() == Some(&name.link()) || r.metric == Some(name.metric());
     Ok(routes.iter().filter(|r| !own(r)).filter_map(describe).collect())
 }
 
 fn describe(route: &Route) -> Option<Used> {
     // "default" is no claim to any range.
-    let net: Ipv4Net = route.dst.parse().or_else(|_| route.dst.parse::<Ipv4Addr>().map(Ipv4Net::from)).ok()?;
+    let net: Ipv4Net =
+        route.dst.parse().or_else(|_| route.dst.parse::<Ipv4Addr>().map(Ipv4Net::from)).ok()?;
     let via = match (&route.dev, &route.kind) {
         (Some(dev), _) => format!(" dev {dev}"),
         (None, Some(kind)) => format!(" ({kind})"),

@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn tells_status_and_words_of_a_program_that_fails() {
-        let error = Tool::new("sh").args(["-c", "echo no such thing >&2; exit 3"]).run().unwrap_err().to_string();
+        let error =
+            Tool::new("sh").args(["-c", "echo no such thing >&2; exit 3"]).run().unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("no such thing"), "{error}");
     }
 
@@ -200,6 +201,9 @@ mod tests {
     #[test]
     fn names_the_packages_of_missing_programs() {
         let error = check(&[("no-such-program", "its-package")]).unwrap_err().to_string();
-        assert!(error.contains("no-such-program") && error.contains("apt-get install its-package"), "{error}");
+        assert!(
+            error.contains("no-such-program") && error.contains("apt-get install its-package"),
+            "{error}"
+        );
     }
 }

@@ -35,9 +35,19 @@ fn hosts_are_whole_and_reach_each_other_and_nobody_else() {
 
     assert_eq!(world::ssh(&lab, "h1", User::Root, "hostname").unwrap(), "h1");
     assert_eq!(world::ssh(&lab, "h1", User::Root, "systemctl is-system-running --wait").unwrap(), "running");
-    assert_eq!(world::ssh(&lab, "h1", User::Root, "systemctl --failed --quiet --plain list-units").unwrap(), "");
-    assert_eq!(world::ssh(&lab, "h1", User::Root, "systemd-run --quiet --wait --pipe echo ran").unwrap(), "ran");
-    assert!(world::ssh(&lab, "h1", User::Root, "journalctl -b -u ssh --no-pager").unwrap().contains("Server listening"));
+    assert_eq!(
+        world::ssh(&lab, "h1", User::Root, "systemctl --failed --quiet --plain list-units").unwrap(),
+        ""
+    );
+    assert_eq!(
+        world::ssh(&lab, "h1", User::Root, "systemd-run --quiet --wait --pipe echo ran").unwrap(),
+        "ran"
+    );
+    assert!(
+        world::ssh(&lab, "h1", User::Root, "journalctl -b -u ssh --no-pager")
+            .unwrap()
+            .contains("Server listening")
+    );
     assert_eq!(world::ssh(&lab, "h1", User::Root, "findmnt -no PROPAGATION /").unwrap(), "shared");
     assert_ne!(world::ssh(&lab, "h1", User::Root, "stat -fc %T /var").unwrap(), "overlayfs");
 
@@ -46,11 +56,17 @@ fn hosts_are_whole_and_reach_each_other_and_nobody_else() {
     assert_eq!(greeting, "SSH-");
 
     // Outside addresses: a documentation network, and whatever address this machine has there.
-    for target in ["198.51.100.1", "8.8.8.8"].into_iter().map(str::to_owned).chain(world::own_addresses(&lab)) {
+    for target in ["198.51.100.1", "8.8.8.8"].into_iter().map(str::to_owned).chain(world::own_addresses(&lab))
+    {
         let begin = Instant::now();
-        let result = world::ssh(&lab, "h1", User::Root, &format!("timeout 3 bash -c 'echo > /dev/tcp/{target}/22'"));
+        let result =
+            world::ssh(&lab, "h1", User::Root, &format!("timeout 3 bash -c 'echo > /dev/tcp/{target}/22'"));
         assert!(result.is_err(), "{target} was reached");
-        assert!(begin.elapsed() < Duration::from_millis(2500), "{target} was refused only after {:?}", begin.elapsed());
+        assert!(
+            begin.elapsed() < Duration::from_millis(2500),
+            "{target} was refused only after {:?}",
+            begin.elapsed()
+        );
     }
     let begin = Instant::now();
     assert!(world::ssh(&lab, "h1", User::Root, "getent hosts example.com").is_err());
@@ -85,7 +101,8 @@ fn what_a_host_writes_to_kernel_parameters_stays_in_the_host() {
     }
     let scratch = Scratch::new("sysctl");
     let lab = scratch.up(1);
-    let names = ["vm/overcommit_memory", "vm/swappiness", "kernel/panic", "fs/file-max", "net/ipv4/ip_forward"];
+    let names =
+        ["vm/overcommit_memory", "vm/swappiness", "kernel/panic", "fs/file-max", "net/ipv4/ip_forward"];
     let machine = || names.map(|name| std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap());
     let before = machine();
     let write = "sysctl -w vm.overcommit_memory=2 vm.swappiness=7 kernel.panic=77 fs.file-max=777777 \
@@ -106,7 +123,13 @@ fn a_killed_host_is_gone_at_once_and_comes_back_as_itself() {
     let boot_id = || world::ssh(&lab, "h1", User::Root, "cat /proc/sys/kernel/random/boot_id").unwrap();
     let machine_id = || world::ssh(&lab, "h1", User::Root, "cat /etc/machine-id").unwrap();
     let (boot, machine) = (boot_id(), machine_id());
-    world::ssh(&lab, "h1", User::Root, "echo kept > /root/file; echo kept > /var/lib/file; sync; sleep 999 &").unwrap();
+    world::ssh(
+        &lab,
+        "h1",
+        User::Root,
+        "echo kept > /root/file; echo kept > /var/lib/file; sync; systemd-run -q sleep 999",
+    )
+    .unwrap();
 
     lab.kill("h1").unwrap();
     assert_eq!(world::states(&lab), [HostState::Dead, HostState::Running]);
@@ -153,7 +176,8 @@ fn a_cut_host_works_on_unheard_until_it_is_healed() {
     }
     let scratch = Scratch::new("cut");
     let lab = scratch.up(2);
-    let counter = "systemd-run --quiet --unit=count bash -c 'for i in {1..999}; do echo $i > /root/n; sleep .1; done'";
+    let counter =
+        "systemd-run --quiet --unit=count bash -c 'for i in {1..999}; do echo $i > /root/n; sleep .1; done'";
     world::ssh(&lab, "h2", User::Root, counter).unwrap();
     let count = || world::ssh(&lab, "h2", User::Root, "cat /root/n").unwrap().parse::<u32>().unwrap();
     lab.cut("h2").unwrap();
@@ -183,8 +207,8 @@ fn labs_side_by_side_do_not_meet() {
     }
     let (a, b) = (Scratch::new("side-a"), Scratch::new("side-b"));
     let (lab_a, lab_b) = thread::scope(|scope| {
-        let first = scope.spawn(|| a.up(1));
-        (b.up(1), first.join().unwrap())
+        let second = scope.spawn(|| b.up(1));
+        (a.up(1), second.join().unwrap())
     });
     assert_ne!(lab_a.subnet(), lab_b.subnet());
     let other = lab_b.address("h1").unwrap();

@@ -23,7 +23,11 @@ const MOST_QUESTIONS: usize = 4;
 
 /// Private keys, read and opened once however many hosts they are for.
 #[derive(Default)]
-pub(crate) struct Keys(Mutex<HashMap<(PathBuf, Option<Secret>), Result<Arc<PrivateKey>, Unusable>>>);
+pub(crate) struct Keys(Mutex<HashMap<KeyId, Opened>>);
+
+/// A file and what opens it.
+type KeyId = (PathBuf, Option<Secret>);
+type Opened = Result<Arc<PrivateKey>, Unusable>;
 
 /// Why a key file is of no use.
 #[derive(Debug, Clone)]
@@ -44,7 +48,7 @@ impl std::fmt::Display for Unusable {
 }
 
 impl Keys {
-    async fn get(&self, path: &Path, passphrase: Option<&Secret>) -> Result<Arc<PrivateKey>, Unusable> {
+    async fn get(&self, path: &Path, passphrase: Option<&Secret>) -> Opened {
         let id = (path.to_owned(), passphrase.cloned());
         let mut keys = self.0.lock().await;
         if let Some(known) = keys.get(&id) {
@@ -59,7 +63,7 @@ impl Keys {
     }
 }
 
-fn load(path: &Path, passphrase: Option<&Secret>) -> Result<Arc<PrivateKey>, Unusable> {
+fn load(path: &Path, passphrase: Option<&Secret>) -> Opened {
     use russh::keys::Error;
     match load_secret_key(path, passphrase.map(Secret::reveal)) {
         Ok(key) => Ok(Arc::new(key)),
@@ -170,7 +174,8 @@ impl<'a> Attempt<'a> {
     }
 
     async fn key(&mut self, key: Arc<PrivateKey>, what: &str) -> Result<bool, Refusal> {
-        let hash = if matches!(key.algorithm(), Algorithm::Rsa { .. }) { self.rsa_hash().await? } else { None };
+        let hash =
+            if matches!(key.algorithm(), Algorithm::Rsa { .. }) { self.rsa_hash().await? } else { None };
         let key = PrivateKeyWithHashAlg::new(key, hash);
         let result = self.handle.authenticate_publickey(&self.login.user, key).await?;
         Ok(self.judge(result, what))
@@ -205,7 +210,8 @@ impl<'a> Attempt<'a> {
         }
         for key in keys.into_iter().take(MOST_AGENT_KEYS) {
             let what = format!("agent's key {}", key.fingerprint(HashAlg::Sha256));
-            let hash = if matches!(key.algorithm(), Algorithm::Rsa { .. }) { self.rsa_hash().await? } else { None };
+            let hash =
+                if matches!(key.algorithm(), Algorithm::Rsa { .. }) { self.rsa_hash().await? } else { None };
             match self.handle.authenticate_publickey_with(&self.login.user, key, hash, &mut agent).await {
                 Ok(result) => {
                     if self.judge(result, &what) {

@@ -121,14 +121,15 @@ impl SshHosts {
         let mut leash = Leash { connection: connection.clone(), rights, pid: None };
         let mut start = Start::default();
         let leash_pid = &mut leash.pid;
-        let talking = remote.talk(&connection, command.input, &mut |stream, bytes| match stream {
+        let mut hear = |stream: Stream, bytes: &[u8]| match stream {
             Stream::Err => on_output(stream, bytes),
             Stream::Out => {
                 if let Some(pid) = start.feed(bytes, on_output) {
                     *leash_pid = Some(pid);
                 }
             }
-        });
+        };
+        let talking = remote.talk(&connection, command.input, &mut hear);
         let ended = match command.timeout {
             None => Some(talking.await),
             Some(limit) => tokio::time::timeout(limit, talking).await.ok(),
@@ -169,7 +170,8 @@ impl Start {
         match line {
             Some(pid) => {
                 let at = self.held.windows(11).position(|w| w == b"kubeon-pid ").unwrap_or(0);
-                let end = self.held[at..].iter().position(|b| *b == b'\n').map_or(self.held.len(), |n| at + n + 1);
+                let end =
+                    self.held[at..].iter().position(|b| *b == b'\n').map_or(self.held.len(), |n| at + n + 1);
                 self.over = true;
                 if end < self.held.len() {
                     on_output(Stream::Out, &self.held[end..]);
@@ -206,7 +208,7 @@ impl Leash {
         if let Some(pid) = self.pid.take() {
             kill(&self.connection, &self.rights, pid).await;
         }
-        remote.hang_up().await;
+        drop(remote);
     }
 }
 
@@ -236,7 +238,8 @@ mod tests {
 
     fn feed(pieces: &[&str]) -> (Option<u32>, String) {
         let said = Mutex::new(String::new());
-        let sink = |_: Stream, bytes: &[u8]| said.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
+        let sink =
+            |_: Stream, bytes: &[u8]| said.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
         let (mut start, mut pid) = (Start::default(), None);
         for piece in pieces {
             pid = start.feed(piece.as_bytes(), &sink).or(pid);

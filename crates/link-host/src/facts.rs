@@ -60,7 +60,8 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
         return Err("its answer is cut off".to_owned());
     }
     if let Some(text) = claim {
-        let read = serde_json::from_str(text).map_err(|e| format!("/var/lib/kubeon/claim.json is damaged: {e}"))?;
+        let read =
+            serde_json::from_str(text).map_err(|e| format!("/var/lib/kubeon/claim.json is damaged: {e}"))?;
         facts.claim = Some(read);
     }
     if let Some(text) = node {
@@ -93,7 +94,11 @@ fn set_clock(facts: &mut Facts, value: &str, round: Round) -> Result<(), String>
     let fraction: f64 = format!("0.{fraction}").parse().unwrap_or(0.5);
     let middle = f64::midpoint(round.sent, round.answered);
     facts.clock_seconds = seconds;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "seconds since 1970 fit")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "seconds since 1970 fit"
+    )]
     {
         facts.clock_offset_seconds = (seconds as f64 + fraction - middle).round() as i64;
     }

@@ -98,8 +98,8 @@ impl HostKeys {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Err(source) => return Err(HostKeyError::Read { path: path.to_owned(), source }),
         };
-        let entries = known_hosts::parse(&text)
-            .map_err(|line| HostKeyError::Line { path: path.to_owned(), line })?;
+        let entries =
+            known_hosts::parse(&text).map_err(|line| HostKeyError::Line { path: path.to_owned(), line })?;
         self.known.extend(entries.into_iter().map(|entry| (path.to_owned(), entry)));
         Ok(text)
     }

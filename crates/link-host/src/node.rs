@@ -92,7 +92,10 @@ impl SshHosts {
     /// When the host cannot be reached, the program cannot be put there or started, or the fence is refused.
     pub async fn open_session(&self, host: HostAddress, fence: &Fence) -> Result<NodeSession, StepFailure> {
         let program = self.0.settings.node_program.as_ref().ok_or_else(|| {
-            failure(Category::Unsupported, format!("no node program was given, so nothing can be done on {host}"))
+            failure(
+                Category::Unsupported,
+                format!("no node program was given, so nothing can be done on {host}"),
+            )
         })?;
         let connection = self.0.connection(host).await?;
         let rights = connection.rights().await?;
@@ -107,7 +110,9 @@ impl SshHosts {
         }
         Err(failure(
             Category::Failed,
-            format!("the node program was put on {host} but cannot be run there; is /var/lib mounted with noexec?"),
+            format!(
+                "the node program was put on {host} but cannot be run there; is /var/lib mounted with noexec?"
+            ),
         ))
     }
 }
@@ -119,7 +124,8 @@ async fn install(connection: &Connection, rights: &Rights, program: &NodeProgram
     })?;
     tracing::debug!(%host, digest = %program.digest, "putting the node program in place");
     let input = Input::Reader(Box::pin(file));
-    let answer = connection.ask(rights, INSTALL, &[program.digest.as_str()], input, (UPLOAD, 64 * 1024)).await?;
+    let answer =
+        connection.ask(rights, INSTALL, &[program.digest.as_str()], input, (UPLOAD, 64 * 1024)).await?;
     if answer.exit.success() {
         return Ok(());
     }

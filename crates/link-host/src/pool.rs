@@ -180,7 +180,8 @@ impl Pool {
         let mut attempt = 1;
         loop {
             if state.logins >= limits.logins_per_host {
-                let cause = format!("the connection to {host} broke {} times; see to the network", state.logins);
+                let cause =
+                    format!("the connection to {host} broke {} times; see to the network", state.logins);
                 return Err(failure(Category::Unreachable, cause));
             }
             match Connection::dial(host, login, &self.host_keys, &self.keys, limits).await {

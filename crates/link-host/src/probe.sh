@@ -1,6 +1,8 @@
 # Looks at a host and prints `key=value` lines. Reads only; stores nothing. POSIX shell, fed through
 # standard input, so everything is in a function: a script that arrives cut off does nothing.
 
+say() { printf '%s\n' "$1"; }
+
 has() { command -v "$1" >/dev/null 2>&1; }
 
 module() { # in the kernel, or loadable
@@ -9,21 +11,21 @@ module() { # in the kernel, or loadable
 }
 
 host_facts() {
-    echo "system=$(uname -s)"
-    echo "architecture=$(uname -m)"
-    echo "kernel=$(uname -r)"
-    echo "hostname=$(uname -n)"
+    say "system=$(uname -s)"
+    say "architecture=$(uname -m)"
+    say "kernel=$(uname -r)"
+    say "hostname=$(uname -n)"
     for f in /etc/os-release /usr/lib/os-release; do
         [ -r "$f" ] || continue
-        (PRETTY_NAME=; . "$f"; echo "os=$PRETTY_NAME")
+        (PRETTY_NAME=; . "$f"; say "os=$PRETTY_NAME")
         break
     done 2>/dev/null
-    [ -r /etc/machine-id ] && echo "machine_id=$(head -n 1 /etc/machine-id)"
-    echo "cpus=$(nproc 2>/dev/null || grep -c '^processor' /proc/cpuinfo)"
+    [ -r /etc/machine-id ] && say "machine_id=$(head -n 1 /etc/machine-id)"
+    say "cpus=$(nproc 2>/dev/null || grep -c '^processor' /proc/cpuinfo)"
     while read -r key value unit; do
         case $key in
-            MemTotal:) echo "memory_kib=$value" ;;
-            SwapTotal:) echo "swap_kib=$value" ;;
+            MemTotal:) say "memory_kib=$value" ;;
+            SwapTotal:) say "swap_kib=$value" ;;
         esac
     done < /proc/meminfo
     d=/var/lib/kubeon
@@ -31,67 +33,67 @@ host_facts() {
     df -Pk "$d" 2>/dev/null | {
         read -r heading
         read -r device total used free rest
-        echo "disk_free_kib=$free"
+        say "disk_free_kib=$free"
     }
-    echo "uid=$(id -u)"
+    say "uid=$(id -u)"
     for m in apt-get:apt dnf:dnf yum:yum zypper:zypper apk:apk; do
-        has "${m%:*}" && { echo "package_manager=${m#*:}"; break; }
+        has "${m%:*}" && { say "package_manager=${m#*:}"; break; }
     done
 }
 
 kernel_facts() {
-    [ -f /sys/fs/cgroup/cgroup.controllers ] && echo cgroup=v2 || echo cgroup=v1
+    [ -f /sys/fs/cgroup/cgroup.controllers ] && say cgroup=v2 || say cgroup=v1
     while read -r key value; do
-        [ "$key" = CapEff: ] && echo "cap_eff=$value"
+        [ "$key" = CapEff: ] && say "cap_eff=$value"
     done < /proc/self/status
     f=/proc/sys/net/netfilter/nf_conntrack_max
-    if [ -e "$f" ]; then [ -w "$f" ] && echo can_set_conntrack=1
-    else module nf_conntrack && [ -w /proc/sys/net/ipv4/ip_forward ] && echo can_set_conntrack=1; fi
-    { [ -e /proc/net/ip_vs ] || module ip_vs; } && echo has_ipvs=1
+    if [ -e "$f" ]; then [ -w "$f" ] && say can_set_conntrack=1
+    else module nf_conntrack && [ -w /proc/sys/net/ipv4/ip_forward ] && say can_set_conntrack=1; fi
+    { [ -e /proc/net/ip_vs ] || module ip_vs; } && say has_ipvs=1
     { module nf_tables || { has nft && nft list tables >/dev/null 2>&1; } ||
-        grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null; } && echo has_nftables=1
-    [ -d /run/systemd/system ] && echo has_systemd=1
+        grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null; } && say has_nftables=1
+    [ -d /run/systemd/system ] && say has_systemd=1
 }
 
 network_facts() {
     if has ip; then
         ip -4 -o addr show scope global 2>/dev/null | while read -r number name family address rest; do
-            echo "address=${address%%/*}"
+            say "address=${address%%/*}"
         done
     else
-        for a in $(hostname -I 2>/dev/null); do echo "address=$a"; done
+        for a in $(hostname -I 2>/dev/null); do say "address=$a"; done
     fi
     grep -h ' 0A ' /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r number address rest; do
-        echo "listen=${address##*:}"
+        say "listen=${address##*:}"
     done
 }
 
 cluster_facts() {
     c=/var/lib/kubeon/claim.json
     if [ -e "$c" ]; then
-        echo "claim=$(tr -d '\n' < "$c")"
+        say "claim=$(tr -d '\n' < "$c")"
     else
         for f in /etc/kubernetes/admin.conf /etc/kubernetes/kubelet.conf /etc/kubernetes/manifests/*.yaml \
             /var/lib/etcd/member /var/lib/rancher /etc/rancher /etc/systemd/system/k3s.service \
             /etc/systemd/system/k3s-agent.service /etc/systemd/system/rke2-server.service \
             /etc/systemd/system/k0scontroller.service /var/lib/k0s /var/snap/microk8s /etc/kubeedge; do
-            [ -e "$f" ] && echo "foreign=$f"
+            [ -e "$f" ] && say "foreign=$f"
         done
     fi
     p=/var/lib/kubeon/node/current
     if [ -x "$p" ]; then
-        echo "node_link=$(readlink "$p")"
-        echo "node_facts=$("$p" facts 2>/dev/null | tr -d '\n')"
+        say "node_link=$(readlink "$p")"
+        say "node_facts=$("$p" facts 2>/dev/null | tr -d '\n')"
     fi
 }
 
 look() {
-    echo "clock=$(date +%s.%N)"
+    say "clock=$(date +%s.%N)"
     host_facts
     kernel_facts
     network_facts
     cluster_facts
-    echo end=1
+    say end=1
 }
 
 look < /dev/null

@@ -27,8 +27,22 @@ pub(crate) type Writer = Pin<Box<dyn AsyncWrite + Send>>;
 pub(crate) struct Remote {
     pub(crate) read: ChannelReadHalf,
     pub(crate) write: Writer,
-    control: ChannelWriteHalf<client::Msg>,
+    control: Option<ChannelWriteHalf<client::Msg>>,
     _permit: OwnedSemaphorePermit,
+}
+
+/// A command that nobody talks to any more gets its standard input ended and its output unread.
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let Some(control) = self.control.take() else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(error) = control.close().await {
+                    tracing::debug!(%error, "the channel is closed already");
+                }
+            });
+        }
+    }
 }
 
 /// What a command said, when all of it is wanted.
@@ -81,7 +95,7 @@ impl Connection {
             sent.map_err(|error| self.broken(&error.to_string()))?;
         }
         let (read, control) = channel.split();
-        Ok(Remote { read, write, control, _permit: permit })
+        Ok(Remote { read, write, control: Some(control), _permit: permit })
     }
 
     /// Runs `script` to its end and gives back all that it said, `limit` bytes of each stream at most.
@@ -169,14 +183,8 @@ impl Remote {
                 Some(_) => {}
             }
         }
+        self.control = None;
         exit.ok_or_else(|| connection.broken("the command's end is unknown"))
-    }
-
-    /// Gives the channel up while the command may still run.
-    pub(crate) async fn hang_up(self) {
-        if let Err(error) = self.control.close().await {
-            tracing::debug!(%error, "the channel is closed already");
-        }
     }
 }
 

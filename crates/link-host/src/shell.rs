@@ -63,7 +63,11 @@ mod tests {
     fn run(prepared: &Prepared, sudo: &str, input: &str) -> String {
         let tools = tempfile::tempdir().unwrap();
         let path = tools.path().join("sudo");
-        std::fs::write(&path, format!("#!/bin/sh\n{sudo}\nwhile [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n")).unwrap();
+        std::fs::write(
+            &path,
+            format!("#!/bin/sh\n{sudo}\nwhile [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n"),
+        )
+        .unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let mut child = Command::new("sh")
             .args(["-c", &prepared.line])

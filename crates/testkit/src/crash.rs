@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::World;
 use crate::golden::first_difference;
+use crate::text::fingerprint;
 
 /// What a [`crash_anywhere`] went through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,36 +23,92 @@ pub struct Crashes {
 /// # Errors
 /// The first effect after which a crash is not harmless, and what differs.
 pub async fn crash_anywhere(
-    fresh: impl Fn() -> World, drive: impl AsyncFn(&World) -> Result<(), String>,
+    fresh: impl AsyncFn() -> World, drive: impl AsyncFn(&World) -> Result<(), String>,
 ) -> Result<Crashes, String> {
-    let undisturbed = fresh();
-    let before = undisturbed.effects();
-    drive(&undisturbed).await.map_err(|why| format!("even the undisturbed run fails: {why}"))?;
-    no_harm(&undisturbed)?;
-    let lines = undisturbed.log().split_off(before);
-    for (index, line) in lines.iter().enumerate() {
-        let world = fresh();
-        world.die_after(index + 1);
-        let wrong = |why: String| format!("crash after effect {} of {} ({line}): {why}", index + 1, lines.len());
-        tokio::select! {
-            () = world.died() => {}
-            ended = drive(&world) => match ended {
-                Ok(()) if index + 1 == lines.len() => {}
-                Ok(()) => return Err(wrong("the run ended before it crashed: its effects are not the same each time".into())),
-                Err(why) => return Err(wrong(why)),
-            },
+    let calm = Calm::run(&fresh, &drive).await?;
+    let effects = calm.lines.len();
+    for n in 1..=effects {
+        let world = fresh().await;
+        let told = |why: String| format!("crash after effect {n} of {effects} ({}): {why}", calm.lines[n - 1]);
+        crash(&world, n, n == effects, &drive).await.map_err(told)?;
+        drive(&world).await.map_err(|why| told(format!("the run after it fails: {why}")))?;
+        calm.compare(&world).map_err(told)?;
+    }
+    Ok(Crashes { effects })
+}
+
+/// Like [`crash_anywhere`], but the run after the crash dies too, and only the third goes to its end. Which
+/// effects the runs die after is drawn from the seed, `rounds` times.
+///
+/// # Errors
+/// The first pair of effects after which crashes are not harmless, and what differs.
+pub async fn crash_twice(
+    fresh: impl AsyncFn() -> World, drive: impl AsyncFn(&World) -> Result<(), String>, seed: u64, rounds: usize,
+) -> Result<Crashes, String> {
+    let calm = Calm::run(&fresh, &drive).await?;
+    let effects = calm.lines.len();
+    for round in 0..rounds {
+        let drawn = fingerprint(&format!("{seed} {round}"));
+        let number = usize::from_str_radix(&drawn[..8], 16).expect("hexadecimal digits");
+        let first = 1 + number % (effects - 1);
+        let second = 1 + number / effects % (effects - first);
+        let world = fresh().await;
+        let told = |why: String| format!("crashes after effect {first}, then {second} more, of {effects}: {why}");
+        crash(&world, first, false, &drive).await.map_err(told)?;
+        // The second run may be done before it would die, as work done twice is no effect.
+        crash(&world, second, true, &drive).await.map_err(told)?;
+        drive(&world).await.map_err(|why| told(format!("the run after them fails: {why}")))?;
+        calm.compare(&world).map_err(told)?;
+    }
+    Ok(Crashes { effects })
+}
+
+async fn crash(
+    world: &World, n: usize, may_end: bool, drive: &impl AsyncFn(&World) -> Result<(), String>,
+) -> Result<(), String> {
+    world.die_after(n);
+    tokio::select! {
+        biased;
+        () = world.died() => {}
+        ended = drive(world) => match ended {
+            Ok(()) if may_end => {}
+            Ok(()) => return Err("the run ended before it crashed: its effects are not the same each time".to_owned()),
+            Err(why) => return Err(why),
+        },
+    }
+    world.restart();
+    Ok(())
+}
+
+/// A run without a crash, to compare with.
+struct Calm {
+    picture: String,
+    /// What lay behind when it began.
+    before: usize,
+    lines: Vec<String>,
+}
+
+impl Calm {
+    async fn run(
+        fresh: &impl AsyncFn() -> World, drive: &impl AsyncFn(&World) -> Result<(), String>,
+    ) -> Result<Self, String> {
+        let world = fresh().await;
+        let before = world.effects();
+        drive(&world).await.map_err(|why| format!("even the undisturbed run fails: {why}"))?;
+        no_harm(&world)?;
+        Ok(Self { picture: world.picture(), before, lines: world.log().split_off(before) })
+    }
+
+    fn compare(&self, world: &World) -> Result<(), String> {
+        no_harm(world)?;
+        if let Some(difference) = first_difference(&self.picture, &world.picture()) {
+            return Err(format!("the world is another\n{difference}"));
         }
-        world.restart();
-        drive(&world).await.map_err(|why| wrong(format!("the run after it fails: {why}")))?;
-        no_harm(&world).map_err(wrong)?;
-        if let Some(difference) = first_difference(&undisturbed.picture(), &world.picture()) {
-            return Err(wrong(format!("the world is another\n{difference}")));
-        }
-        if let Some(again) = more_often(&lines, &world.log().split_off(before)) {
-            return Err(wrong(format!("it happens more often than without the crash: {again}")));
+        match more_often(&self.lines, &world.log().split_off(self.before)) {
+            Some(again) => Err(format!("it happens more often than without the crash: {again}")),
+            None => Ok(()),
         }
     }
-    Ok(Crashes { effects: lines.len() })
 }
 
 fn no_harm(world: &World) -> Result<(), String> {
@@ -65,7 +122,7 @@ fn no_harm(world: &World) -> Result<(), String> {
 /// there is replaced or taken away.
 const HARMFUL: [&str; 6] = ["rewrite", "relink", "reset", "restart", "stop", "remove"];
 
-fn more_often<'a>(undisturbed: &'a [String], disturbed: &'a [String]) -> Option<&'a str> {
+fn more_often(undisturbed: &[String], disturbed: &[String]) -> Option<String> {
     let harmful = |line: &&String| line.split(' ').nth(1).is_some_and(|verb| HARMFUL.contains(&verb));
     let mut allowed: BTreeMap<&str, usize> = BTreeMap::new();
     undisturbed.iter().filter(harmful).for_each(|line| *allowed.entry(line).or_default() += 1);
@@ -74,6 +131,6 @@ fn more_often<'a>(undisturbed: &'a [String], disturbed: &'a [String]) -> Option<
             *left -= 1;
             None
         }
-        _ => Some(line.as_str()),
+        _ => Some(line.clone()),
     })
 }

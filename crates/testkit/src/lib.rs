@@ -27,9 +27,9 @@ mod plans;
 mod text;
 pub mod world;
 
-pub use crash::{Crashes, crash_anywhere};
+pub use crash::{Crashes, crash_anywhere, crash_twice};
 pub use golden::assert_golden;
 pub use hosts::{HostBuilder, NOW, address, host, snapshot};
-pub use plans::{ClusterBuilder, StepBuilder, artifacts, cluster, plan_of, step};
+pub use plans::{ClusterBuilder, StepBuilder, artifacts, cluster, needed, plan_of, step};
 pub use text::{fingerprint, sha256_like};
 pub use world::{Fault, Ports, SENTINEL, World};

@@ -1,13 +1,13 @@
 //! Plans and wishes, in words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
 use kubeon_plan::{
-    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, Plan, PlannedHost, ProxyMode, Step,
-    validate,
+    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, Plan, PlannedHost, ProxyMode, Seen,
+    Snapshot, Step, validate,
 };
-use kubeon_wire::{Check, Content, Fence, File, Op, SecretRef};
+use kubeon_wire::{Check, Content, Fence, File, Op, SecretRef, Standing};
 
 use crate::hosts::address;
 use crate::text::{fingerprint, sha256_like};
@@ -125,6 +125,27 @@ pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
         facts: 0,
         notes: Vec::new(),
     }
+}
+
+/// The part of a plan that is left to do, as a toy planner would see it: steps that the journals of the
+/// snapshot hold with the same digest, and that stand, are done. The generation is the next one.
+#[must_use]
+pub fn needed(mut plan: Plan, snapshot: &Snapshot) -> Plan {
+    let all = plan.steps.len();
+    plan.steps.retain(|step| {
+        let facts = snapshot.hosts.get(&step.host).and_then(Seen::fresh);
+        let journal = facts.map(|facts| facts.journal.as_slice()).unwrap_or_default();
+        !journal
+            .iter()
+            .any(|entry| entry.id == step.id && entry.digest == step.digest && entry.standing == Standing::Stands)
+    });
+    let left: BTreeSet<String> = plan.steps.iter().map(|step| step.id.clone()).collect();
+    plan.steps.iter_mut().for_each(|step| step.needs.retain(|need| left.contains(need)));
+    plan.standing = all - plan.steps.len();
+    let claims = snapshot.hosts.values().filter_map(Seen::fresh).filter_map(|facts| facts.claim.as_ref());
+    plan.generation = claims.map(|claim| claim.generation).max().unwrap_or(0) + 1;
+    plan.hosts.values_mut().for_each(|host| host.fence.generation = plan.generation);
+    plan
 }
 
 fn planned(host: HostAddress) -> PlannedHost {

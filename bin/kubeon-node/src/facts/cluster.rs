@@ -9,6 +9,7 @@ use kubeon_wire::{ClusterFacts, NodeFact};
 use serde_json::Value;
 
 use crate::api::Api;
+use crate::host::Host;
 use crate::https::{Https, Method};
 use crate::paths;
 use crate::root::Root;
@@ -18,13 +19,14 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Asks both; `None` on a host that is no master, or where neither answers.
 #[must_use]
-pub fn look(root: &Root) -> Option<ClusterFacts> {
+pub fn look(host: &Host) -> Option<ClusterFacts> {
+    let root = &host.root;
     if !root.at(paths::ADMIN_CERTIFICATE).exists() {
         return None;
     }
     let (etcd, (ready, version, nodes)) = thread::scope(|scope| {
         let etcd = scope.spawn(|| etcd_members(root));
-        let api = api(root);
+        let api = api(host);
         (etcd.join().unwrap_or_default(), api)
     });
     if etcd.is_none() && ready.is_none() {
@@ -40,8 +42,8 @@ pub fn look(root: &Root) -> Option<ClusterFacts> {
 
 type ApiSays = (Option<bool>, Option<Version>, Option<BTreeMap<String, NodeFact>>);
 
-fn api(root: &Root) -> ApiSays {
-    let Ok(api) = Api::local(root) else { return (None, None, None) };
+fn api(host: &Host) -> ApiSays {
+    let Ok(api) = Api::local(host) else { return (None, None, None) };
     let Ok(ready) = api.get("/readyz", LOOK) else { return (None, None, None) };
     let json = |path| {
         let answer = api.get(path, LOOK).ok().filter(|answer| answer.status == 200)?;

@@ -5,7 +5,7 @@ mod certificates;
 mod cluster;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const BOUND: Duration = Duration::from_millis(2900);
 pub fn collect(host: &Arc<Host>) -> Result<Facts, StepFailure> {
     let end = Instant::now() + BOUND;
     let entries = journal::all(&host.root)?;
-    let cluster = begin(host, |host| cluster::look(&host.root));
+    let cluster = begin(host, cluster::look);
     let standing = {
         let entries = entries.clone();
         begin(host, move |host| stand(host, entries))
@@ -50,10 +50,7 @@ fn begin<T: Send + 'static>(host: &Arc<Host>, look: impl FnOnce(&Host) -> T + Se
 }
 
 fn before<T>(end: Instant, answer: &Receiver<T>) -> Option<T> {
-    match answer.recv_timeout(end.saturating_duration_since(Instant::now())) {
-        Ok(answer) => Some(answer),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-    }
+    answer.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
 }
 
 fn stand(host: &Host, entries: Vec<Result<Entry, String>>) -> Vec<JournalEntry> {

@@ -1,11 +1,8 @@
 //! Writes files: all beside their places first, then each into its place.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
 use kubeon_wire::{Content, File, StepFailure};
 
-use crate::durable::{Staged, folder_of, is_file_with, sha256, sync_folder};
+use crate::durable::{Staged, is_file_with, sha256, sync_folders_of};
 use crate::failure::{Doing, failed};
 use crate::job::{Effect, Job};
 use crate::journal::Mark;
@@ -24,14 +21,14 @@ pub fn run(job: &Job<'_>, files: &[File]) -> Result<Effect, StepFailure> {
         }
         marks.push(Mark::File { path: file.path.clone(), sha256: sha256(text.as_bytes()), mode: file.mode });
     }
-    let changed = !staged.is_empty();
-    let mut folders = BTreeSet::new();
+    staged.iter().try_for_each(|(file, _)| file.sync())?;
+    let mut places = Vec::new();
     for (file, place) in staged {
         file.commit().doing("replace", &place)?;
-        folders.insert(folder_of(&place)?.to_owned());
+        places.push(place);
     }
-    folders.iter().map(AsRef::<Path>::as_ref).try_for_each(sync_folder)?;
-    Ok(Effect { changed, marks })
+    sync_folders_of(&places)?;
+    Ok(Effect { changed: !places.is_empty(), marks })
 }
 
 fn text(file: &File) -> Result<&str, StepFailure> {

@@ -1,6 +1,6 @@
 //! kubeon's own block in the hosts file. Lines outside of it belong to others and are never touched.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -104,18 +104,23 @@ fn split(text: &str) -> (&str, &str, &str) {
 
 /// Lines of others that give one of our names another address.
 fn contested(text: &str, entries: &[HostsEntry]) -> Vec<String> {
-    let names: BTreeSet<&str> = entries.iter().flat_map(|e| e.names.iter().map(String::as_str)).collect();
-    let (before, _, after) = split(text);
-    let ours = |line: &str| {
-        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
-        words.next().is_some_and(|_| words.any(|name| names.contains(name)))
+    let pair = |entry: &HostsEntry| -> Vec<(String, String)> {
+        entry.names.iter().map(|name| (name.clone(), entry.address.to_string())).collect()
     };
-    before.lines().chain(after.lines()).filter(|line| ours(line)).map(str::to_owned).collect()
+    let names: BTreeMap<String, String> = entries.iter().flat_map(pair).collect();
+    let (before, _, after) = split(text);
+    let other = |line: &str| {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        let address = words.next();
+        words.any(|name| names.get(name).is_some_and(|ours| address != Some(ours)))
+    };
+    before.lines().chain(after.lines()).filter(|line| other(line)).map(str::to_owned).collect()
 }
 
 fn write(place: &Path, text: &str) -> Result<(), StepFailure> {
     let mode = fs::metadata(place).map_or(0o644, |found| found.permissions().mode());
     let staged = Staged::write(place, text.as_bytes(), mode)?;
+    staged.sync()?;
     match staged.commit() {
         Ok(()) => sync_folder(place.parent().unwrap_or(place)),
         // A container's hosts file is a mount of its own and cannot be replaced.
@@ -181,6 +186,7 @@ mod tests {
     fn tells_of_whole_names_only() {
         let found = contested(OTHERS, &[entry("172.30.0.11", &["test1"])]);
         assert_eq!(found, ["10.0.0.1 test1"]);
+        assert!(contested(OTHERS, &[entry("10.0.0.1", &["test1"])]).is_empty(), "the same address is fine");
     }
 
     #[test]
@@ -194,7 +200,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         assert!(replace_block(&root, &block(&[entry("10.0.0.1", &["h1"])]).unwrap()).unwrap());
-        assert!(!replace_block(&root, "").is_err());
+        assert!(replace_block(&root, "").unwrap());
         assert_eq!(fs::read_to_string(root.at(paths::HOSTS)).unwrap(), "");
     }
 }

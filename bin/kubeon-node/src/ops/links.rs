@@ -2,7 +2,7 @@
 
 use kubeon_wire::{Link, StepFailure};
 
-use crate::durable::point_link;
+use crate::durable::{point_link, sync_folders_of};
 use crate::job::{Effect, Job};
 use crate::journal::Mark;
 
@@ -12,9 +12,15 @@ use crate::journal::Mark;
 /// When a link cannot be made; those before it in the list are in place then.
 pub fn run(job: &Job<'_>, links: &[Link]) -> Result<Effect, StepFailure> {
     let mut effect = Effect::default();
+    let mut places = Vec::new();
     for link in links {
-        effect.changed |= point_link(&job.host.root.given(&link.path)?, &link.target)?;
+        let place = job.host.root.given(&link.path)?;
+        if point_link(&place, &link.target)? {
+            places.push(place);
+        }
         effect.marks.push(Mark::Link { path: link.path.clone(), target: link.target.clone() });
     }
+    sync_folders_of(&places)?;
+    effect.changed = !places.is_empty();
     Ok(effect)
 }

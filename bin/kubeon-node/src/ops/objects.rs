@@ -22,7 +22,7 @@ const CALL: Duration = Duration::from_secs(10);
 /// What the API server says against an object; [`Category::Timeout`] when it does not take it in time.
 pub fn run(job: &Job<'_>, objects: &[ApiObject]) -> Result<Effect, StepFailure> {
     objects.iter().try_for_each(|object| check_path(&object.path))?;
-    let api = Api::local(&job.host.root)?;
+    let api = Api::local(job.host)?;
     let mut effect = Effect::default();
     for object in in_order(objects) {
         effect.changed |= apply(job, &api, object)?;

@@ -20,6 +20,8 @@ pub struct Environment {
     pub no_color: bool,
     /// `$TERM` is `dumb`.
     pub dumb_terminal: bool,
+    /// `$SSH_AUTH_SOCK`.
+    pub ssh_agent: Option<PathBuf>,
     /// `$PATH`.
     pub path: Vec<PathBuf>,
     /// `$SUDO_USER` or `$USER`: who works here.
@@ -47,6 +49,7 @@ impl Environment {
             node_program: file("KUBEON_NODE_PROGRAM"),
             no_color: file("NO_COLOR").is_some(),
             dumb_terminal: env::var("TERM").is_ok_and(|term| term == "dumb"),
+            ssh_agent: file("SSH_AUTH_SOCK"),
             path: env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default(),
             user: env::var("SUDO_USER").or_else(|_| env::var("USER")).ok(),
             program: env::current_exe().ok(),

@@ -124,6 +124,7 @@ fn show(spinner: &Spinner, progress: &Progress) {
             spinner.progress(name, &format!("building {done}/{total} packages{left}"));
         }
         State::Building { .. } => spinner.progress(name, &format!("building{left}")),
+        State::Linking => spinner.progress(name, &format!("linking{left}")),
         State::Packing => spinner.progress(name, "packing"),
         State::Cached => spinner.end(name, Ok("found in the cache")),
         State::Done => spinner.end(name, Ok("made")),

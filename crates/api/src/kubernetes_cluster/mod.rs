@@ -87,6 +87,7 @@ impl KubernetesCluster {
 
 /// What is installed into the cluster. Empty in this version.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("properties" = {}))]
 pub struct Addons {}
 
 words! {
@@ -98,3 +99,6 @@ words! {
         Retain = "Retain",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,8 +88,8 @@ pub(super) fn spec(flat: &[&str]) -> Vec<Rule> {
 
 fn fixed() -> Vec<Rule> {
     let fixed = |names: &[&str], default: &str, message: &'static str| {
-        let now = effective(&["self.?cluster", "self"], names, default);
-        let before = effective(&["oldSelf.?cluster", "oldSelf"], names, default);
+        let now = effective(&["self.cluster", "self"], names, default);
+        let before = effective(&["oldSelf.cluster", "oldSelf"], names, default);
         Rule { rule: format!("{now} == {before}"), message, field: None }
     };
     let region = |root: &str, whole: &str| effective(&[root, whole], &["region"], "");
@@ -101,8 +101,8 @@ fn fixed() -> Vec<Rule> {
         Rule {
             rule: format!(
                 "{before} == '' || {now} == {before}",
-                before = region("oldSelf.?cluster", "oldSelf"),
-                now = region("self.?cluster", "self")
+                before = region("oldSelf.cluster", "oldSelf"),
+                now = region("self.cluster", "self")
             ),
             message: "region cannot be changed; make a new cluster",
             field: None,
@@ -110,13 +110,15 @@ fn fixed() -> Vec<Rule> {
     ]
 }
 
-/// The text of a field: the first of `names` that is set under the first of `roots`, else `default`.
+/// The text of a field: the first of `names` that is set under the first of `roots`, else `default`. Written with `has`
+/// alone, because not every evaluator of these rules knows the shorter `.?`.
 fn effective(roots: &[&str], names: &[&str], default: &str) -> String {
-    let places: Vec<String> =
-        roots.iter().flat_map(|root| names.iter().map(move |name| format!("{root}.?{name}"))).collect();
-    let (first, others) = places.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
-    let others: String = others.iter().map(|place| format!(".or({place})")).collect();
-    format!("[{first}{others}.orValue('')].map(v, v == '' ? '{default}' : v)[0]")
+    let places = roots.iter().flat_map(|root| names.iter().map(move |name| (*root, format!("{root}.{name}"))));
+    let places: Vec<(&str, String)> = places.collect();
+    places.iter().rev().fold(format!("'{default}'"), |otherwise, (root, place)| {
+        let reachable = if root.contains('.') { format!("has({root}) && ") } else { String::new() };
+        format!("({reachable}has({place}) && {place} != '' ? {place} : {otherwise})")
+    })
 }
 
 /// Puts the rules on a schema.

@@ -159,8 +159,14 @@ fn finish_node(schema: &mut Schema) {
 }
 
 fn node_labels(generator: &mut schemars::SchemaGenerator) -> Schema {
-    let value = LabelValue::json_schema(generator);
-    schemars::json_schema!({"type": "object", "maxProperties": 64, "additionalProperties": value})
+    let (key, value) = (LabelKey::json_schema(generator), LabelValue::json_schema(generator));
+    // API servers know no propertyNames; editors and the reader do.
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": value,
+        "propertyNames": key
+    })
 }
 
 words! {

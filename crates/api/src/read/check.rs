@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Mistake;
 use super::closest::closest;
 use super::tree::{Kind, Place, Tree, join};
-use crate::schema::{MAY_BE_EMPTY, refusal};
+use crate::schema::{MAY_BE_EMPTY, newer_spelling, refusal};
 
 /// Every mistake of the document, in the order of the file.
 pub(super) fn all(document: &Tree, schema: &Value) -> Vec<Mistake> {
@@ -42,11 +42,21 @@ impl Check {
     fn map(&mut self, path: &str, place: Place, fields: &[(String, Place, Tree)], schema: &Value) {
         let known = schema.get("properties").and_then(Value::as_object);
         let others = schema.get("additionalProperties").filter(|others| others.is_object());
+        let keys = schema.pointer("/propertyNames/title").and_then(Value::as_str);
         for (name, at, value) in fields {
             let inner = join(path, name);
+            if let Some(reason) = keys.and_then(|title| refusal(title, name)) {
+                self.report(*at, &inner, format!("is wrong: {reason}"));
+            }
             match known.and_then(|known| known.get(name)).or(others) {
                 Some(_) if matches!(value.kind, Kind::Null) => {}
-                Some(schema) => self.value(&inner, value, schema),
+                Some(schema) => {
+                    let newer = newer_spelling(schema);
+                    if let Some(newer) = newer.filter(|newer| fields.iter().any(|(other, ..)| other == newer)) {
+                        self.report(*at, &inner, format!("is an older spelling of {newer}, which is given too; keep {newer}"));
+                    }
+                    self.value(&inner, value, schema);
+                }
                 None if schema.get("additionalProperties") != Some(&Value::Bool(false)) => {}
                 None => self.report(*at, &inner, unknown(name, schema)),
             }

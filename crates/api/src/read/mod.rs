@@ -85,11 +85,15 @@ pub fn read_yaml(text: &str) -> Result<KubernetesCluster, ReadError> {
     expect_kind(&document)?;
     let mut mistakes = check::all(&document, &json_schema());
     if mistakes.is_empty() {
-        match serde_saphyr::from_str_with_options::<KubernetesCluster>(text, tree::options()) {
-            Ok(cluster) => match named(&cluster, &document) {
-                None => return Ok(cluster),
-                Some(mistake) => mistakes.push(mistake),
-            },
+        // The document may be framed by empty ones.
+        match serde_saphyr::from_multiple_with_options::<Option<KubernetesCluster>>(text, tree::options()) {
+            Ok(documents) => {
+                let cluster = documents.into_iter().flatten().next().ok_or(ReadError::Empty)?;
+                match named(&cluster, &document) {
+                    None => return Ok(cluster),
+                    Some(mistake) => mistakes.push(mistake),
+                }
+            }
             Err(error) => mistakes.push(mistake(&error, &document)),
         }
     }

@@ -108,6 +108,9 @@ pub(super) fn documents(text: &str) -> Result<Vec<Tree>, Error> {
 /// Where an error stands and what it says, without its place.
 pub(super) fn explain(error: &Error) -> (Place, String) {
     let place = error.location().map_or(Place { line: 1, column: 1 }, Place::from);
+    if let Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() {
+        return (place, format!("the field {key} is given twice"));
+    }
     let text = error.without_snippet().to_string();
     let text = text.lines().next().unwrap_or_default();
     let text = text.split(" at line ").next().unwrap_or_default();

@@ -47,7 +47,10 @@ pub(super) fn check_tools(entry: &Entry) -> Result<(), BuildError> {
         }
         needs.extend(recipe.needs.iter().cloned());
         if let Some(need) = needs.into_iter().find(|need| !is_met(need)) {
-            let tool = need.program.or(need.file).unwrap_or_default();
+            let tool = match need.program.or(need.file).unwrap_or_default() {
+                go if go == "go" => format!("Go {} or later", oldest_go(entry)),
+                other => other,
+            };
             return Err(BuildError::MissingTool {
                 component: component.name.clone(),
                 tool,
@@ -56,6 +59,21 @@ pub(super) fn check_tools(entry: &Entry) -> Result<(), BuildError> {
         }
     }
     Ok(())
+}
+
+/// The newest `go` line of all `go.mod` files.
+fn oldest_go(entry: &Entry) -> String {
+    let mut versions: Vec<Vec<u32>> = Vec::new();
+    for component in &entry.components {
+        let Recipe::GoModules(recipe) = &component.recipe else { continue };
+        let lines =
+            recipe.files.iter().filter(|(name, _)| name == "go.mod").flat_map(|(_, text)| text.lines());
+        let version = lines.filter_map(|line| line.strip_prefix("go "));
+        versions
+            .extend(version.map(|text| text.split('.').filter_map(|number| number.parse().ok()).collect()));
+    }
+    let newest = versions.into_iter().max().unwrap_or_default();
+    newest.iter().map(ToString::to_string).collect::<Vec<_>>().join(".")
 }
 
 fn is_met(need: &Need) -> bool {
@@ -110,7 +128,8 @@ pub(super) fn make(
         go.lines(|line| {
             let is_package = packages.contains(line);
             if is_package && seen.insert(line.to_owned()) {
-                task.say(State::Building { done: seen.len(), total: packages.len() });
+                let (done, total) = (seen.len(), packages.len());
+                task.say(if done < total { State::Building { done, total } } else { State::Linking });
             }
             is_package
         })
@@ -186,6 +205,9 @@ fn fetch(
         }
     }
 }
+
+const FINAL: [&str; 5] =
+    ["checksum mismatch", "SECURITY ERROR", "missing go.sum entry", "requires go >=", "GOPROXY=off"];
 
 /// Whether trying again may help. Sums that do not match never will.
 fn is_passing(error: &ProcessError) -> bool {
@@ -281,7 +303,7 @@ fn failed(task: &Task<'_>, action: &'static str, source: ProcessError) -> BuildE
     let text = source.to_string();
     let hint = if text.contains("requires go >=") || text.contains("unknown directive: tool") {
         "\nthe installed Go is too old for this component; install a newer one (golang-go from backports, or go.dev)"
-    } else if text.contains("proxy.golang.org") || text.contains("dial tcp") {
+    } else if ["proxy.golang.org", "dial tcp", "GOPROXY=off"].iter().any(|word| text.contains(word)) {
         "\nthe module proxy does not answer; set GOPROXY to one that does, or bring the parts: --from DIR"
     } else {
         ""
@@ -300,6 +322,13 @@ mod tests {
         assert_eq!(executable_name("github.com/containerd/containerd/v2/cmd/ctr"), "ctr");
         assert_eq!(executable_name("github.com/opencontainers/runc"), "runc");
         assert_eq!(executable_name("example.org/volume"), "volume");
+    }
+
+    #[test]
+    fn knows_the_compiler_that_all_components_need() {
+        let catalogue = crate::Catalogue::embedded().unwrap();
+        let entry = catalogue.entry("v1.36.3".parse().unwrap()).unwrap();
+        assert_eq!(oldest_go(entry), "1.26.6");
     }
 
     #[test]

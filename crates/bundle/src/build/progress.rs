@@ -33,6 +33,8 @@ pub enum State {
         /// Packages in all.
         total: usize,
     },
+    /// Everything is compiled and the programs are put together, which tells nothing of itself.
+    Linking,
     /// Blobs are written.
     Packing,
     /// It was in the cache.
@@ -55,6 +57,7 @@ impl Progress {
                 let rest = self.elapsed.as_secs_f64() / done as f64 * total.saturating_sub(done) as f64;
                 Some(rest.ceil() as u64)
             }
+            State::Linking => None,
             _ if self.expected_seconds == 0 => None,
             _ => Some(u64::from(self.expected_seconds).saturating_sub(elapsed)),
         }

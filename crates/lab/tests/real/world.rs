@@ -17,7 +17,7 @@ pub struct Scratch {
     pub name: LabName,
     pub places: Places,
     home: PathBuf,
-    _dir: Option<tempfile::TempDir>,
+    dir: Option<tempfile::TempDir>,
 }
 
 impl Scratch {
@@ -28,15 +28,18 @@ impl Scratch {
     pub fn named(name: LabName) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let home = dir.path().join("home");
-        Self { _dir: Some(dir), ..Self::at(name, home) }
+        let mut scratch = Self::at(name, home);
+        scratch.dir = Some(dir);
+        scratch
     }
 
     pub fn at(name: LabName, home: PathBuf) -> Self {
         let cache = std::env::var_os("KUBEON_CACHE").map(PathBuf::from).unwrap_or_else(|| {
             let xdg = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-            xdg.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache")).join("kubeon")
+            xdg.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"))
+                .join("kubeon")
         });
-        Self { name, places: Places::new(&home, &cache), home, _dir: None }
+        Self { name, places: Places::new(&home, &cache), home, dir: None }
     }
 
     pub fn home(&self) -> &Path {
@@ -59,7 +62,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self._dir.is_some() {
+        if self.dir.is_some() {
             let _ = Lab::down(&self.places, &self.name);
         }
     }
@@ -76,8 +79,10 @@ pub struct World {
 impl World {
     pub fn now() -> Self {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let mounts = mountinfo.lines().map(|line| line.split(' ').skip(3).collect::<Vec<_>>().join(" ")).collect();
-        let links = fs::read_dir("/sys/class/net").unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let mounts =
+            mountinfo.lines().map(|line| line.split(' ').skip(3).collect::<Vec<_>>().join(" ")).collect();
+        let links =
+            fs::read_dir("/sys/class/net").unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
         Self {
             mounts,
             links: links.filter(|link| !link.starts_with("kl")).collect(),
@@ -110,7 +115,8 @@ fn lines(args: &[&str]) -> BTreeSet<String> {
 }
 
 fn cgroups(dir: &Path, name: &str) -> Vec<PathBuf> {
-    let below = fs::read_dir(dir).into_iter().flatten().flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+    let below =
+        fs::read_dir(dir).into_iter().flatten().flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
     let mut found = Vec::new();
     for child in below.map(|entry| entry.path()) {
         if child.to_string_lossy().contains(name) {
@@ -127,14 +133,17 @@ fn processes(name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        if pid == std::process::id() {
+        // What has ended but is not yet collected by the machine's init is no process any more.
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        if pid == std::process::id() || stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')) {
             continue;
         }
         for file in ["cmdline", "environ", "cgroup"] {
             let text = fs::read(entry.path().join(file)).unwrap_or_default();
             if String::from_utf8_lossy(&text).contains(name) {
                 let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                found.push(format!("{pid} {} (by {file})", String::from_utf8_lossy(&line).replace('\0', " ")));
+                found
+                    .push(format!("{pid} {} (by {file})", String::from_utf8_lossy(&line).replace('\0', " ")));
             }
         }
     }
@@ -144,7 +153,13 @@ fn processes(name: &str) -> Vec<String> {
 /// Output of a command on a host, or what went wrong.
 pub fn ssh(lab: &Lab, host: &str, user: User, command: &str) -> Result<String, String> {
     let words = lab.ssh_command(host, user).unwrap();
-    said(Command::new(&words[0]).args(["-o", "ConnectTimeout=2", "-o", "BatchMode=yes"]).args(&words[1..]).arg(command).output())
+    said(
+        Command::new(&words[0])
+            .args(["-o", "ConnectTimeout=2", "-o", "BatchMode=yes"])
+            .args(&words[1..])
+            .arg(command)
+            .output(),
+    )
 }
 
 /// The same with the lab's password instead of its key.
@@ -168,7 +183,11 @@ pub fn ssh_by_password(lab: &Lab, host: &str, user: User, command: &str) -> Resu
 fn said(output: std::io::Result<Output>) -> Result<String, String> {
     let output = output.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end().to_owned();
-    if output.status.success() { Ok(text(output.stdout)) } else { Err(text([output.stdout, output.stderr].concat())) }
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text([output.stdout, output.stderr].concat()))
+    }
 }
 
 /// Addresses that this machine has outside the lab.
@@ -176,7 +195,10 @@ pub fn own_addresses(lab: &Lab) -> Vec<String> {
     let output = Command::new("hostname").arg("-I").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let own = lab.machine_address().to_string();
-    text.split_whitespace().filter(|a| a.contains('.') && *a != own && !a.starts_with("172.")).map(str::to_owned).collect()
+    text.split_whitespace()
+        .filter(|a| a.contains('.') && *a != own && !a.starts_with("172."))
+        .map(str::to_owned)
+        .collect()
 }
 
 pub fn states(lab: &Lab) -> Vec<HostState> {

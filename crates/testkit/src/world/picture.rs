@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use kubeon_wire::Op;
+
 use super::host::Host;
 use super::state::State;
 use crate::text::fingerprint;
@@ -46,7 +48,9 @@ fn draw_host(picture: &mut String, host: &Host, state: &State) {
         };
         line(format!("unit {unit} {} {running}", fingerprint(&is.text)));
     }
-    for entry in host.facts(state.now).journal {
+    // A part is told by its folder: whether the journal holds it too makes no difference.
+    let parts = |id: &str| host.journal.get(id).is_some_and(|entry| matches!(entry.op, Op::Part { .. }));
+    for entry in host.facts(state.now).journal.into_iter().filter(|entry| !parts(&entry.id)) {
         line(format!("journal {} {} {:?}", entry.id, entry.digest, entry.standing));
     }
     if let Some(cluster) = state.cluster_facts(host.address) {

@@ -210,7 +210,10 @@ impl Session {
             Some(Fault::Fail(failure)) => return Err(failure),
             Some(Fault::BreakBefore) => return Err(broken(self.host)),
             Some(Fault::Silence) => std::future::pending().await,
-            Some(Fault::Slow(time)) => sleep(time).await,
+            Some(Fault::Slow(time)) => {
+                sleep(time).await;
+                self.usable().await?;
+            }
             Some(Fault::BreakAfter) => {
                 self.perform(step, blob, sink).await?;
                 return Err(broken(self.host));

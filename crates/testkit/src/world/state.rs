@@ -1,6 +1,6 @@
 //! Everything there is, and what follows by itself from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
 use serde_json::Value;
@@ -35,6 +35,8 @@ pub(super) struct State {
 pub(super) struct Cluster {
     /// The first members' names, once they had a quorum.
     pub formed: Option<Vec<String>>,
+    /// Members that started at least once.
+    pub started: BTreeSet<String>,
     pub objects: BTreeMap<String, Value>,
     /// Nodes that joined, by name.
     pub nodes: BTreeMap<String, HostAddress>,
@@ -120,8 +122,8 @@ impl State {
         Ok(Some(format!("{verb} {name}")))
     }
 
-    /// A member without data starts as part of a new cluster. Doing that beside a cluster that exists is the
-    /// harm that loses data.
+    /// A member without data starts as part of a new cluster. Doing that twice, or with other peers, makes a
+    /// second cluster beside the one that exists: the harm that loses data.
     fn start_etcd(&mut self, at: HostAddress) -> Result<(), String> {
         let uid = self.uid(at).ok_or("etcd starts on a host that nobody claimed")?;
         let host = self.host(at);
@@ -134,9 +136,11 @@ impl State {
         if !peers.contains(&name) {
             return Err(format!("etcd: {name} is not among the initial cluster {peers:?}"));
         }
-        if self.clusters.get(&uid).is_some_and(|cluster| cluster.formed.is_some()) {
-            self.harms.push(format!("{name} starts an etcd member of a new cluster beside the one that exists"));
+        let known = self.clusters.entry(uid.clone()).or_default();
+        if known.formed.is_some() && known.started.contains(&name) {
+            self.harms.push(format!("{name} starts its etcd member anew, its data lost, while the cluster exists"));
         }
+        known.started.insert(name.clone());
         let others = self.hosts.values().filter(|host| host.uid() == Some(uid.as_str()));
         if let Some(other) = others.filter_map(|host| host.etcd.as_ref()).find(|other| **other != peers) {
             self.harms.push(format!("{name} starts an etcd member with peers {peers:?}, others have {other:?}"));

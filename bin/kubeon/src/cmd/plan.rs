@@ -1,0 +1,129 @@
+//! `kubeon plan`, and `--dry-run` of other commands.
+
+use std::time::{Duration, Instant};
+
+use kubeon_apply::Stop as Switch;
+use kubeon_plan::{Intent, Plan, Snapshot};
+use kubeon_ports::{Blobs, SecretError, Secrets};
+use kubeon_wire::SecretRef;
+
+use super::Context;
+use crate::args::wish::{PlanArgs, WishArgs};
+use crate::args::{Format, OutputFlag};
+use crate::display::plan as text;
+use crate::engine::artifacts::artifacts;
+use crate::engine::contact::Purpose;
+use crate::engine::run::Run;
+use crate::engine::{Engine, intent};
+use crate::output::{Answer, words};
+use crate::stop::{Stop, note_text};
+use crate::target::{Asks, Target};
+
+/// Shows what would be done.
+pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), Stop> {
+    let engine = Engine::new(context)?;
+    let target = Target::find(&engine, &args.wish, Asks::Plan)?;
+    create(&engine, target, &args.wish, &args.format).await
+}
+
+/// Shows what `create` would do.
+///
+/// # Errors
+/// As `create` up to its first effect.
+pub async fn create(engine: &Engine<'_>, target: Target, args: &WishArgs, format: &OutputFlag) -> Result<(), Stop> {
+    let bundle = super::bundle::find(engine.context, target.spec.version)?;
+    for note in &target.notes {
+        engine.context.talk.warn(&note_text(note));
+    }
+    let logins = engine.logins(&target.logins)?;
+    let contact = engine.contact(&target.spec.name, logins, &args.contact, Purpose::Look).await?;
+    let hosts = target.spec.hosts().map(|host| host.address).collect();
+    let begin = Instant::now();
+    let intent = intent(target.spec, &target.state, artifacts(&bundle), target.without);
+    let plan = look(engine, &contact.hosts, hosts, &|snapshot| kubeon_plan::plan(&intent, snapshot)).await?;
+    let command = match &args.file {
+        Some(file) => format!("kubeon create -f {}", file.display()),
+        None if target.known => format!("kubeon create {}", plan.cluster),
+        None => format!("kubeon create {} {} … (the same flags)", plan.cluster, plan.version),
+    };
+    show(engine, &plan, Some(&intent), begin.elapsed(), &command, format.output)
+}
+
+/// Looks at hosts and plans, with nothing in hand that could write.
+///
+/// # Errors
+/// When no plan can be made.
+pub async fn look(
+    engine: &Engine<'_>,
+    hosts: &kubeon_link_host::SshHosts,
+    addresses: Vec<kubeon_api::HostAddress>,
+    plan: &dyn Fn(&Snapshot) -> Result<Plan, kubeon_plan::PlanError>,
+) -> Result<Plan, Stop> {
+    let switch = Switch::new();
+    let run = Run {
+        hosts: addresses,
+        probe: hosts,
+        act: hosts,
+        secrets: &Nothing,
+        blobs: &Nothing,
+        switch: &switch,
+        talk: engine.context.talk,
+    };
+    Ok(run.look(plan).await?.plan().clone())
+}
+
+/// Holds neither secrets nor bytes: whoever only looks needs none.
+pub struct Nothing;
+
+impl Secrets for Nothing {
+    fn resolve(&self, _: &SecretRef) -> Result<String, SecretError> {
+        Err(SecretError { what: "a secret".to_owned(), why: "this is only a look".to_owned() })
+    }
+}
+
+impl Blobs for Nothing {
+    fn blob(&self, _: &kubeon_api::Digest) -> Option<std::path::PathBuf> {
+        None
+    }
+}
+
+/// Writes a plan.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn show(
+    engine: &Engine<'_>,
+    plan: &Plan,
+    intent: Option<&Intent>,
+    took: Duration,
+    command: &str,
+    format: Format,
+) -> Result<(), Stop> {
+    let talk = engine.context.talk;
+    let names = plan.steps.iter().map(|step| step.id.clone()).collect();
+    let people = matches!(format, Format::Table | Format::Wide);
+    let answer = Answer::new(plan, text::table(plan, format == Format::Wide), names)?;
+    if !people {
+        return talk.result(&answer.text(format)?);
+    }
+    if plan.steps.is_empty() {
+        let (hosts, facts) = (words::count(plan.hosts.len(), "host"), words::count(plan.facts, "fact"));
+        let took = words::time(took);
+        return talk.result(&format!("{}: nothing to do ({hosts}, {facts}, checked in {took})\n", plan.cluster));
+    }
+    let head = intent.map_or_else(|| format!("{}  {}\n", plan.cluster, plan.version), |intent| head(plan, intent));
+    talk.result(&format!("{head}{}", answer.text(format)?))?;
+    talk.result(&format!("{} Nothing was written. Apply with: {command}\n", text::summary(plan)))
+}
+
+/// `demo  v1.36.3  1 master, 2 workers, nothing installed yet`.
+fn head(plan: &Plan, intent: &Intent) -> String {
+    let (masters, workers) = (intent.spec.masters.len(), intent.spec.workers.len());
+    let standing = match plan.standing {
+        0 => "nothing installed yet".to_owned(),
+        1 => "1 step stands".to_owned(),
+        n => format!("{n} steps stand"),
+    };
+    let (masters, workers) = (words::count(masters, "master"), words::count(workers, "worker"));
+    format!("{}  {}  {masters}, {workers}, {standing}\n", plan.cluster, plan.version)
+}

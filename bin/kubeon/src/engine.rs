@@ -1,0 +1,145 @@
+//! All wiring between the command line and the crates below: state, hosts, bundle, keys, the wheel.
+//!
+//! ```text
+//!   Engine ─┬─ store     state of clusters on this machine
+//!           ├─ contact   logins + host keys ──► SshHosts (ProbeHost, ActHost)
+//!           ├─ artifacts bundle ──► what plans name, and the bytes behind it
+//!           └─ run       look ─► act, again where that may help
+//! ```
+
+pub mod artifacts;
+pub mod contact;
+pub mod host_keys;
+pub mod interrupt;
+pub mod login;
+pub mod memory;
+pub mod run;
+
+use kubeon_api::{ClusterName, HostAddress, Version};
+use kubeon_plan::{ClusterSpec, HostSpec, Intent, Valid};
+use kubeon_ports::Clock;
+use kubeon_store::{ClusterState, Store, StoreError};
+
+use crate::cmd::Context;
+use crate::selector::Member;
+use crate::stop::{Stop, chain};
+
+/// The state of a cluster as this program keeps it.
+pub type State = ClusterState<ClusterSpec>;
+
+/// What commands on clusters work with.
+pub struct Engine<'a> {
+    /// Environment and words.
+    pub context: &'a Context<'a>,
+    /// State on this machine.
+    pub store: Store,
+}
+
+impl<'a> Engine<'a> {
+    /// Nothing is read or written yet.
+    ///
+    /// # Errors
+    /// Refuses when the environment names no place for state.
+    pub fn new(context: &'a Context<'a>) -> Result<Self, Stop> {
+        let base = context.environment.state_folder().ok_or_else(|| Stop::refused(StoreError::NoHome.to_string()))?;
+        Ok(Self { context, store: Store::new(base) })
+    }
+
+    /// The cluster that was named, or else the one that `use` chose.
+    ///
+    /// # Errors
+    /// Refuses when none was named and none is chosen, or the name cannot be one.
+    pub fn name(&self, given: Option<&str>) -> Result<ClusterName, Stop> {
+        if let Some(text) = given {
+            return text.parse().map_err(|error: kubeon_api::NameError| Stop::refused(error.to_string()));
+        }
+        let known = || {
+            let names = self.store.list().unwrap_or_default();
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            if names.is_empty() { "none is here yet".to_owned() } else { names.join(" ") }
+        };
+        self.store.current().map_err(stop)?.ok_or_else(|| {
+            Stop::refused("no cluster is named, and none is chosen")
+                .row("clusters", known())
+                .hint("choose one with: kubeon use NAME")
+        })
+    }
+
+    /// The state of a cluster.
+    ///
+    /// # Errors
+    /// Refuses when there is none or it cannot be read.
+    pub fn load(&self, name: &ClusterName) -> Result<State, Stop> {
+        self.store.load(name).map_err(stop)
+    }
+
+    /// The state of the cluster that was named or chosen.
+    ///
+    /// # Errors
+    /// As for [`Engine::name`] and [`Engine::load`].
+    pub fn find(&self, given: Option<&str>) -> Result<State, Stop> {
+        self.load(&self.name(given)?)
+    }
+
+    /// The supported versions, in order.
+    ///
+    /// # Errors
+    /// When the catalogue contradicts itself.
+    pub fn supported(&self) -> Result<Vec<Version>, Stop> {
+        Ok(crate::cmd::view::catalogue()?.versions().collect())
+    }
+}
+
+/// How a failure of the local state ends a command.
+pub fn stop(error: StoreError) -> Stop {
+    match &error {
+        StoreError::File { .. } | StoreError::WrongLock { .. } => Stop::failed(chain(&error)),
+        _ => Stop::refused(error.to_string()),
+    }
+}
+
+/// What plans are made from.
+pub fn intent(
+    spec: Valid<ClusterSpec>,
+    state: &State,
+    artifacts: kubeon_plan::Artifacts,
+    without: Vec<HostAddress>,
+) -> Intent {
+    Intent { spec, uid: state.uid.clone(), generation: state.generation, artifacts, without }
+}
+
+/// The nodes of a cluster as selectors see them.
+pub fn members(spec: &ClusterSpec) -> Vec<Member> {
+    let member = |host: &HostSpec, master| Member {
+        name: host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string),
+        address: host.address.ip(),
+        master,
+    };
+    let masters = spec.masters.iter().map(|host| member(host, true));
+    masters.chain(spec.workers.iter().map(|host| member(host, false))).collect()
+}
+
+/// Addresses that were given to be left out.
+///
+/// # Errors
+/// Refuses what is no address, or no host of the cluster.
+pub fn without(given: &[String], spec: &ClusterSpec) -> Result<Vec<HostAddress>, Stop> {
+    let mut addresses = Vec::new();
+    for text in given {
+        let address = text.parse::<HostAddress>().map_err(|error| Stop::refused(format!("--without {error}")))?;
+        if !spec.hosts().any(|host| host.address == address) {
+            return Err(Stop::refused(format!("--without {address} is no host of {}", spec.name)));
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+/// The clock of this machine.
+pub struct MachineClock;
+
+impl Clock for MachineClock {
+    fn now_seconds(&self) -> i64 {
+        jiff::Timestamp::now().as_second()
+    }
+}

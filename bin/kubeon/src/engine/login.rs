@@ -1,0 +1,192 @@
+//! From what was said about logins to what is tried: secrets are read or asked for here, once each.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use kubeon_api::HostAddress;
+use kubeon_lab::{Lab, User};
+use kubeon_link_host::{Login, Method, Secret};
+use kubeon_store::HostLogin;
+
+use super::Engine;
+use super::memory::MemoryFile;
+use crate::args::node::{LoginWish, SecretText};
+use crate::cmd::lab::places;
+use crate::stop::Stop;
+use crate::wish::SaidLogin;
+
+/// The logins of a cluster's hosts.
+#[derive(Default)]
+pub struct Logins {
+    /// What is tried at each host.
+    pub logins: HashMap<HostAddress, Login>,
+    /// What may be written down of it: nothing secret.
+    pub remembered: BTreeMap<HostAddress, HostLogin>,
+    /// Private keys that a file holds; they live as long as this.
+    pub held: Vec<MemoryFile>,
+    /// Host keys of labs on this machine, in OpenSSH's format.
+    pub lab_keys: String,
+}
+
+/// A lab that stands on this machine, as far as logging in to its hosts needs it.
+struct KnownLab {
+    hosts: Vec<HostAddress>,
+    key: PathBuf,
+    known_hosts: String,
+}
+
+/// What is said on the command line wins over what is remembered.
+pub fn with_remembered(
+    hosts: impl IntoIterator<Item = HostAddress>,
+    flags: &LoginWish,
+    remembered: &BTreeMap<HostAddress, HostLogin>,
+) -> BTreeMap<HostAddress, SaidLogin> {
+    let said = |host: HostAddress| {
+        let known = remembered.get(&host).map_or_else(LoginWish::default, |login| LoginWish {
+            port: Some(login.port),
+            user: Some(login.user.clone()),
+            key_file: login.key_files.first().cloned(),
+            ..LoginWish::default()
+        });
+        (host, SaidLogin { flags: flags.clone().or(known), ..SaidLogin::default() })
+    };
+    hosts.into_iter().map(said).collect()
+}
+
+impl Engine<'_> {
+    /// Reads or asks for every secret that is named, each once.
+    ///
+    /// # Errors
+    /// Refuses when a file cannot be read, or somebody must be asked and nobody can be.
+    pub fn logins(&self, said: &BTreeMap<HostAddress, SaidLogin>) -> Result<Logins, Stop> {
+        let labs = self.labs();
+        let mut secrets = Secrets { engine: self, known: HashMap::new(), warned: false };
+        let mut result = Logins::default();
+        for lab in &labs {
+            if lab.hosts.iter().any(|host| said.contains_key(host)) {
+                result.lab_keys.push_str(&lab.known_hosts);
+            }
+        }
+        for (host, said) in said {
+            let lab = labs.iter().find(|lab| lab.hosts.contains(host));
+            let (login, remembered) = self.login(said, lab, &mut secrets, &mut result.held)?;
+            result.logins.insert(*host, login);
+            result.remembered.insert(*host, remembered);
+        }
+        Ok(result)
+    }
+
+    fn login(
+        &self,
+        said: &SaidLogin,
+        lab: Option<&KnownLab>,
+        secrets: &mut Secrets<'_, '_>,
+        held: &mut Vec<MemoryFile>,
+    ) -> Result<(Login, HostLogin), Stop> {
+        let SaidLogin { flags, private_key, password } = said;
+        let user = flags.user.clone().unwrap_or_else(|| "root".to_owned());
+        let mut login = Login::new(user.clone()).at_port(flags.port.unwrap_or(22));
+        let file_password = password.as_ref().map(|secret| Secret::new(secret.expose()));
+        let mut word = flags.password.as_ref().map(|text| secrets.get(text, &format!("password of {user}"))).transpose()?;
+        let opener =
+            flags.key_password.as_ref().map(|text| secrets.get(text, "passphrase of the private key")).transpose()?;
+        let key_file = flags.key_file.as_ref().map(|file| self.expand(file));
+        if let Some(path) = &key_file {
+            login = login.with(Method::KeyFile { path: path.clone(), passphrase: opener.clone() });
+        }
+        if let Some(key) = private_key {
+            let file = MemoryFile::new(key.pem()).map_err(|error| Stop::failed(format!("cannot hold a key: {error}")))?;
+            login = login.with(Method::KeyFile { path: file.path(), passphrase: opener.or(file_password) });
+            held.push(file);
+        } else {
+            word = word.or(file_password);
+        }
+        if let Some(password) = word {
+            if user != "root" {
+                login = login.with_sudo_password(password.clone());
+            }
+            login = login.with(Method::Password(password));
+        }
+        if login.methods.is_empty() {
+            if let Some(lab) = lab {
+                login = login.with(Method::KeyFile { path: lab.key.clone(), passphrase: None });
+            }
+            let environment = &self.context.environment;
+            login = login.with_usual_keys(environment.ssh_agent.clone(), environment.home.clone());
+        }
+        let remembered =
+            HostLogin { user, port: flags.port.unwrap_or(22), key_files: key_file.into_iter().collect() };
+        Ok((login, remembered))
+    }
+
+    /// `~` at the start is the home folder; the rest is made absolute, so that it holds from any folder.
+    fn expand(&self, path: &std::path::Path) -> PathBuf {
+        let home = path.strip_prefix("~").ok().and_then(|rest| Some(self.context.environment.home.as_ref()?.join(rest)));
+        let path = home.unwrap_or_else(|| path.to_owned());
+        std::path::absolute(&path).unwrap_or(path)
+    }
+
+    /// Labs of this machine that can be read; one that cannot is none.
+    fn labs(&self) -> Vec<KnownLab> {
+        let Ok(places) = places(self.context) else { return Vec::new() };
+        let names = Lab::list(&places).unwrap_or_default();
+        let known = |lab: Lab| {
+            let words = lab.ssh_command("h1", User::Root).ok()?;
+            let known_hosts = lab.known_hosts().ok()?;
+            words.first()?;
+            let hosts = known_hosts.lines().filter_map(|line| line.split(' ').next()?.parse().ok()).collect();
+            Some(KnownLab { hosts, key: lab.key_path(), known_hosts })
+        };
+        names.iter().filter_map(|name| known(Lab::open(&places, name).ok()?)).collect()
+    }
+}
+
+/// Secrets that were read or asked for.
+struct Secrets<'e, 'c> {
+    engine: &'e Engine<'c>,
+    known: HashMap<String, Secret>,
+    warned: bool,
+}
+
+impl Secrets<'_, '_> {
+    fn get(&mut self, text: &SecretText, what: &str) -> Result<Secret, Stop> {
+        let id = match text {
+            SecretText::File(file) => file.display().to_string(),
+            SecretText::Ask => format!("- {what}"),
+            SecretText::Literal(secret) => {
+                if !self.warned {
+                    self.warned = true;
+                    let words = "a password on the command line can be read by everybody on this machine; use @FILE or -";
+                    self.engine.context.talk.warn(words);
+                }
+                return Ok(Secret::new(secret));
+            }
+        };
+        if let Some(secret) = self.known.get(&id) {
+            return Ok(secret.clone());
+        }
+        let secret = match text {
+            SecretText::File(file) => read_first_line(&self.engine.expand(file))?,
+            _ => self.ask(what)?,
+        };
+        self.known.insert(id, secret.clone());
+        Ok(secret)
+    }
+
+    fn ask(&self, what: &str) -> Result<Secret, Stop> {
+        if !self.engine.context.talk.can_ask {
+            let stop = Stop::refused(format!("the {what} must be asked for, but there is no terminal"));
+            return Err(stop.row("instead", "give it in a file: @FILE"));
+        }
+        rpassword::prompt_password(format!("{what}: ")).map(Secret::new).map_err(Stop::from)
+    }
+}
+
+fn read_first_line(path: &std::path::Path) -> Result<Secret, Stop> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Stop::refused(format!("cannot read the secret in {}: {error}", path.display())))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(Secret::new(line)),
+        _ => Err(Stop::refused(format!("{} holds no secret in its first line", path.display()))),
+    }
+}

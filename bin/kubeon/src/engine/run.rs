@@ -1,0 +1,107 @@
+//! Turns the wheel with somebody watching.
+
+use kubeon_api::HostAddress;
+use kubeon_apply::{Hands, Stop as Switch};
+use kubeon_plan::{Outcome, Plan, PlanError, Snapshot, StepOutcome};
+use kubeon_ports::{ActHost, Blobs, ProbeHost, Secrets};
+use kubeon_reconcile::{Looked, Turn, TurnError, Wheel};
+
+use super::MachineClock;
+use crate::display::Display;
+use crate::output::Talk;
+use crate::stop::{Stop, note_text};
+
+/// How often the wheel is turned at most, where failures may go away by themselves.
+const TURNS: u8 = 3;
+
+/// What a run works with.
+pub struct Run<'a> {
+    /// The hosts to look at.
+    pub hosts: Vec<HostAddress>,
+    /// Reads hosts.
+    pub probe: &'a dyn ProbeHost,
+    /// Writes to hosts.
+    pub act: &'a dyn ActHost,
+    /// Resolves secrets.
+    pub secrets: &'a dyn Secrets,
+    /// Holds bytes of parts.
+    pub blobs: &'a dyn Blobs,
+    /// Ends it early.
+    pub switch: &'a Switch,
+    /// Where words go.
+    pub talk: &'a Talk,
+}
+
+impl Run<'_> {
+    fn wheel<'w>(&'w self, hands: Hands<'w>, watch: &'w dyn kubeon_apply::Watch) -> Wheel<'w> {
+        Wheel { hosts: &self.hosts, probe: self.probe, hands, clock: &MachineClock, watch, stop: self.switch }
+    }
+
+    fn hands(&self) -> Hands<'_> {
+        Hands { act: self.act, secrets: self.secrets, blobs: self.blobs }
+    }
+
+    /// Looks at the hosts and plans; writes nothing.
+    ///
+    /// # Errors
+    /// Refuses when no plan can be made.
+    pub async fn look(&self, plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>) -> Result<Looked, Stop> {
+        let silent = |_| {};
+        let looked = self.wheel(self.hands(), &silent).look(plan).await.map_err(stop)?;
+        for note in &looked.plan().notes {
+            self.talk.warn(&note_text(note));
+        }
+        for finding in &looked.warnings {
+            self.talk.warn(&finding.text);
+        }
+        Ok(looked)
+    }
+
+    /// Applies what was looked at, and goes on while that may help. `before` is told every plan before it is applied.
+    ///
+    /// # Errors
+    /// When a later look finds that no plan can be made any more, or `before` fails.
+    pub async fn act(
+        &self,
+        looked: Looked,
+        plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
+        mut before: impl FnMut(&Plan) -> Result<(), Stop>,
+    ) -> Result<Turn, Stop> {
+        let mut looked = looked;
+        let mut turn = 1;
+        loop {
+            before(looked.plan())?;
+            let display = Display::begin(looked.plan(), self.talk);
+            let done = self.wheel(self.hands(), &display).act(looked).await;
+            display.end();
+            let over = turn >= TURNS || self.switch.is_stopped();
+            if done.outcome.is_complete() || over || !another_may_help(&done.outcome) {
+                return Ok(done);
+            }
+            self.talk.say("some steps failed in a way that may go away by itself; looking again");
+            turn += 1;
+            looked = self.look(plan).await?;
+        }
+    }
+}
+
+fn stop(error: TurnError) -> Stop {
+    match error {
+        TurnError::Refused(error) => error.into(),
+        TurnError::Unsafe { cluster, findings } => {
+            let mut stop = Stop::failed(format!("the plan of {cluster} is not safe to apply; nothing was written"));
+            stop.rows = findings.into_iter().map(|finding| (finding.rule, finding.text)).collect();
+            stop
+        }
+    }
+}
+
+/// Something was got done, and everything that failed may go away by itself.
+fn another_may_help(outcome: &Outcome) -> bool {
+    let moved = outcome.steps.values().any(|step| matches!(step, StepOutcome::Done { changed: true, .. }));
+    let lasting = outcome
+        .steps
+        .values()
+        .any(|step| matches!(step, StepOutcome::Failed { failure } if !failure.category.retryable()));
+    moved && !lasting
+}

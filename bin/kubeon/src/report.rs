@@ -1,0 +1,105 @@
+//! What to say when a run did not come to its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubeon_api::HostAddress;
+use kubeon_plan::{Plan, Step, StepOutcome};
+use kubeon_reconcile::Turn;
+use kubeon_wire::{Op, StepFailure};
+
+use crate::output::words;
+use crate::stop::{Code, Stop};
+
+/// How many hosts besides the first are told of.
+const OTHERS: usize = 5;
+/// How many lines of a program's log are shown.
+const LOG_LINES: usize = 10;
+
+/// Why the run of `turn` is not complete, and what to type next.
+pub fn incomplete(turn: &Turn, interrupted: bool, command: &str) -> Stop {
+    let plan = &turn.plan;
+    let failed: Vec<(usize, &Step, &StepFailure)> = plan
+        .steps
+        .iter()
+        .enumerate()
+        .filter_map(|(place, step)| match turn.outcome.steps.get(&step.id) {
+            Some(StepOutcome::Failed { failure }) => Some((place, step, failure)),
+            _ => None,
+        })
+        .collect();
+    let again = format!("continue with: kubeon {command} {}", plan.cluster);
+    let Some((place, step, failure)) = failed.first() else {
+        let title = if interrupted { "stopped before the end" } else { "not all steps were done" };
+        let code = if interrupted { Code::Interrupted } else { Code::Failed };
+        return Stop::new(code, format!("{}: {title}", plan.cluster)).row("done", stands(turn)).hint(again);
+    };
+    let total = plan.steps.len();
+    let title = format!("{}: step {} of {total} failed on {}", plan.cluster, place + 1, name(plan, step.host));
+    let mut stop = Stop::new(if interrupted { Code::Interrupted } else { Code::Failed }, title)
+        .row("step", format!("{}: {}{}", step.stage, step.title, digest(step)))
+        .row("cause", &failure.cause);
+    let lines = &failure.log[failure.log.len().saturating_sub(LOG_LINES)..];
+    if !lines.is_empty() {
+        stop = stop.row("said", lines.join("\n"));
+    }
+    if let Some(look) = look(plan, step) {
+        stop = stop.row("log", look);
+    }
+    for (host, text) in others(plan, &failed) {
+        stop = stop.row("also", format!("{host}: {text}"));
+    }
+    stop.row("done", stands(turn)).hint(again)
+}
+
+fn name(plan: &Plan, host: HostAddress) -> String {
+    plan.hosts.get(&host).map_or_else(|| host.to_string(), |host| host.name.to_string())
+}
+
+fn digest(step: &Step) -> String {
+    match &step.op {
+        Op::Part { digest, .. } => format!(" (sha256 {}…)", &digest.as_str()[..8]),
+        _ => String::new(),
+    }
+}
+
+/// The command that shows more, for services.
+fn look(plan: &Plan, step: &Step) -> Option<String> {
+    let Op::Service { name: unit, .. } = &step.op else { return None };
+    Some(format!("kubeon exec {}@{} 'journalctl -u {unit} -n 50 --no-pager'", plan.cluster, name(plan, step.host)))
+}
+
+/// One failure for each further host.
+fn others(plan: &Plan, failed: &[(usize, &Step, &StepFailure)]) -> Vec<(String, String)> {
+    let first = failed.first().map(|(_, step, _)| step.host);
+    let mut told: BTreeMap<HostAddress, String> = BTreeMap::new();
+    for (_, step, failure) in failed.iter().filter(|(_, step, _)| Some(step.host) != first) {
+        told.entry(step.host).or_insert_with(|| format!("{}: {}", step.title, failure.cause));
+    }
+    let count = told.len();
+    let mut rows: Vec<_> = told.into_iter().take(OTHERS).map(|(host, text)| (name(plan, host), text)).collect();
+    if count > OTHERS {
+        rows.push((words::count(count - OTHERS, "host"), "more failed".to_owned()));
+    }
+    rows
+}
+
+/// `18 steps stand; h1 and h2 are complete`.
+fn stands(turn: &Turn) -> String {
+    let Turn { plan, outcome, .. } = turn;
+    let is_done = |step: &Step| matches!(outcome.steps.get(&step.id), Some(StepOutcome::Done { .. }));
+    let done = plan.steps.iter().filter(|step| is_done(step)).count();
+    let unfinished: BTreeSet<_> = plan.steps.iter().filter(|step| !is_done(step)).map(|step| step.host).collect();
+    let complete: Vec<_> =
+        plan.hosts.iter().filter(|(host, _)| !unfinished.contains(host)).map(|(_, host)| host.name.to_string()).collect();
+    let steps = plan.standing + done;
+    let stand = if steps == 1 { "1 step stands".to_owned() } else { format!("{steps} steps stand") };
+    match complete.as_slice() {
+        [] => stand,
+        [one] => format!("{stand}; {one} is complete"),
+        [rest @ .., last] if rest.len() < 4 => format!("{stand}; {} and {last} are complete", rest.join(", ")),
+        many => format!("{stand}; {} are complete", words::count(many.len(), "host")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+use std::path::PathBuf;
+
+use kube::core::cel::{ScopeContext, analyze_rule, compile_schema};
+use kube::{CustomResourceExt, Resource};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{crds, read_yaml};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn examples() -> Vec<(String, String)> {
+    let mut found: Vec<_> = std::fs::read_dir(root().join("examples"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(&path).unwrap()))
+        .filter(|(_, text)| text.contains("kind: KubernetesCluster"))
+        .collect();
+    found.sort();
+    found
+}
+
+fn schema() -> Value {
+    let crd = serde_json::to_value(KubernetesCluster::crd()).unwrap();
+    crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap().clone()
+}
+
+fn cluster(fields: Value) -> KubernetesCluster {
+    let mut all = json!({"masterList": [{"ip": "10.0.0.1"}]});
+    for (name, value) in fields.as_object().unwrap() {
+        all[name] = value.clone();
+    }
+    object(json!({"cluster": all}))
+}
+
+fn object(spec: Value) -> KubernetesCluster {
+    serde_json::from_value(json!({
+        "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "demo"}, "spec": spec
+    }))
+    .unwrap()
+}
+
+/// What the rules say about it.
+fn broken(cluster: &KubernetesCluster) -> Vec<String> {
+    let errors = cluster.validate_cel().err().map(|errors| errors.into_vec()).unwrap_or_default();
+    errors.into_iter().map(|error| error.message).collect()
+}
+
+fn broken_by_change(old: &KubernetesCluster, new: &KubernetesCluster) -> Vec<String> {
+    let errors = new.validate_cel_update(old).err().map(|errors| errors.into_vec()).unwrap_or_default();
+    errors.into_iter().map(|error| error.message).collect()
+}
+
+/// Contract B, §1.1.
+#[test]
+fn keeps_the_identity_of_the_contract() {
+    let crd = KubernetesCluster::crd();
+    assert_eq!(crd.metadata.name.as_deref(), Some("kubernetesclusters.ecs.yun.com"));
+    assert_eq!(KubernetesCluster::api_version(&()), "ecs.yun.com/v1");
+    assert_eq!(KubernetesCluster::kind(&()), "KubernetesCluster");
+    assert_eq!(KubernetesCluster::shortnames(), ["ecs"]);
+    assert_eq!(crd.spec.scope, "Namespaced");
+    assert_eq!(crd.spec.names.singular.as_deref(), Some("kubernetescluster"));
+    assert!(crd.spec.versions[0].subresources.as_ref().unwrap().status.is_some());
+}
+
+/// Contract B, case 48: the columns a person sees, and those of `-o wide`.
+#[test]
+fn prints_name_status_age_and_more_when_asked() {
+    let columns = KubernetesCluster::crd().spec.versions[0].additional_printer_columns.clone().unwrap();
+    let shown = |wide: bool| {
+        let kept = columns.iter().filter(|column| wide || column.priority.unwrap_or(0) == 0);
+        kept.map(|column| column.name.to_uppercase()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(shown(false), "STATUS AGE");
+    assert_eq!(shown(true), "STATUS OPERATION STEP READY VERSION AGE");
+}
+
+/// Contract B, case 48: the schema itself refuses an address and a mode that are none.
+#[test]
+fn refuses_bad_addresses_and_modes_by_schema() {
+    let schema = schema();
+    for place in ["/properties/spec/properties", "/properties/spec/properties/cluster/properties"] {
+        let at = |path: &str| schema.pointer(&format!("{place}/{path}")).unwrap_or_else(|| panic!("{place}/{path}"));
+        let ip = regex::Regex::new(at("nodeList/items/properties/ip/pattern").as_str().unwrap()).unwrap();
+        assert!(ip.is_match("10.0.0.1") && !ip.is_match("300.1.1.1"));
+        assert_eq!(at("deployMode/enum"), &json!(["binary", "container"]));
+        assert_eq!(at("nodeList/items/required"), &json!(["ip"]));
+    }
+}
+
+/// An API server drops what its schema does not name: every field that the reader takes must be in it.
+#[test]
+fn names_every_alias_in_the_schema() {
+    let schema = schema();
+    for path in [
+        "cluster/properties/timeoutMins",
+        "cluster/properties/containerCIDR",
+        "cluster/properties/masterVIP",
+        "cluster/properties/masterList/items/properties/role:omitempty",
+        "timeout_mins",
+        "timeoutMins",
+        "containerCIDR",
+        "masterVIP",
+        "masterList",
+        "nodeList/items/properties/role:omitempty",
+        "etcdList",
+        "privateSSHKey",
+        "authConfig",
+        "region",
+    ] {
+        assert!(schema.pointer(&format!("/properties/spec/properties/{path}")).is_some(), "{path}");
+    }
+    assert_eq!(schema.pointer("/properties/spec/required"), None);
+}
+
+#[test]
+fn lets_no_field_of_the_spec_be_null() {
+    fn nulls(path: &str, value: &Value, found: &mut Vec<String>) {
+        if value.get("nullable") == Some(&Value::Bool(true)) {
+            found.push(path.to_owned());
+        }
+        if let Value::Object(fields) = value {
+            fields.iter().for_each(|(name, field)| nulls(&format!("{path}/{name}"), field, found));
+        }
+    }
+    let mut found = Vec::new();
+    nulls("", schema().pointer("/properties/spec").unwrap(), &mut found);
+    assert_eq!(found, Vec::<String>::new());
+    let time = schema().pointer("/properties/status/properties/lastTransitionTime/nullable").cloned();
+    assert_eq!(time, Some(Value::Bool(true)), "the contract's status may hold null there");
+}
+
+#[test]
+fn reads_every_example_and_writes_it_back_unchanged() {
+    let examples = examples();
+    assert!(examples.len() >= 5);
+    for (name, text) in examples {
+        let read = read_yaml(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(broken(&read), Vec::<String>::new(), "{name}");
+        read.spec.cluster.settings().unwrap_or_else(|error| panic!("{name}: {error}"));
+        read.spec.cluster.hosts().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let yaml = serde_saphyr::to_string(&read).unwrap();
+        assert_eq!(read_yaml(&yaml).unwrap_or_else(|error| panic!("{name}: {error}\n{yaml}")), read, "{name}");
+        let json = serde_json::to_value(&read).unwrap();
+        assert_eq!(serde_json::from_value::<KubernetesCluster>(json).unwrap(), read, "{name}");
+    }
+}
+
+/// Contract B, §1.6 and case 49: the published sample.
+#[test]
+fn lifts_the_published_sample_into_the_cluster() {
+    let (_, text) = examples().into_iter().find(|(name, _)| name == "older-form.yaml").unwrap();
+    let cluster = read_yaml(&text).unwrap().spec.cluster;
+    let ips = |list: &NodeList| list.iter().map(|node| node.ip.to_string()).collect::<Vec<_>>();
+    assert_eq!(cluster.cluster_type, Some(ClusterType::Kubernetes));
+    assert_eq!(ips(&cluster.master_list), ["192.168.1.10", "192.168.1.11"]);
+    assert_eq!((ips(&cluster.node_list), ips(&cluster.etcd_list)), (vec!["192.168.1.12".into()], vec!["192.168.1.12".into()]));
+    assert!(cluster.service_cidr.is_none() && cluster.auth_config.is_none());
+    let roles: Vec<_> = cluster.hosts().unwrap().iter().map(|host| host.roles).collect();
+    assert_eq!(roles[2], Roles { master: false, worker: true, etcd: true });
+}
+
+#[test]
+fn lifts_a_key_beside_the_lists_into_auth_config() {
+    let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    let spec = object(json!({"masterList": [{"ip": "10.0.0.1"}], "privateSSHKey": key, "authConfig": {"username": "ops"}})).spec;
+    let auth = spec.cluster.auth_config.unwrap();
+    assert_eq!((auth.private_ssh_key.unwrap().pem(), auth.username.unwrap().as_str()), (key, "ops"));
+}
+
+#[test]
+fn writes_nothing_that_was_not_said() {
+    let written = serde_json::to_value(cluster(json!({}))).unwrap();
+    assert_eq!(written["spec"], json!({"cluster": {"masterList": [{"ip": "10.0.0.1"}]}}));
+}
+
+#[test]
+fn refuses_hosts_with_two_roles_and_even_etcd() {
+    let workers = cluster(json!({"nodeList": [{"ip": "10.0.0.1"}]}));
+    assert_eq!(broken(&workers), ["a host is in masterList and in nodeList; a host has one role"]);
+    let etcd = cluster(json!({"etcdList": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]}));
+    assert_eq!(broken(&etcd), ["etcd needs an odd number of hosts: 1, 3, 5, 7 or 9"]);
+}
+
+#[test]
+fn refuses_networks_that_overlap_each_other_or_a_default() {
+    let overlap = ["podCIDR and serviceCIDR overlap (defaults: 10.96.0.0/12 and 10.64.0.0/12)"];
+    assert_eq!(broken(&cluster(json!({"podCIDR": "10.64.0.0/12"}))), overlap);
+    assert_eq!(broken(&cluster(json!({"podCIDR": "10.0.0.0/8", "serviceCIDR": "10.1.0.0/16"}))), overlap);
+    assert_eq!(broken(&cluster(json!({"podCIDR": "10.1.0.0/16", "serviceCIDR": "10.0.0.0/8"}))), overlap);
+    assert_eq!(broken(&cluster(json!({"podCIDR": "10.1.0.0/16"}))), Vec::<String>::new());
+}
+
+#[test]
+fn refuses_a_cluster_without_masters_or_with_a_dotted_name() {
+    assert_eq!(broken(&object(json!({"cluster": {}}))), ["spec.cluster.masterList is empty; name at least one master"]);
+    let mut dotted = cluster(json!({}));
+    dotted.metadata.name = Some("a.b".to_owned());
+    assert_eq!(broken(&dotted), ["the name of a cluster is a DNS label: at most 63 of a-z, 0-9 and '-', no dots"]);
+}
+
+#[test]
+fn refuses_an_external_load_balancer_without_an_address() {
+    let message = "loadBalancer.mode external needs loadBalancer.address or externalLoadBalancer";
+    assert_eq!(broken(&cluster(json!({"loadBalancer": {"mode": "external"}}))), [message]);
+    let given = cluster(json!({"loadBalancer": {"mode": "external"}, "externalLoadBalancer": "10.0.0.9"}));
+    assert_eq!(broken(&given), Vec::<String>::new());
+}
+
+#[test]
+fn keeps_what_a_cluster_is_built_on() {
+    let plain = cluster(json!({}));
+    for (field, default, other) in [
+        ("clusterType", "kubernetes", "k3s"),
+        ("deployMode", "binary", "container"),
+        ("podCIDR", "10.96.0.0/12", "10.128.0.0/14"),
+        ("serviceCIDR", "10.64.0.0/12", "10.32.0.0/16"),
+    ] {
+        let message = format!("{field} cannot be changed; make a new cluster");
+        assert_eq!(broken_by_change(&plain, &cluster(json!({field: other}))), [message], "{field}");
+        assert_eq!(broken_by_change(&plain, &cluster(json!({field: default}))), Vec::<String>::new(), "{field}");
+    }
+    let (a, b) = (cluster(json!({"region": "a"})), cluster(json!({"region": "b"})));
+    assert_eq!(broken_by_change(&a, &b), ["region cannot be changed; make a new cluster"]);
+    assert_eq!(broken_by_change(&plain, &a), Vec::<String>::new(), "a region may be set later");
+    assert_eq!(broken_by_change(&a, &cluster(json!({"region": "a", "kubeVersion": "v1.36.3"}))), Vec::<String>::new());
+}
+
+/// The older form on a server: the rules see the object as it was written, not as it is read.
+#[test]
+fn judges_the_older_form_by_the_same_rules() {
+    let validator = kube::core::cel::Validator::new();
+    let object = |spec: Value| json!({"metadata": {"name": "demo"}, "spec": spec});
+    let judge = |spec: Value, old: Option<Value>| {
+        let old = old.map(object);
+        let errors = validator.validate(&schema(), &object(spec), old.as_ref()).err();
+        errors.map(|errors| errors.into_vec()).unwrap_or_default().into_iter().map(|e| e.message).collect::<Vec<_>>()
+    };
+    let masters = json!([{"ip": "10.0.0.1"}]);
+    let twice = json!([{"ip": "10.0.0.2"}, {"ip": "10.0.0.2"}]);
+    assert_eq!(judge(json!({"masterList": masters, "nodeList": twice, "etcdList": twice}), None), Vec::<String>::new());
+    assert_eq!(
+        judge(json!({"masterList": masters, "nodeList": masters}), None),
+        ["a host is in masterList and in nodeList; a host has one role"]
+    );
+    assert_eq!(
+        judge(json!({"cluster": {"masterList": masters}, "region": "a"}), None),
+        ["fields stand under spec.cluster and directly under spec; put all of them under spec.cluster"]
+    );
+    let flat = json!({"masterList": masters, "containerCIDR": "10.128.0.0/14"});
+    let same = json!({"cluster": {"masterList": masters, "podCIDR": "10.128.0.0/14"}});
+    assert_eq!(judge(same, Some(flat.clone())), Vec::<String>::new(), "the older form may be rewritten");
+    assert_eq!(
+        judge(json!({"cluster": {"masterList": masters}}), Some(flat)),
+        ["podCIDR cannot be changed; make a new cluster"]
+    );
+}
+
+/// A rule that does not compile, or that costs too much for the largest lists, would make the whole definition useless.
+#[test]
+fn keeps_every_rule_within_an_api_servers_budget() {
+    fn walk(path: &str, schema: &Value, rules: &mut usize) {
+        let compiled = compile_schema(schema);
+        assert!(!compiled.has_errors(), "{path}: {:?}", compiled.compilation_errors());
+        for rule in schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten() {
+            let text = rule["rule"].as_str().unwrap();
+            assert_eq!(analyze_rule(text, &compiled, ScopeContext::CrdValidation), vec![], "{path}: {text}");
+            *rules += 1;
+        }
+        for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            walk(&format!("{path}.{name}"), field, rules);
+        }
+    }
+    let mut rules = 0;
+    walk("", &schema(), &mut rules);
+    assert_eq!(rules, 1 + 6 + 12);
+}
+
+#[test]
+fn evaluates_its_rules_for_5000_hosts() {
+    let nodes: Vec<Value> = (0..5000).map(|n| json!({"ip": format!("10.1.{}.{}", n / 250, n % 250)})).collect();
+    assert_eq!(broken(&cluster(json!({"nodeList": nodes}))), Vec::<String>::new());
+}
+
+#[test]
+fn keeps_the_words_of_the_older_clients() {
+    let words: Vec<&str> = Operation::ALL.iter().map(|operation| operation.as_str()).collect();
+    assert_eq!(words.len(), 18);
+    assert_eq!("scale-down-finished".parse(), Ok(Operation::ScaleDownFinished));
+    assert_eq!(serde_json::to_value(Phase::Prechecking).unwrap(), json!("Prechecking"));
+    let error = "delete".parse::<DeletionPolicy>().unwrap_err();
+    assert_eq!(error.to_string(), "\"delete\" is not one of: Delete Retain");
+}
+
+#[test]
+fn hides_secrets_in_debug_output() {
+    let shown = format!("{:?}", cluster(json!({"authConfig": {"password": "hunter2"}})));
+    assert!(!shown.contains("hunter2") && shown.contains("(hidden)"));
+}
+
+/// `deploy/crds` is made by `cargo xtask gen`; this fails when it was not run after a change of the types.
+#[test]
+fn finds_the_generated_definitions_up_to_date() {
+    for (name, yaml) in crds().unwrap() {
+        let path = root().join("deploy/crds").join(&name);
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(kept == yaml, "{name} is out of date: cargo run -p kubeon-api --example gen -- deploy/crds");
+    }
+}

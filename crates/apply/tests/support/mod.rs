@@ -1,0 +1,60 @@
+//! A run over a world, with everything that it tells.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::sync::Mutex;
+
+use kubeon_apply::{Happening, Hands, Stop, run};
+use kubeon_plan::{Outcome, Plan, StepOutcome};
+use kubeon_testkit::World;
+use kubeon_wire::{Category, StepFailure};
+
+/// What came of a run.
+pub struct Ran {
+    pub outcome: Outcome,
+    pub told: Vec<Happening>,
+}
+
+/// Runs the plan to its end.
+pub async fn ran(world: &World, plan: &Plan) -> Ran {
+    ran_until(world, plan, &Stop::new()).await
+}
+
+/// Runs the plan until its end or until it is stopped.
+pub async fn ran_until(world: &World, plan: &Plan, stop: &Stop) -> Ran {
+    let ports = world.ports();
+    let told = Mutex::new(Vec::new());
+    let watch = |happening: Happening| told.lock().unwrap().push(happening);
+    let outcome = run(plan, &Hands { act: &ports, secrets: &ports, blobs: &ports }, &watch, stop).await;
+    Ran { outcome, told: told.into_inner().unwrap() }
+}
+
+impl Ran {
+    /// `done`, `failed`, `skipped because of ID`, `skipped, stopped`, or `never mentioned`.
+    pub fn of(&self, step: &str) -> String {
+        match self.outcome.steps.get(step) {
+            Some(StepOutcome::Done { .. }) => "done".to_owned(),
+            Some(StepOutcome::Failed { .. }) => "failed".to_owned(),
+            Some(StepOutcome::Skipped { because }) if because.is_empty() => "skipped, stopped".to_owned(),
+            Some(StepOutcome::Skipped { because }) => format!("skipped because of {because}"),
+            None => "never mentioned".to_owned(),
+        }
+    }
+
+    /// The failure of a step.
+    pub fn failure(&self, step: &str) -> &StepFailure {
+        match self.outcome.steps.get(step) {
+            Some(StepOutcome::Failed { failure }) => failure,
+            other => panic!("{step} did not fail: {other:?}"),
+        }
+    }
+
+    /// How many happenings are of the kind.
+    pub fn count(&self, kind: impl Fn(&Happening) -> bool) -> usize {
+        self.told.iter().filter(|happening| kind(happening)).count()
+    }
+}
+
+/// A failure of the category.
+pub fn failure(category: Category) -> StepFailure {
+    StepFailure { category, cause: format!("{category:?} on purpose"), log: Vec::new() }
+}

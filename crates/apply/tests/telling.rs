@@ -1,0 +1,112 @@
+//! What a run tells, and what it must never tell.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use kubeon_api::HostAddress;
+use kubeon_apply::{Happening, Hands, Stop, run};
+use kubeon_ports::{ActHost, EventSink, HostSession, Report};
+use kubeon_testkit::{Fault, Ports, SENTINEL, World, assert_golden, host, plan_of, step};
+use kubeon_wire::{Category, Fence, HostStep, Leaf, SecretRef, StepFailure, Usage};
+use support::{failure, ran};
+
+const H1: &str = "10.0.0.1";
+const H2: &str = "10.0.0.2";
+
+fn leaf() -> Leaf {
+    Leaf {
+        ca: "kubernetes".to_owned(),
+        common_name: "admin".to_owned(),
+        organizations: vec![],
+        dns_names: vec![],
+        addresses: vec![],
+        usage: Usage::Client,
+        hours: 1,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tells_the_whole_story_in_order() {
+    let world = World::of([host(H1), host(H2)]);
+    world.trouble_opening(H2, [Fault::BreakBefore]);
+    world.trouble("files@h1", [Fault::BreakBefore]);
+    world.trouble("late@h2", [Fault::Fail(failure(Category::Failed))]);
+    let plan = plan_of([
+        step("part@h1", H1).unpacks("kubelet"),
+        step("files@h1", H1).writes("/a", "a").tries(2).needs(["part@h1"]),
+        step("late@h2", H2).needs(["files@h1"]),
+        step("never@h1", H1).needs(["late@h2"]),
+    ]);
+    let ran = ran(&world, &plan).await;
+    let story = ran.told.iter().fold(String::new(), |mut story, happening| {
+        writeln!(story, "{}", serde_json::to_string(happening).unwrap()).unwrap();
+        story
+    });
+    assert_golden("tests/golden/story.jsonl", &story);
+}
+
+type Printed = Arc<Mutex<String>>;
+
+/// Shows every message to a host the way a log would.
+struct Prints {
+    ports: Ports,
+    printed: Printed,
+}
+
+struct PrintsSession {
+    inner: Arc<dyn HostSession>,
+    printed: Printed,
+}
+
+#[async_trait]
+impl ActHost for Prints {
+    async fn open(&self, host: HostAddress, fence: &Fence) -> Result<Arc<dyn HostSession>, StepFailure> {
+        let inner = self.ports.open(host, fence).await?;
+        Ok(Arc::new(PrintsSession { inner, printed: Arc::clone(&self.printed) }))
+    }
+}
+
+#[async_trait]
+impl HostSession for PrintsSession {
+    async fn run(&self, step: HostStep, blob: Option<PathBuf>, sink: EventSink<'_>) -> Result<Report, StepFailure> {
+        writeln!(self.printed.lock().unwrap(), "{step:?}").unwrap();
+        self.inner.run(step, blob, sink).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_reach_the_host_and_nothing_else() {
+    let world = World::of([host(H1), host(H2)]);
+    world.trouble("keys@h2", [Fault::Fail(failure(Category::Timeout)), Fault::Fail(failure(Category::Failed))]);
+    let plan = plan_of([
+        step("keys@h1", H1)
+            .writes_secret("/sa.key", SecretRef::ServiceAccountKey)
+            .writes_secret("/admin.crt", SecretRef::LeafCertificate(leaf()))
+            .writes("/plain", "plain"),
+        step("keys@h2", H2).writes_secret("/ca.key", SecretRef::CaKey { ca: "etcd".to_owned() }).tries(3),
+    ]);
+    let ports = world.ports();
+    let printed = Printed::default();
+    let act = Prints { ports: ports.clone(), printed: Arc::clone(&printed) };
+    let watch = |happening: Happening| {
+        let json = serde_json::to_string(&happening).unwrap();
+        write!(printed.lock().unwrap(), "{happening:?}\n{json}\n").unwrap();
+    };
+    let outcome = run(&plan, &Hands { act: &act, secrets: &ports, blobs: &ports }, &watch, &Stop::new()).await;
+    let mut printed = printed.lock().unwrap().clone();
+    write!(printed, "{outcome:?}{plan:?}{}", serde_json::to_string(&plan).unwrap()).unwrap();
+    writeln!(printed, "{}{:?}", world.picture(), world.log()).unwrap();
+    assert!(world.file(H1, "/sa.key").unwrap().contains(SENTINEL), "the host did get the secret");
+    assert!(world.file(H1, "/admin.crt").unwrap().contains(SENTINEL));
+    assert_eq!(world.file(H1, "/plain").as_deref(), Some("plain"));
+    assert!(printed.contains("Sealed(…)") && printed.contains("keys@h2"), "there was something to look through");
+    assert!(!printed.contains(SENTINEL), "a secret leaked into: {printed}");
+}

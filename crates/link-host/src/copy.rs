@@ -1,0 +1,339 @@
+//! Files and folders to a host, as one stream, checked at the other end and moved into place at once.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use kubeon_api::HostAddress;
+use kubeon_wire::{Category, StepFailure};
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::mpsc;
+
+use crate::exec::{Exit, Input};
+use crate::failure::{category_of, failure, last_lines};
+use crate::pool::SshHosts;
+use crate::remote::CHUNK;
+
+/// Unpacks beside the destination `$1`, compares every sum, then puts the result in place. `$2` is the source's
+/// name, for a destination that is a folder; `$3` says what the source is. Prints where it went.
+const RECEIVE: &str = "set -eu; dest=$1
+case $dest in /*) ;; *) dest=./$dest ;; esac
+case $dest in */) mkdir -p \"$dest\" ;; esac
+[ ! -d \"$dest\" ] || dest=${dest%/}/$2
+if [ -e \"$dest\" ]; then
+  [ \"$3\" = folder ] || [ ! -d \"$dest\" ] || { echo \"$dest is a folder\" >&2; exit 1; }
+  [ \"$3\" = file ] || [ -d \"$dest\" ] || { echo \"$dest is no folder\" >&2; exit 1; }
+fi
+parent=$(dirname -- \"$dest\"); mkdir -p \"$parent\"
+t=$(mktemp -d \"$parent/.kubeon-copy.XXXXXX\"); trap 'rm -rf \"$t\"' EXIT; trap 'exit 1' HUP INT TERM
+tar -x -p -o -f - -C \"$t\"
+[ -f \"$t/sums\" ] || { echo 'the stream was cut off' >&2; exit 65; }
+[ ! -s \"$t/sums\" ] || (cd \"$t\" && sha256sum -c sums >/dev/null) || exit 65
+if [ -d \"$dest\" ]; then (cd \"$t/data\" && tar -c -f - .) | tar -x -p -o -f - -C \"$dest\"
+else mv -f \"$t/data\" \"$dest\"; fi
+printf '%s\\n' \"$dest\"";
+
+/// Exit code of [`RECEIVE`] for bytes that are not those that were sent.
+const OTHER_BYTES: u32 = 65;
+
+/// Most time in which nothing may move; the sums of a large copy take a while at the end.
+const STALL: Duration = Duration::from_secs(300);
+
+/// Time between two words on how far it is.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A file or folder for [`SshHosts::copy`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copy {
+    /// The local file or folder.
+    pub source: PathBuf,
+    /// Where it shall be on the host: an existing folder, or one with `/` at the end, receives it under its
+    /// name; otherwise this is its new name. Missing parents are made. A folder is merged into one that exists.
+    pub destination: String,
+}
+
+/// What was copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copied {
+    /// Where it is on the host.
+    pub path: String,
+    /// Number of files.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl SshHosts {
+    /// Copies a file or folder as root, modes kept, symbolic links as such. `on_progress` is told bytes done
+    /// and in all. The destination changes only after every file's SHA-256 was found equal.
+    ///
+    /// # Errors
+    /// When the source cannot be read or holds something that is neither file, folder nor link; when the host
+    /// cannot be reached or cannot take it; when a sum differs.
+    pub async fn copy(
+        &self,
+        host: HostAddress,
+        copy: &Copy,
+        on_progress: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<Copied, StepFailure> {
+        let source = copy.source.clone();
+        let unreadable = |error: io::Error| {
+            failure(Category::Failed, format!("cannot read {}: {error}", copy.source.display()))
+        };
+        let parcel = tokio::task::spawn_blocking(move || Parcel::look(&source)).await;
+        let parcel = parcel.map_err(io::Error::other).and_then(|parcel| parcel).map_err(unreadable)?;
+        let (name, kind, files, total) = (parcel.name.clone(), parcel.kind(), parcel.files(), parcel.bytes());
+
+        let connection = self.0.connection(host).await?;
+        let rights = connection.rights().await?;
+        let args = [copy.destination.as_str(), name.as_str(), kind];
+        let mut remote = connection.start(&rights, RECEIVE, &args, false).await?;
+
+        let done = Arc::new(AtomicU64::new(0));
+        let reader = parcel.stream(Arc::clone(&done));
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let talking = async {
+            let mut hear = |stream, bytes: &[u8]| {
+                let kept = if stream == crate::exec::Stream::Out { &mut out } else { &mut err };
+                if kept.len() < 64 * 1024 {
+                    kept.extend_from_slice(bytes);
+                }
+            };
+            remote.talk(&connection, Input::Reader(Box::pin(reader)), &mut hear).await
+        };
+        let exit = watch(talking, &done, total, on_progress, host).await?;
+        let words = String::from_utf8_lossy(&err).into_owned();
+        if exit.success() {
+            let path = String::from_utf8_lossy(&out).trim_end_matches('\n').to_owned();
+            return Ok(Copied { path, files, bytes: total });
+        }
+        let log = last_lines(&words, 20);
+        let why = log.last().cloned().unwrap_or_else(|| exit.to_string());
+        let category = if exit == Exit::Code(OTHER_BYTES) { Category::Corrupt } else { category_of(&words) };
+        let cause = format!("cannot copy {} to {host}:{}: {why}", copy.source.display(), copy.destination);
+        Err(StepFailure { log, ..failure(category, cause) })
+    }
+}
+
+/// Waits for the end, tells of the progress, and gives up when nothing moves.
+async fn watch<T>(
+    talking: impl Future<Output = Result<T, StepFailure>>,
+    done: &AtomicU64,
+    total: u64,
+    on_progress: &(dyn Fn(u64, u64) + Send + Sync),
+    host: HostAddress,
+) -> Result<T, StepFailure> {
+    tokio::pin!(talking);
+    let mut tick = tokio::time::interval(TICK);
+    let (mut told, mut moved) = (0, Instant::now());
+    loop {
+        let result = tokio::select! {
+            result = &mut talking => Some(result),
+            _ = tick.tick() => None,
+        };
+        let now = done.load(Ordering::Relaxed);
+        if now != told {
+            (told, moved) = (now, Instant::now());
+            on_progress(now, total);
+        }
+        if let Some(result) = result {
+            return result;
+        }
+        if moved.elapsed() > STALL {
+            let cause = format!("nothing moved to {host} for {} s", STALL.as_secs());
+            return Err(failure(Category::Timeout, cause));
+        }
+    }
+}
+
+/// What is to be sent, looked at before the first byte goes out.
+struct Parcel {
+    name: String,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    path: PathBuf,
+    /// Its path in the stream: `data`, `data/a/b`.
+    inside: PathBuf,
+    meta: Metadata,
+}
+
+impl Parcel {
+    fn look(source: &Path) -> io::Result<Self> {
+        let name = fs::canonicalize(source)?;
+        let name = name.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| io::Error::other("its name is not plain text"))?.to_owned();
+        let first = Entry { path: source.to_owned(), inside: "data".into(), meta: fs::metadata(source)? };
+        let (mut entries, mut open) = (Vec::new(), vec![first]);
+        while let Some(entry) = open.pop() {
+            if entry.meta.is_dir() {
+                let mut inner = fs::read_dir(&entry.path)?.collect::<io::Result<Vec<_>>>()?;
+                inner.sort_by_key(fs::DirEntry::file_name);
+                for found in inner.into_iter().rev() {
+                    let (path, inside) = (found.path(), entry.inside.join(found.file_name()));
+                    open.push(Entry { meta: fs::symlink_metadata(&path)?, path, inside });
+                }
+            } else if !entry.meta.is_file() && !entry.meta.is_symlink() {
+                let what = format!("{} is neither file, folder nor link", entry.path.display());
+                return Err(io::Error::other(what));
+            }
+            entries.push(entry);
+        }
+        Ok(Self { name, entries })
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.entries.first().is_some_and(|entry| entry.meta.is_dir()) { "folder" } else { "file" }
+    }
+
+    fn files(&self) -> u64 {
+        self.entries.iter().filter(|entry| entry.meta.is_file()).map(|_| 1).sum()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.entries.iter().filter(|entry| entry.meta.is_file()).map(|entry| entry.meta.len()).sum()
+    }
+
+    /// The stream; made by a thread that is never more than a few pieces ahead.
+    fn stream(self, done: Arc<AtomicU64>) -> Pieces {
+        let (pieces, incoming) = mpsc::channel(4);
+        tokio::task::spawn_blocking(move || {
+            let mut out = Outgoing { pieces: pieces.clone(), piece: Vec::with_capacity(CHUNK) };
+            let packed = self.pack(&mut out, &done).and_then(|()| out.flush());
+            if let Err(error) = packed {
+                // When the receiver is gone nobody asks why.
+                pieces.blocking_send(Err(error)).ok();
+            }
+        });
+        Pieces { incoming, piece: Vec::new(), at: 0 }
+    }
+
+    /// Writes the tar stream: `data` and all in it, then `sums`, as `sha256sum -c` reads them.
+    fn pack(&self, out: &mut Outgoing, done: &AtomicU64) -> io::Result<()> {
+        let mut tar = tar::Builder::new(out);
+        let mut sums = String::new();
+        for entry in &self.entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(entry.meta.mode() & 0o7777);
+            header.set_mtime(u64::try_from(entry.meta.mtime()).unwrap_or(0));
+            header.set_size(0);
+            if entry.meta.is_symlink() {
+                header.set_entry_type(tar::EntryType::Symlink);
+                tar.append_link(&mut header, &entry.inside, fs::read_link(&entry.path)?)?;
+            } else if entry.meta.is_dir() {
+                header.set_entry_type(tar::EntryType::Directory);
+                tar.append_data(&mut header, &entry.inside, io::empty())?;
+            } else {
+                header.set_size(entry.meta.len());
+                let mut file = Summed::open(entry, done)?;
+                tar.append_data(&mut header, &entry.inside, &mut file)?;
+                sums.push_str(&sum_line(file.sum, &entry.inside)?);
+            }
+        }
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o600);
+        header.set_size(sums.len() as u64);
+        tar.append_data(&mut header, "sums", sums.as_bytes())?;
+        tar.finish()
+    }
+}
+
+fn sum_line(sum: Sha256, inside: &Path) -> io::Result<String> {
+    let path = inside.to_str().ok_or_else(|| io::Error::other(format!("{inside:?} is not plain text")))?;
+    let sum = hex::encode(sum.finalize());
+    if path.contains(['\\', '\n']) {
+        return Ok(format!("\\{sum}  {}\n", path.replace('\\', "\\\\").replace('\n', "\\n")));
+    }
+    Ok(format!("{sum}  {path}\n"))
+}
+
+/// A file's bytes, exactly as many as were promised, with their sum.
+struct Summed<'a> {
+    file: File,
+    path: &'a Path,
+    left: u64,
+    sum: Sha256,
+    done: &'a AtomicU64,
+}
+
+impl<'a> Summed<'a> {
+    fn open(entry: &'a Entry, done: &'a AtomicU64) -> io::Result<Self> {
+        let file = File::open(&entry.path)?;
+        Ok(Self { file, path: &entry.path, left: entry.meta.len(), sum: Sha256::new(), done })
+    }
+}
+
+impl Read for Summed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let read = self.file.read(&mut buffer[..wanted])?;
+        if read == 0 {
+            let what = format!("{} became shorter while it was read", self.path.display());
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        self.sum.update(&buffer[..read]);
+        self.left -= read as u64;
+        self.done.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Collects what the thread writes into pieces of a good size.
+struct Outgoing {
+    pieces: mpsc::Sender<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+}
+
+impl Write for Outgoing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.piece.extend_from_slice(bytes);
+        if self.piece.len() >= CHUNK {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(CHUNK));
+        let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads the stream any more");
+        if piece.is_empty() { Ok(()) } else { self.pieces.blocking_send(Ok(piece)).map_err(|_| gone()) }
+    }
+}
+
+/// The pieces as a stream of bytes.
+struct Pieces {
+    incoming: mpsc::Receiver<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl AsyncRead for Pieces {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.at == self.piece.len() {
+            match ready!(self.incoming.poll_recv(context)) {
+                Some(Ok(piece)) => (self.piece, self.at) = (piece, 0),
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let count = buffer.remaining().min(self.piece.len() - self.at);
+        buffer.put_slice(&self.piece[self.at..self.at + count]);
+        self.at += count;
+        Poll::Ready(Ok(()))
+    }
+}

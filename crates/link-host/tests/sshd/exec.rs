@@ -1,0 +1,264 @@
+//! Commands, looks and copies over a real sshd.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::{Duration, Instant};
+
+use crate::support::{Heard, Sshd, host, sh};
+use kubeon_link_host::{Command, Copy, Exit, Input, SshHosts};
+use kubeon_ports::ProbeHost;
+use kubeon_wire::Category;
+
+async fn said(pool: &SshHosts, command: Command) -> (Exit, String, String) {
+    let heard = Heard::default();
+    let exit = pool.exec(host(), command, &|stream, bytes| heard.hear(stream, bytes)).await.unwrap();
+    (exit, heard.out(), heard.err())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_keeps_its_streams_apart_and_its_code() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let (exit, out, err) = said(&pool, Command::new("echo out; echo err >&2; exit 3")).await;
+    assert_eq!((exit, out.as_str(), err.as_str()), (Exit::Code(3), "out\n", "err\n"));
+    let (exit, ..) = said(&pool, Command::new("kill -KILL $$")).await;
+    assert_eq!(exit, Exit::Signal("KILL".into()));
+    let (exit, ..) = said(&pool, Command::new("no-such-program")).await;
+    assert_eq!(exit, Exit::Code(127));
+    let odd = "printf '%s|' 'a b' \"$HOME\" \"it's\"";
+    let (_, out, _) = said(&pool, Command::new(odd)).await;
+    assert_eq!(out, "a b|/root|it's|", "the line is for the host's shell, as it is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_reads_what_it_is_given_and_else_nothing() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let (exit, out, _) = said(&pool, Command::new("cat")).await;
+    assert_eq!((exit, out.as_str()), (Exit::Code(0), ""), "cat ends at once");
+    let input = Input::Bytes(b"x\n".repeat(500_000));
+    let (_, out, _) = said(&pool, Command { input, ..Command::new("wc -l") }).await;
+    assert_eq!(out.trim(), "500000");
+    let input = Input::Bytes(vec![0; 50_000_000]);
+    let (exit, ..) = said(&pool, Command { input, ..Command::new("head -c 10 >/dev/null; exit 4") }).await;
+    assert_eq!(exit, Exit::Code(4), "a command need not read it all");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_output_arrives_whole() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (_, out, _) = said(&sshd.hosts(), Command::new("seq 1 3000000")).await;
+    assert_eq!(out.lines().count(), 3_000_000);
+    assert!(out.ends_with("2999999\n3000000\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_is_there_only_when_asked_for() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let line = "tty -s && echo yes || echo no";
+    assert_eq!(said(&pool, Command::new(line)).await.1, "no\n");
+    assert_eq!(said(&pool, Command { pty: true, ..Command::new(line) }).await.1, "yes\r\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_out_of_time_is_ended_with_its_children() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    for pty in [false, true] {
+        let start = Instant::now();
+        let command = Command {
+            timeout: Some(Duration::from_millis(500)),
+            pty,
+            ..Command::new("echo begun; sleep 4711 & sleep 4711; wait")
+        };
+        let failure = pool.exec(host(), command, &|_, _| {}).await.unwrap_err();
+        assert_eq!(failure.category, Category::Timeout);
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        let (exit, out, _) = said(&pool, Command::new("pgrep -f 'sleep 471[1]'")).await;
+        assert_eq!((exit, out.as_str()), (Exit::Code(1), ""), "pty: {pty}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_nobody_waits_for_is_ended() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let heard = Heard::default();
+    let hear = |stream, bytes: &[u8]| heard.hear(stream, bytes);
+    let running = pool.exec(host(), Command::new("echo begun; trap '' TERM; sleep 4712 & wait; wait"), &hear);
+    tokio::time::timeout(Duration::from_secs(1), running).await.unwrap_err();
+    assert_eq!(heard.out(), "begun\n");
+    let start = Instant::now();
+    loop {
+        let (exit, ..) = said(&pool, Command::new("pgrep -f 'sleep 471[2]'")).await;
+        if exit == Exit::Code(1) {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "it still runs");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_at_a_host_tells_what_it_is_and_leaves_no_trace() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let start = Instant::now();
+    let facts = pool.facts(host()).await.unwrap();
+    eprintln!("first look, with the login: {:?}", start.elapsed());
+    let start = Instant::now();
+    assert_eq!(pool.facts(host()).await.unwrap().kernel, facts.kernel);
+    eprintln!("second look: {:?}\n{facts:#?}", start.elapsed());
+    assert_eq!(facts.kernel, sh("uname -r"));
+    assert!(facts.is_root && facts.claim.is_none() && facts.node_program.is_none());
+    assert!(facts.clock_offset_seconds.abs() <= 1);
+    let (_, out, _) = said(&pool, Command::new("ls -A /var/lib")).await;
+    assert_eq!(out, "");
+    assert_eq!(sshd.logins(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_finds_what_others_and_what_kubeon_left() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    said(&pool, Command::new("mkdir -p /var/lib/etcd/member /var/lib/rancher")).await;
+    let facts = pool.facts(host()).await.unwrap();
+    assert_eq!(facts.foreign, ["/var/lib/etcd/member", "/var/lib/rancher"]);
+    let digest = "ab".repeat(32);
+    let claim = r#"{"cluster":"demo","uid":"u\\n","generation":3,"version":"v1.36.3","role":"master"}"#;
+    let program = format!("#!/bin/sh\\necho '{{\"claim\":{claim},\"parts\":[\"{digest}\"]}}'");
+    let plant = format!(
+        "set -e; cd /var/lib; mkdir -p kubeon/node; printf '%s' '{claim}' > kubeon/claim.json; cd kubeon/node; \
+         printf '#!/bin/sh\\n[ \"$1\" = facts ] && cat <<E\\n{{\"claim\":{claim},\"parts\":[\"{digest}\"]}}\\nE\\n' > kubeon-node-{digest}; \
+         chmod +x kubeon-node-{digest}; ln -s kubeon-node-{digest} current"
+    );
+    assert!(program.contains("claim"));
+    let (exit, _, err) = said(&pool, Command::new(plant)).await;
+    assert!(exit.success(), "{err}");
+    let facts = pool.facts(host()).await.unwrap();
+    assert_eq!(facts.foreign, Vec::<String>::new(), "a claimed host is not foreign");
+    assert_eq!(facts.claim.unwrap().generation, 3);
+    assert_eq!(facts.parts[0].as_str(), digest);
+    assert_eq!(facts.node_program.unwrap().as_str(), digest);
+    said(&pool, Command::new("printf '#!/bin/sh\\nexit 1\\n' > /var/lib/kubeon/node/current")).await;
+    let failure = pool.facts(host()).await.unwrap_err();
+    assert!(failure.to_string().contains("node/current"), "{failure}");
+}
+
+async fn copy(pool: &SshHosts, source: &std::path::Path, destination: &str) -> Result<String, String> {
+    let copy = Copy { source: source.to_owned(), destination: destination.into() };
+    pool.copy(host(), &copy, &|_, _| {}).await.map(|copied| copied.path).map_err(|f| f.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_copied_with_its_mode_to_where_cp_would_put_it() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let source = sshd.path("tool");
+    fs::write(&source, "#!/bin/sh\necho works\n").unwrap();
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o750)).unwrap();
+    assert_eq!(copy(&pool, &source, "/var/lib/a b/c").await.unwrap(), "/var/lib/a b/c");
+    assert_eq!(copy(&pool, &source, "/var/lib/a b").await.unwrap(), "/var/lib/a b/tool");
+    assert_eq!(copy(&pool, &source, "/var/lib/new/").await.unwrap(), "/var/lib/new/tool");
+    assert_eq!(copy(&pool, &source, "/var/lib/new/tool").await.unwrap(), "/var/lib/new/tool");
+    let (_, out, err) = said(
+        &pool,
+        Command::new("stat -c '%a %U' '/var/lib/a b/c'; /var/lib/new/tool; find /var/lib -name '.kube*'"),
+    )
+    .await;
+    assert_eq!((out.as_str(), err.as_str()), ("750 root\nworks\n", ""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_copied_whole_and_merged() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let source = sshd.path("tree");
+    fs::create_dir_all(source.join("deep/er")).unwrap();
+    fs::create_dir_all(source.join("empty")).unwrap();
+    for (name, text) in
+        [("a", "1"), ("deep/er/back\\slash", "2"), ("deep/new\nline", "3"), ("-n", "4"), ("sums", "5")]
+    {
+        fs::write(source.join(name), text).unwrap();
+    }
+    fs::write(source.join("x".repeat(200)), "long").unwrap();
+    symlink("../a", source.join("deep/link")).unwrap();
+    assert_eq!(copy(&pool, &source, "/var/lib/t").await.unwrap(), "/var/lib/t");
+    said(&pool, Command::new("echo kept > /var/lib/t/own; echo old > /var/lib/t/a; mkdir /var/lib/into"))
+        .await;
+    assert_eq!(copy(&pool, &source, "/var/lib/into").await.unwrap(), "/var/lib/into/tree");
+    let sums = "find . -type f ! -name own -exec sha256sum {} + | sort; find . -type l -printf '%p %l\\n'; find . -type d | sort";
+    let local = sh(&format!("cd '{}' && {sums}", source.display()));
+    let (_, out, _) = said(&pool, Command::new(format!("cd /var/lib/into/tree && {sums}"))).await;
+    assert_eq!(out.trim(), local);
+    fs::rename(&source, sshd.path("t")).unwrap();
+    assert_eq!(copy(&pool, &sshd.path("t"), "/var/lib").await.unwrap(), "/var/lib/t");
+    let (_, out, _) = said(&pool, Command::new(format!("cd /var/lib/t && {sums}; cat own"))).await;
+    assert_eq!(out.trim(), format!("{local}\nkept"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_cannot_be_made_says_why_and_changes_nothing() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let missing = copy(&pool, &sshd.path("missing"), "/var/lib/x").await.unwrap_err();
+    assert!(missing.contains("missing") && missing.contains("No such file"), "{missing}");
+    let tree = sshd.path("tree");
+    fs::create_dir_all(&tree).unwrap();
+    sh(&format!("mkfifo '{}/pipe'", tree.display()));
+    let odd = copy(&pool, &tree, "/var/lib/x").await.unwrap_err();
+    assert!(odd.contains("neither file, folder nor link"), "{odd}");
+    fs::remove_file(tree.join("pipe")).unwrap();
+    said(&pool, Command::new("echo kept > /var/lib/x")).await;
+    let kind = copy(&pool, &tree, "/var/lib/x").await.unwrap_err();
+    assert!(kind.contains("/var/lib/x is no folder"), "{kind}");
+    said(&pool, Command::new("mkdir /var/lib/small && mount -t tmpfs -o size=1m none /var/lib/small && echo kept > /var/lib/small/x")).await;
+    fs::write(sshd.path("big"), vec![1; 4 << 20]).unwrap();
+    let copy_big = Copy { source: sshd.path("big"), destination: "/var/lib/small/x".into() };
+    let full = pool.copy(host(), &copy_big, &|_, _| {}).await.unwrap_err();
+    assert_eq!(full.category, Category::Exhausted, "{full} {:?}", full.log);
+    let (_, out, _) =
+        said(&pool, Command::new("cat /var/lib/x /var/lib/small/x; ls -A /var/lib/small")).await;
+    assert_eq!(out, "kept\nkept\nx\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_changed_on_the_way_are_refused() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let source = sshd.path("file");
+    fs::write(&source, "content").unwrap();
+    // A host whose tar spoils what it unpacks.
+    let spoil = "mkdir /run/bin; printf '#!/bin/sh\\n/bin/tar \"$@\" && for d; do :; done; echo bad >> \"$d/data\"\\n' > /run/bin/tar; \
+                 chmod +x /run/bin/tar; mount --bind /run/bin/tar $(command -v tar)";
+    let spoil = spoil
+        .replace("/bin/tar \"$@\"", "/run/bin/real \"$@\"")
+        .replace("mount", "cp $(command -v tar) /run/bin/real; mount");
+    let (exit, _, err) = said(&pool, Command::new(spoil)).await;
+    assert!(exit.success(), "{err}");
+    let copy = Copy { source, destination: "/var/lib/x".into() };
+    let failure = pool.copy(host(), &copy, &|_, _| {}).await.unwrap_err();
+    assert_eq!(failure.category, Category::Corrupt, "{failure} {:?}", failure.log);
+    assert_eq!(said(&pool, Command::new("ls -A /var/lib")).await.1, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_copy_is_fast_and_tells_how_far_it_is() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let source = sshd.path("big");
+    let size: usize = 256 << 20;
+    fs::write(&source, vec![7; size]).unwrap();
+    pool.exec(host(), Command::new("true"), &|_, _| {}).await.unwrap();
+    let told = std::sync::Mutex::new(Vec::new());
+    let start = Instant::now();
+    let copy = Copy { source, destination: "/var/lib/big".into() };
+    let copied =
+        pool.copy(host(), &copy, &|done, total| told.lock().unwrap().push((done, total))).await.unwrap();
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!("copy: 256 MiB in {seconds:.2} s, {:.0} MiB/s, sums included", 256.0 / seconds);
+    assert_eq!(copied.bytes, size as u64);
+    let told = told.into_inner().unwrap();
+    assert!(told.is_sorted() && told.last() == Some(&(size as u64, size as u64)), "{told:?}");
+}

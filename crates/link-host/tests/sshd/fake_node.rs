@@ -1,0 +1,81 @@
+//! A stand-in for `kubeon-node apply`: speaks the protocol, does nothing. What it does with a step is in
+//! the step's name.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::io::{BufRead, Read, Write};
+use std::time::Duration;
+
+use kubeon_wire::{Category, Event, HostStep, Op, Request, StepFailure};
+use sha2::{Digest, Sha256};
+
+fn say(event: &Event) {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, event).unwrap();
+    out.write_all(b"\n").unwrap();
+    out.flush().unwrap();
+}
+
+fn failed(category: Category, cause: &str) -> StepFailure {
+    StepFailure { category, cause: cause.into(), log: vec!["last words".into()] }
+}
+
+fn main() {
+    let mut input = std::io::BufReader::with_capacity(1 << 20, std::io::stdin());
+    let mut workers = Vec::new();
+    let mut line = String::new();
+    while input.read_line(&mut line).unwrap() > 0 {
+        match serde_json::from_str(&line).unwrap() {
+            Request::Open(fence) if fence.generation == 0 => {
+                say(&Event::Refused { failure: failed(Category::Fenced, "generation 7 was here before") });
+                return;
+            }
+            Request::Open(_) => say(&Event::Opened { program: "fake".into() }),
+            Request::Run(step) => match &step.op {
+                Op::Part { digest, size, .. } => part(&mut input, &step.id, digest.as_str(), *size),
+                _ => workers.push(std::thread::spawn(move || run(&step))),
+            },
+        }
+        line.clear();
+    }
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
+
+fn part(input: &mut impl Read, id: &str, digest: &str, size: u64) {
+    say(&Event::Started { id: id.into() });
+    let mut sum = Sha256::new();
+    let (mut left, mut buffer) = (size, vec![0; 1 << 20]);
+    while left > 0 {
+        let wanted = usize::try_from(left).unwrap().min(buffer.len());
+        let read = input.read(&mut buffer[..wanted]).unwrap();
+        assert!(read > 0, "the part was cut off");
+        sum.update(&buffer[..read]);
+        left -= u64::try_from(read).unwrap();
+    }
+    let found: String = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    if found == digest {
+        say(&Event::Done { id: id.into(), changed: true, milliseconds: 1 });
+    } else {
+        say(&Event::Failed { id: id.into(), failure: failed(Category::Corrupt, "another digest") });
+    }
+}
+
+fn run(step: &HostStep) {
+    let id = step.id.clone();
+    say(&Event::Started { id: id.clone() });
+    match id.split('-').next().unwrap() {
+        "fail" => return say(&Event::Failed { id, failure: failed(Category::Exhausted, "no space left") }),
+        "slow" => std::thread::sleep(Duration::from_millis(300)),
+        "hang" => std::thread::sleep(Duration::from_secs(600)),
+        "die" => {
+            writeln!(std::io::stderr(), "a bug: index out of bounds").unwrap();
+            std::process::exit(101);
+        }
+        "note" => say(&Event::Note { id: id.clone(), text: "adapted".into() }),
+        "noise" => writeln!(std::io::stdout(), "this is no event").unwrap(),
+        _ => {}
+    }
+    say(&Event::Done { id, changed: step.journal, milliseconds: 7 });
+}

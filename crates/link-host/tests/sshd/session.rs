@@ -1,0 +1,219 @@
+//! Sessions with a node program on a real sshd.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::support::{Heard, Sshd, host, sh};
+use futures::future::join_all;
+use kubeon_link_host::{Command, Limits, SshHosts};
+use kubeon_ports::{ActHost, HostSession, Report};
+use kubeon_wire::{Category, Event, Fence, HostStep, Op, StepFailure};
+
+fn fence(generation: u64) -> Fence {
+    Fence {
+        cluster: "demo".parse().unwrap(),
+        uid: "u".into(),
+        generation,
+        version: "v1.36.3".parse().unwrap(),
+        role: "master".into(),
+    }
+}
+
+fn step(id: &str) -> HostStep {
+    let op = Op::Await { checks: vec![] };
+    HostStep { id: id.into(), digest: String::new(), timeout_seconds: 60, journal: true, op }
+}
+
+fn part(id: &str, file: &Path) -> HostStep {
+    let digest = sh(&format!("sha256sum < '{}' | cut -c 1-64", file.display())).parse().unwrap();
+    let size = fs::metadata(file).unwrap().len();
+    HostStep { op: Op::Part { name: "p".into(), digest, size, unpacked_size: size }, ..step(id) }
+}
+
+async fn open(pool: &SshHosts) -> Arc<dyn HostSession> {
+    pool.open(host(), &fence(1)).await.unwrap()
+}
+
+async fn run(session: &Arc<dyn HostSession>, id: &str) -> Result<Report, StepFailure> {
+    session.run(step(id), None, &|_| {}).await
+}
+
+async fn on_host(pool: &SshHosts, line: &str) -> String {
+    let heard = Heard::default();
+    pool.exec(host(), Command::new(line), &|stream, bytes| heard.hear(stream, bytes)).await.unwrap();
+    heard.out() + &heard.err()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_is_put_there_once_and_healed_when_damaged() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    on_host(&pool, "mkdir -p /var/lib/kubeon/node; touch /var/lib/kubeon/node/kubeon-node-old").await;
+    let start = Instant::now();
+    open(&pool).await.close().await;
+    eprintln!("open with upload: {:?}", start.elapsed());
+    let look = "cd /var/lib/kubeon/node; ls -A; stat -c '%i %a' current/../kubeon-node-* 2>/dev/null || stat -c '%i %a' kubeon-node-*";
+    let first = on_host(&pool, look).await;
+    assert!(
+        first.contains("current\nkubeon-node-") && !first.contains("old") && first.contains(" 755"),
+        "{first}"
+    );
+    let start = Instant::now();
+    open(&pool).await.close().await;
+    eprintln!("open without upload: {:?}", start.elapsed());
+    assert_eq!(on_host(&pool, look).await, first, "not sent again");
+    on_host(&pool, "cd /var/lib/kubeon/node; printf x >> kubeon-node-*").await;
+    let session = open(&pool).await;
+    assert!(run(&session, "ok").await.is_ok());
+    assert_eq!(sshd.logins(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_fence_is_the_hosts_own_words() {
+    let Some(sshd) = Sshd::start() else { return };
+    let failure = sshd.hosts().open(host(), &fence(0)).await.err().unwrap();
+    assert_eq!(failure.category, Category::Fenced);
+    assert_eq!(failure.to_string(), "generation 7 was here before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_run_side_by_side_and_each_gets_its_own_events() {
+    let Some(sshd) = Sshd::start() else { return };
+    let session = open(&sshd.hosts()).await;
+    let start = Instant::now();
+    let results = join_all((0..20).map(|n| {
+        let session = Arc::clone(&session);
+        async move {
+            let (id, seen) = (format!("slow-{n}"), Mutex::new(Vec::new()));
+            let report =
+                session.run(step(&id), None, &|event| seen.lock().unwrap().push(event)).await.unwrap();
+            assert_eq!(seen.into_inner().unwrap(), [Event::Started { id }]);
+            report
+        }
+    }))
+    .await;
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(results.iter().all(|report| *report == Report { changed: true, milliseconds: 7 }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_notes_and_noise() {
+    let Some(sshd) = Sshd::start() else { return };
+    let session = open(&sshd.hosts()).await;
+    let failure = run(&session, "fail").await.unwrap_err();
+    assert_eq!((failure.category, failure.log), (Category::Exhausted, vec!["last words".to_owned()]));
+    let seen = Mutex::new(Vec::new());
+    session.run(step("note"), None, &|event| seen.lock().unwrap().push(event)).await.unwrap();
+    assert_eq!(seen.lock().unwrap()[1], Event::Note { id: "note".into(), text: "adapted".into() });
+    assert!(run(&session, "noise").await.is_ok());
+    assert!(run(&session, "ok").await.is_ok(), "the session goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_dies_fails_what_is_under_way_with_its_last_words() {
+    let Some(sshd) = Sshd::start() else { return };
+    let session = open(&sshd.hosts()).await;
+    let (hang, die) = tokio::join!(run(&session, "hang"), async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        run(&session, "die").await
+    });
+    for failure in [hang.unwrap_err(), die.unwrap_err(), run(&session, "ok").await.unwrap_err()] {
+        assert_eq!(failure.category, Category::Unreachable);
+        assert!(failure.to_string().contains("exit code 101"), "{failure}");
+        assert_eq!(failure.log, ["a bug: index out of bounds"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_goes_away_fails_what_is_under_way() {
+    let Some(mut sshd) = Sshd::start() else { return };
+    let session = open(&sshd.hosts()).await;
+    let (hang, ()) = tokio::join!(run(&session, "hang"), async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        sshd.kill();
+    });
+    let failure = hang.unwrap_err();
+    assert_eq!(failure.category, Category::Unreachable);
+    assert!(failure.to_string().contains("broke"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_arrives_whole_fast_and_with_progress_while_other_steps_run() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let session = open(&pool).await;
+    let file = sshd.path("blob");
+    let size = 512_u64 << 20;
+    sh(&format!("head -c {size} /dev/urandom > '{}'", file.display()));
+    let wanted = part("part", &file);
+    let progress = Mutex::new(Vec::new());
+    let sink = |event| {
+        if let Event::Progress { done, total, .. } = event {
+            progress.lock().unwrap().push((done, total));
+        }
+    };
+    let start = Instant::now();
+    let (sent, after) = tokio::join!(session.run(wanted, Some(file.clone()), &sink), run(&session, "ok"));
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!("part: 512 MiB in {seconds:.2} s, {:.0} MiB/s, SHA-256 on the host included", 512.0 / seconds);
+    assert!(sent.unwrap().changed && after.is_ok());
+    let progress = progress.into_inner().unwrap();
+    assert!(
+        progress.is_sorted() && progress.len() > 3 && progress.last() == Some(&(size, size)),
+        "{progress:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_whose_file_is_not_as_promised_is_not_sent() {
+    let Some(sshd) = Sshd::start() else { return };
+    let session = open(&sshd.hosts()).await;
+    let file = sshd.path("blob");
+    fs::write(&file, vec![1; 1000]).unwrap();
+    let wanted = part("part", &file);
+    fs::write(&file, vec![1; 999]).unwrap();
+    let failure = session.run(wanted.clone(), Some(file.clone()), &|_| {}).await.unwrap_err();
+    assert_eq!(failure.category, Category::Corrupt);
+    let failure = session.run(wanted.clone(), None, &|_| {}).await.unwrap_err();
+    assert!(failure.to_string().contains("without the bytes"), "{failure}");
+    fs::write(&file, vec![2; 1000]).unwrap();
+    let failure = session.run(wanted, Some(file), &|_| {}).await.unwrap_err();
+    assert_eq!(failure.category, Category::Corrupt, "the host saw another digest");
+    assert!(run(&session, "ok").await.is_ok(), "the session is still in step");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_given_up_in_the_middle_of_a_part_leaves_the_session_in_step() {
+    let Some(sshd) = Sshd::start() else { return };
+    let session = open(&sshd.hosts()).await;
+    let file = sshd.path("blob");
+    sh(&format!("head -c {} /dev/zero > '{}'", 200 << 20, file.display()));
+    let sending = session.run(part("part", &file), Some(file), &|_| {});
+    assert!(tokio::time::timeout(Duration::from_millis(30), sending).await.is_err());
+    assert!(run(&session, "ok").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_lets_the_host_finish() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts();
+    let session = open(&pool).await;
+    let (slow, ()) = tokio::join!(run(&session, "slow"), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        session.close().await;
+    });
+    assert!(slow.is_ok());
+    assert_eq!(run(&session, "ok").await.unwrap_err().category, Category::Unreachable);
+    assert_eq!(on_host(&pool, "pgrep -f 'kubeon-nod[e]'").await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_apart() {
+    let Some(sshd) = Sshd::start() else { return };
+    let pool = sshd.hosts_with(sshd.login(), Limits::default());
+    on_host(&pool, "mkdir -p /var/lib/kubeon && mount -t tmpfs -o size=64k none /var/lib/kubeon").await;
+    let failure = pool.open(host(), &fence(1)).await.err().unwrap();
+    assert_eq!(failure.category, Category::Exhausted, "{failure} {:?}", failure.log);
+}

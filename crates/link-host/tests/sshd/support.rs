@@ -1,0 +1,150 @@
+//! A real sshd on loopback, in namespaces of its own: what is written to `/var/lib` there is gone with it.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kubeon_api::HostAddress;
+use kubeon_link_host::{HostKeys, Limits, Login, Method, NodeProgram, Policy, Settings, SshHosts, Stream};
+
+pub struct Sshd {
+    child: Child,
+    pub folder: tempfile::TempDir,
+    pub port: u16,
+}
+
+pub fn host() -> HostAddress {
+    "127.0.0.1".parse().unwrap()
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+pub fn sh(line: &str) -> String {
+    let out = Command::new("sh").args(["-ec", line]).output().unwrap();
+    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap().trim().to_owned()
+}
+
+/// Makes a key pair, without a word.
+pub fn key(path: &Path, kind: &str, passphrase: &str) {
+    sh(&format!("ssh-keygen -q {kind} -N '{passphrase}' -f '{}'", path.display()));
+}
+
+impl Sshd {
+    /// `None`, with a word, where there is no sshd or no right to start one.
+    pub fn start() -> Option<Self> {
+        Self::with("")
+    }
+
+    pub fn with(options: &str) -> Option<Self> {
+        let able =
+            sh("[ -x /usr/sbin/sshd ] && [ \"$(id -u)\" = 0 ] && unshare -m true && echo able || echo");
+        if able != "able" {
+            eprintln!("skipped: needs root, unshare and sshd (package openssh-server)");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        key(&at.join("host"), "-t ed25519", "");
+        key(&at.join("id"), "-t ed25519", "");
+        fs::copy(at.join("id.pub"), at.join("authorized")).unwrap();
+        let port = free_port();
+        let config = format!(
+            "Port {port}\nListenAddress 0.0.0.0\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\nStrictModes no\n\
+             UsePAM no\nPermitRootLogin yes\nPidFile none\nLogLevel VERBOSE\nMaxStartups 1000\nUseDNS no\n{options}\n",
+            at = at.display()
+        );
+        fs::write(at.join("config"), config).unwrap();
+        let inner = format!(
+            "mount -t tmpfs none /var/lib && mount -t tmpfs none /run && mkdir -p /run/sshd && \
+             exec /usr/sbin/sshd -D -f '{at}/config' -E '{at}/log'",
+            at = at.display()
+        );
+        let child = Command::new("unshare")
+            .args(["-m", "-p", "-f", "--mount-proc", "--kill-child", "sh", "-c", &inner])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let sshd = Self { child, folder, port };
+        let start = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(10), "sshd does not start: {}", sshd.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(sshd)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// How many logins sshd has accepted.
+    pub fn logins(&self) -> usize {
+        self.log().matches("Accepted ").count()
+    }
+
+    pub fn login(&self) -> Login {
+        self.login_with("id", None)
+    }
+
+    pub fn login_with(&self, key: &str, passphrase: Option<&str>) -> Login {
+        let passphrase = passphrase.map(kubeon_link_host::Secret::new);
+        Login::new("root").at_port(self.port).with(Method::KeyFile { path: self.path(key), passphrase })
+    }
+
+    pub fn hosts(&self) -> SshHosts {
+        self.hosts_with(self.login(), Limits::default())
+    }
+
+    pub fn hosts_with(&self, login: Login, limits: Limits) -> SshHosts {
+        let program = std::env::current_exe().unwrap();
+        let program = program.parent().unwrap().parent().unwrap().join("examples/fake_node");
+        let node_program = Some(NodeProgram::read(&program).unwrap());
+        let settings = Settings { node_program, limits, ..Settings::new(login) };
+        SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)))
+    }
+
+    /// Ends sshd and every process of its sessions.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Collects output by stream.
+#[derive(Default)]
+pub struct Heard(std::sync::Mutex<(Vec<u8>, Vec<u8>)>);
+
+impl Heard {
+    pub fn hear(&self, stream: Stream, bytes: &[u8]) {
+        let mut heard = self.0.lock().unwrap();
+        match stream {
+            Stream::Out => heard.0.extend_from_slice(bytes),
+            Stream::Err => heard.1.extend_from_slice(bytes),
+        }
+    }
+
+    pub fn out(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().0.clone()).unwrap()
+    }
+
+    pub fn err(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().1.clone()).unwrap()
+    }
+}

@@ -1,0 +1,132 @@
+//! The real planner, the real apply, a world in memory: killed after every single effect.
+
+mod support;
+
+use kubeon_plan::Intent;
+use kubeon_testkit::{ClusterBuilder, World, cluster, crash_anywhere, crash_twice, host};
+use support::{create, destroy};
+
+const MASTERS: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
+const WORKERS: [&str; 2] = ["172.30.0.14", "172.30.0.15"];
+
+fn intent(masters: usize, workers: usize) -> Intent {
+    let spec = MASTERS[..masters].iter().fold(cluster(), |spec, at| spec.master(at));
+    WORKERS[..workers].iter().fold(spec, |spec, at| ClusterBuilder::worker(spec, at)).intent()
+}
+
+fn bare(masters: usize, workers: usize) -> World {
+    World::of(MASTERS[..masters].iter().chain(&WORKERS[..workers]).map(|at| host(at).bare()))
+}
+
+async fn built(masters: usize, workers: usize) -> World {
+    let world = bare(masters, workers);
+    create(&world, &intent(masters, workers)).await.unwrap();
+    world
+}
+
+async fn survives_creating(masters: usize, workers: usize) -> usize {
+    let intent = intent(masters, workers);
+    let crashes = crash_anywhere(async || bare(masters, workers), async |world| {
+        create(world, &intent).await.map(drop)
+    });
+    crashes.await.unwrap_or_else(|why| panic!("{why}")).effects
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_one_master_whatever_dies_when() {
+    let effects = survives_creating(1, 0).await;
+    assert!(effects > 100, "only {effects} effects: the story is too short to tell anything");
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_one_master_and_two_workers_whatever_dies_when() {
+    survives_creating(1, 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_three_masters_and_two_workers_whatever_dies_when() {
+    survives_creating(3, 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_although_the_run_after_the_crash_crashes_too() {
+    let intent = intent(3, 2);
+    crash_twice(async || bare(3, 2), async |world| create(world, &intent).await.map(drop), 1, 60).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn destroys_whatever_dies_when() {
+    let intent = intent(3, 2);
+    crash_anywhere(async || built(3, 2).await, async |world| destroy(world, &intent).await.map(drop)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaves_bare_hosts_behind() {
+    let world = built(3, 2).await;
+    assert_ne!(world.picture(), bare(3, 2).picture());
+    destroy(&world, &intent(3, 2)).await.unwrap();
+    assert_eq!(world.picture(), bare(3, 2).picture());
+}
+
+#[tokio::test(start_paused = true)]
+async fn has_nothing_to_do_the_second_time() {
+    for (masters, workers) in [(1, 0), (1, 2), (3, 2)] {
+        let world = built(masters, workers).await;
+        let effects = world.effects();
+        let again = create(&world, &intent(masters, workers)).await.unwrap();
+        assert!(again.plan.steps.is_empty(), "{masters}+{workers}: {:?}", again.plan.steps[0].id);
+        assert_eq!(world.effects(), effects);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn order_of_events_does_not_matter() {
+    let calm = built(3, 2).await;
+    for seed in 0..40 {
+        let world = bare(3, 2);
+        world.shuffle(seed);
+        create(&world, &intent(3, 2)).await.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(world.harms(), Vec::<String>::new(), "seed {seed}");
+        assert_eq!(world.picture(), calm.picture(), "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn repairs_what_somebody_broke_and_nothing_else() {
+    let world = built(3, 2).await;
+    let whole = world.picture();
+    world.overwrite(WORKERS[0], "/var/lib/kubelet/config.yaml", "by hand");
+    world.stop_unit(WORKERS[1], "kube-proxy.service");
+    let effects = world.effects();
+    create(&world, &intent(3, 2)).await.unwrap();
+    assert_eq!(world.picture(), whole);
+    let mut repaired = world.log().split_off(effects);
+    repaired.retain(|line| !line.contains(" claim, "));
+    repaired.sort();
+    // The kubelet runs with what the file says again: it is not disturbed.
+    assert_eq!(repaired, ["h14 rewrite /var/lib/kubelet/config.yaml", "h15 start kube-proxy.service"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn starts_a_control_plane_that_stands_still() {
+    let world = built(3, 2).await;
+    let whole = world.picture();
+    for master in MASTERS {
+        for unit in ["etcd.service", "kube-apiserver.service"] {
+            world.stop_unit(master, unit);
+        }
+    }
+    create(&world, &intent(3, 2)).await.unwrap();
+    assert_eq!(world.picture(), whole);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renews_certificates_in_time_and_stays_whole() {
+    let intent = intent(3, 2);
+    let aged = async || {
+        let world = built(3, 2).await;
+        world.pass(300 * 86_400);
+        world
+    };
+    crash_anywhere(aged, async |world| create(world, &intent).await.map(drop)).await.unwrap();
+}

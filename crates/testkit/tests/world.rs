@@ -1,0 +1,198 @@
+//! The world behaves like one.
+
+use std::time::Duration;
+
+use kubeon_plan::Seen;
+use kubeon_ports::{ActHost, HostSession, ProbeHost, Report};
+use kubeon_testkit::{World, address, host, plan_of, step};
+use kubeon_wire::{ApiObject, Category, Check, Fence, HostStep, Op, Standing, StepFailure};
+
+const H1: &str = "10.0.0.1";
+const H2: &str = "10.0.0.2";
+const H3: &str = "10.0.0.3";
+
+fn fence(generation: u64) -> Fence {
+    let plan = plan_of([step("x", H1)]);
+    Fence { generation, ..plan.hosts[&address(H1)].fence.clone() }
+}
+
+async fn open(world: &World, at: &str) -> std::sync::Arc<dyn HostSession> {
+    world.ports().open(address(at), &fence(1)).await.unwrap()
+}
+
+async fn send(session: &dyn HostSession, id: &str, op: Op) -> Result<Report, StepFailure> {
+    let step = HostStep { id: id.to_owned(), digest: "d".to_owned(), timeout_seconds: 5, journal: true, op };
+    session.run(step, Some("/blob".into()), &|_| {}).await
+}
+
+fn text(path: &str, text: &str) -> Op {
+    let kubeon_plan::Step { op, .. } = step("f", H1).writes(path, text).into();
+    op
+}
+
+fn etcd(name: &str) -> Op {
+    let unit = format!("[Service]\nExecStart=/usr/bin/etcd --name={name} --initial-cluster=h1=x,h2=x,h3=x");
+    let ready = Check::Https {
+        address: std::net::Ipv4Addr::LOCALHOST,
+        port: 2379,
+        path: "/health".to_owned(),
+        ca_file: "/ca".to_owned(),
+        certificate_file: None,
+        key_file: None,
+    };
+    Op::Service { name: "etcd.service".to_owned(), unit, watches: vec!["/ca".to_owned()], ready: vec![ready] }
+}
+
+fn three() -> World {
+    World::of([host(H1), host(H2), host(H3)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn dies_right_after_the_effect_and_lives_again_as_another() {
+    let world = three();
+    let session = open(&world, H1).await;
+    world.die_after(2);
+    let run = tokio::spawn(async move { send(&*session, "s", text("/a", "a")).await });
+    world.died().await;
+    assert_eq!(world.log(), ["h1 claim, generation 1", "h1 write /a", "h1 remember s"]);
+    let patience = Duration::from_secs(3600);
+    assert!(tokio::time::timeout(patience, run).await.is_err(), "the dead hear nothing");
+    world.restart();
+    let facts = world.ports().facts(address(H1)).await.unwrap();
+    assert_eq!(facts.journal[0].standing, Standing::Stands);
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_only_what_changes_something() {
+    let world = three();
+    let session = open(&world, H1).await;
+    assert!(send(&*session, "s", text("/a", "a")).await.unwrap().changed);
+    let effects = world.effects();
+    assert!(!send(&*session, "s", text("/a", "a")).await.unwrap().changed);
+    assert_eq!(world.effects(), effects);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sees_a_changed_file_in_the_journal() {
+    let world = three();
+    send(&*open(&world, H1).await, "s", text("/a", "a")).await.unwrap();
+    world.overwrite(H1, "/a", "b");
+    let facts = world.ports().facts(address(H1)).await.unwrap();
+    assert_eq!(facts.journal[0].standing, Standing::Drifted("/a differs".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refuses_older_writers_and_other_clusters() {
+    let world = World::of([host(H1), host(H2).claimed_by("other")]);
+    world.has_seen_generation(H1, 5);
+    let ports = world.ports();
+    assert_eq!(ports.open(address(H1), &fence(4)).await.err().unwrap().category, Category::Fenced);
+    assert_eq!(ports.open(address(H2), &fence(9)).await.err().unwrap().category, Category::Fenced);
+    assert!(ports.open(address(H1), &fence(5)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fences_off_a_session_that_a_newer_writer_overtook() {
+    let world = three();
+    let old = open(&world, H1).await;
+    world.ports().open(address(H1), &fence(2)).await.unwrap();
+    assert_eq!(send(&*old, "s", text("/a", "a")).await.unwrap_err().category, Category::Fenced);
+    assert_eq!(world.file(H1, "/a"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_etcd_member_is_healthy_only_with_a_quorum() {
+    let world = three();
+    let (one, two) = (open(&world, H1).await, open(&world, H2).await);
+    send(&*one, "ca", text("/ca", "ca")).await.unwrap();
+    send(&*two, "ca", text("/ca", "ca")).await.unwrap();
+    let alone = send(&*one, "etcd", etcd("h1")).await.unwrap_err();
+    assert_eq!(alone.category, Category::Timeout, "{alone}");
+    let (first, second) = tokio::join!(send(&*one, "etcd", etcd("h1")), send(&*two, "etcd", etcd("h2")));
+    assert!(first.is_ok() && second.is_ok());
+    world.cut(H2);
+    assert_eq!(send(&*one, "etcd", etcd("h1")).await.unwrap_err().category, Category::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn notices_a_second_etcd_cluster() {
+    let world = three();
+    let (one, two) = (open(&world, H1).await, open(&world, H2).await);
+    for session in [&one, &two] {
+        send(&**session, "ca", text("/ca", "ca")).await.unwrap();
+    }
+    let (first, second) = tokio::join!(send(&*one, "etcd", etcd("h1")), send(&*two, "etcd", etcd("h2")));
+    assert!(first.is_ok() && second.is_ok() && world.harms().is_empty());
+    send(&*two, "reset", Op::Reset { cluster: "demo".parse().unwrap() }).await.unwrap();
+    let two = open(&world, H2).await;
+    send(&*two, "ca", text("/ca", "ca")).await.unwrap();
+    send(&*two, "etcd", etcd("h2")).await.unwrap();
+    assert_eq!(world.harms(), ["h2 starts its etcd member anew, its data lost, while the cluster exists"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_restarted_when_what_it_watches_changed_and_only_then() {
+    let world = three();
+    let session = open(&world, H1).await;
+    let unit = "[Service]\nExecStart=/usr/bin/x".to_owned();
+    let service =
+        || Op::Service { name: "x.service".to_owned(), unit: unit.clone(), watches: vec!["/c".to_owned()], ready: vec![] };
+    send(&*session, "c", text("/c", "1")).await.unwrap();
+    assert!(send(&*session, "x", service()).await.unwrap().changed);
+    assert!(!send(&*session, "x", service()).await.unwrap().changed);
+    send(&*session, "c", text("/c", "2")).await.unwrap();
+    assert!(send(&*session, "x", service()).await.unwrap().changed);
+    assert_eq!(world.log().last().unwrap(), "h1 restart x.service");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_does_not_start_before_it_is_there() {
+    let world = three();
+    let session = open(&world, H1).await;
+    let service = |command: &str| Op::Service {
+        name: "x.service".to_owned(),
+        unit: format!("[Service]\nExecStart={command}"),
+        watches: vec![],
+        ready: vec![],
+    };
+    let absent = send(&*session, "x", service("/var/lib/kubeon/current/x/bin/x")).await.unwrap_err();
+    assert!(absent.cause.contains("does not exist"), "{absent}");
+    let unconfigured = send(&*session, "x", service("/usr/bin/x --config=/etc/x.yaml")).await.unwrap_err();
+    assert!(unconfigured.cause.contains("/etc/x.yaml does not exist"), "{unconfigured}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reference_to_a_secret_does_not_pass_for_one() {
+    let world = three();
+    let secret = step("f", H1).writes_secret("/k", kubeon_wire::SecretRef::ServiceAccountKey);
+    let kubeon_plan::Step { op, .. } = secret.into();
+    assert!(send(&*open(&world, H1).await, "k", op).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_need_an_api_server() {
+    let world = three();
+    let object = ApiObject { path: "/api/v1/namespaces/x".to_owned(), body: serde_json::json!({}) };
+    let refused = send(&*open(&world, H1).await, "o", Op::Objects { objects: vec![object] }).await.unwrap_err();
+    assert!(refused.cause.contains("API server"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_off_answers_nobody() {
+    let world = three();
+    let session = open(&world, H1).await;
+    world.cut(H1);
+    assert_eq!(world.ports().facts(address(H1)).await.unwrap_err().category, Category::Unreachable);
+    world.heal(H1);
+    assert!(world.ports().facts(address(H1)).await.is_ok());
+    let late = send(&*session, "s", text("/a", "a")).await.unwrap_err();
+    assert_eq!(late.category, Category::Unreachable, "a session does not outlive the power");
+}
+
+#[test]
+fn hosts_read_as_sentences() {
+    let seen = kubeon_testkit::snapshot([host(H1).bare(), host(H2).claimed_by("other"), host(H3).unreachable()]);
+    assert_eq!(seen.hosts[&address(H1)].fresh().unwrap().claim, None);
+    assert_eq!(seen.hosts[&address(H2)].fresh().unwrap().claim.as_ref().unwrap().cluster.as_str(), "other");
+    assert!(matches!(&seen.hosts[&address(H3)], Seen::Unknown { why } if why.contains("no route")));
+}

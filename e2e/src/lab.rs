@@ -1,0 +1,170 @@
+//! A lab of one test: its hosts, and `kubeon` with a home of its own. Taken down when the value goes.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::program::{Answer, eventually, folder, must, run};
+
+/// The Kubernetes version that is proved.
+pub const VERSION: &str = "v1.36.3";
+
+/// Hosts and a home.
+pub struct Lab {
+    name: String,
+    home: PathBuf,
+    /// Addresses of `h1`, `h2`, …
+    pub addresses: Vec<String>,
+}
+
+impl Lab {
+    /// Boots `hosts` hosts.
+    ///
+    /// # Errors
+    /// When the lab does not come up.
+    pub fn up(name: &str, hosts: usize) -> Result<Self> {
+        let home = std::env::temp_dir().join(format!("kubeon-e2e-{name}"));
+        std::fs::create_dir_all(&home)?;
+        let mut lab = Self { name: name.to_owned(), home, addresses: Vec::new() };
+        // What a test that was killed left behind is not this test's ground.
+        lab.kubeon(&["lab", "down", "--lab", name])?;
+        lab.must(&["lab", "up", "--lab", name, "--hosts", &hosts.to_string()])?;
+        let listed = lab.must(&["lab", "ls", "--lab", name, "-o", "json"])?;
+        let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls prints JSON")?;
+        lab.addresses = addresses(&listed);
+        if lab.addresses.len() != hosts {
+            bail!("lab ls names {} hosts, not {hosts}: {listed}", lab.addresses.len());
+        }
+        Ok(lab)
+    }
+
+    /// Runs `kubeon` to its end, whatever comes of it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn kubeon(&self, arguments: &[&str]) -> Result<Answer> {
+        run(folder().join("kubeon"), arguments, &[("KUBEON_HOME", &self.home.to_string_lossy())])
+    }
+
+    /// Runs `kubeon`, which must succeed.
+    ///
+    /// # Errors
+    /// When it fails; with everything it said.
+    pub fn must(&self, arguments: &[&str]) -> Result<String> {
+        must(folder().join("kubeon"), arguments, &[("KUBEON_HOME", &self.home.to_string_lossy())])
+    }
+
+    /// Starts `kubeon` and lets it run.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(&self, arguments: &[&str]) -> Result<Child> {
+        Ok(Command::new(folder().join("kubeon"))
+            .args(arguments)
+            .env("KUBEON_HOME", &self.home)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?)
+    }
+
+    /// The arguments of `create NAME` with the first hosts as masters and the rest as workers.
+    #[must_use]
+    pub fn create<'a>(&'a self, name: &'a str, masters: usize) -> Vec<&'a str> {
+        let mut arguments = vec!["create", name, VERSION, "--lab", &self.name];
+        for (index, address) in self.addresses.iter().enumerate() {
+            arguments.extend([if index < masters { "-m" } else { "-w" }, address]);
+        }
+        arguments
+    }
+
+    /// Runs the bundle's kubectl with the cluster's admin kubeconfig, which must succeed.
+    ///
+    /// # Errors
+    /// When it fails; with everything it said.
+    pub fn kubectl(&self, cluster: &str, arguments: &[&str]) -> Result<String> {
+        let config = self.home.join(format!("conf/cluster/{cluster}.yaml"));
+        must(self.home.join("bin/kubectl"), arguments, &[("KUBECONFIG", &config.to_string_lossy())])
+    }
+
+    /// Applies a manifest.
+    ///
+    /// # Errors
+    /// When it cannot be written or applied.
+    pub fn apply(&self, cluster: &str, manifest: &serde_json::Value) -> Result<()> {
+        let file = self.home.join("manifest.json");
+        std::fs::write(&file, manifest.to_string())?;
+        self.kubectl(cluster, &["apply", "-f", &file.to_string_lossy()]).map(|_| ())
+    }
+
+    /// Does something to a host of the lab: `kill`, `start`, `cut`, `heal`.
+    ///
+    /// # Errors
+    /// When the lab cannot do it.
+    pub fn host(&self, deed: &str, host: &str) -> Result<()> {
+        self.must(&["lab", deed, host, "--lab", &self.name]).map(|_| ())
+    }
+
+    /// The steps that `plan` would take.
+    ///
+    /// # Errors
+    /// When no plan can be made.
+    pub fn plan(&self, cluster: &str) -> Result<Vec<serde_json::Value>> {
+        let text = self.must(&["plan", cluster, "-o", "json"])?;
+        let plan: serde_json::Value = serde_json::from_str(&text)?;
+        Ok(plan["steps"].as_array().context("a plan has steps")?.clone())
+    }
+
+    /// Waits until nothing is left to do.
+    ///
+    /// # Errors
+    /// When something is left after `limit`.
+    pub fn settled(&self, cluster: &str, limit: Duration) -> Result<()> {
+        eventually("nothing to do", limit, || match self.plan(cluster)? {
+            steps if steps.is_empty() => Ok(()),
+            steps => bail!("left to do: {steps:?}"),
+        })
+    }
+
+    /// Writes the image of `lab-client` and puts it on all hosts of the cluster.
+    ///
+    /// # Errors
+    /// When it cannot be written or loaded.
+    pub fn load_client(&self, cluster: &str) -> Result<()> {
+        let archive = self.home.join("lab-client.tar");
+        crate::image::write(&folder().join("lab-client"), &archive)?;
+        self.must(&["image", "load", &archive.to_string_lossy(), cluster]).map(|_| ())
+    }
+}
+
+fn addresses(listed: &serde_json::Value) -> Vec<String> {
+    let mut found = Vec::new();
+    collect(listed, &mut found);
+    found
+}
+
+/// Every `address` in the document, in order: the list may be wrapped.
+fn collect(value: &serde_json::Value, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(map) => {
+            found.extend(map.get("address").and_then(|address| address.as_str()).map(str::to_owned));
+            map.values().for_each(|value| collect(value, found));
+        }
+        serde_json::Value::Array(list) => list.iter().for_each(|value| collect(value, found)),
+        _ => {}
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // A failed test leaves its ground to be looked at when asked to.
+        if std::thread::panicking() && std::env::var_os("KUBEON_E2E_KEEP").is_some() {
+            return;
+        }
+        if self.must(&["lab", "down", "--lab", &self.name]).is_ok() {
+            std::fs::remove_dir_all(&self.home).ok();
+        }
+    }
+}

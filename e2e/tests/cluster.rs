@@ -1,0 +1,124 @@
+//! Three masters and two workers, from bare hosts to destroyed ones, each master dead once on the way.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use kubeon_e2e::lab::Lab;
+use kubeon_e2e::program::eventually;
+use serde_json::json;
+
+const CLUSTER: &str = "demo";
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn told(what: &str, start: Instant) {
+    println!("  {what}: {:.1} s", start.elapsed().as_secs_f64());
+}
+
+#[test]
+fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
+    let lab = Lab::up("e2e-ha", 5)?;
+    let start = Instant::now();
+    lab.must(&lab.create(CLUSTER, 3))?;
+    told("create 3 + 2", start);
+    lab.must(&["use", CLUSTER])?;
+    all_ready(&lab, 5)?;
+    assert!(lab.plan(CLUSTER)?.is_empty(), "a fresh cluster has nothing to do");
+    workloads(&lab)?;
+    for master in ["h1", "h2", "h3"] {
+        survives(&lab, master)?;
+    }
+    lab.must(&["destroy", CLUSTER, "--yes"])?;
+    bare(&lab)?;
+    let start = Instant::now();
+    lab.must(&lab.create("again", 1))?;
+    told("create 1 + 4 on the same hosts", start);
+    lab.must(&["destroy", "again", "--yes"])?;
+    bare(&lab)
+}
+
+fn all_ready(lab: &Lab, count: usize) -> Result<()> {
+    let text = lab.kubectl(CLUSTER, &["get", "nodes", "-o", "json"])?;
+    let nodes: serde_json::Value = serde_json::from_str(&text)?;
+    let ready = nodes["items"].as_array().context("a list")?.iter().filter(|node| is_ready(node)).count();
+    if ready == count { Ok(()) } else { bail!("{ready} of {count} nodes are Ready:\n{text}") }
+}
+
+fn is_ready(node: &serde_json::Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+}
+
+/// A Deployment over both workers, a Service, names from a pod, and the right to write for the writer.
+fn workloads(lab: &Lab) -> Result<()> {
+    lab.load_client(CLUSTER)?;
+    let labels = json!({ "app": "hello" });
+    lab.apply(CLUSTER, &json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "hello" }, "spec": {
+            "replicas": 2, "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": {
+                "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+                    { "labelSelector": { "matchLabels": labels }, "topologyKey": "kubernetes.io/hostname" } ] } },
+                "containers": [{ "name": "hello", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
+                    "args": ["serve", "8080"], "readinessProbe": { "httpGet": { "path": "/", "port": 8080 }, "periodSeconds": 1 } }],
+            } } } },
+        { "apiVersion": "v1", "kind": "Service", "metadata": { "name": "hello" },
+          "spec": { "selector": labels, "ports": [{ "port": 80, "targetPort": 8080 }] } },
+        { "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "writer" },
+          "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit" },
+          "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": "default" }] },
+    ] }))?;
+    lab.kubectl(CLUSTER, &["rollout", "status", "deployment/hello", "--timeout=120s"])?;
+    let hosts = lab.kubectl(CLUSTER, &["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"])?;
+    let mut hosts: Vec<&str> = hosts.split_whitespace().collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["h4", "h5"], "the pods run on both workers");
+    let own = "http://hello.default.svc.cluster.local/name";
+    let answer = eventually("the Service answers by name from a pod", MINUTE, || {
+        lab.kubectl(CLUSTER, &["exec", "deployment/hello", "--", "/lab-client", "get", own])
+    })?;
+    assert!(answer.contains("you asked for /name"), "{answer}");
+    let address = lab.kubectl(CLUSTER, &["exec", "deployment/hello", "--", "/lab-client", "resolve", "kubernetes.default.svc.cluster.local"])?;
+    assert_eq!(address.trim(), "10.64.0.1");
+    Ok(())
+}
+
+/// A master loses power while a pod writes through its worker's haproxy; then it is started again.
+fn survives(lab: &Lab, master: &str) -> Result<()> {
+    let pod = format!("writer-{master}");
+    lab.apply(CLUSTER, &json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": pod }, "spec": {
+        "hostNetwork": true, "nodeName": "h4", "restartPolicy": "Never",
+        "containers": [{ "name": "writer", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
+            "args": ["write", "https://127.0.0.1:6443", "30"], "env": [{ "name": "RUN", "value": format!("run-{master}") }] }],
+    } }))?;
+    lab.kubectl(CLUSTER, &["wait", "--for=jsonpath={.status.phase}=Running", &format!("pod/{pod}"), "--timeout=60s"])?;
+    std::thread::sleep(Duration::from_secs(3));
+    lab.host("kill", master)?;
+    let start = Instant::now();
+    lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=30s"]).context("the admin kubeconfig serves without it")?;
+    told(&format!("kubectl answers with {master} dead, after"), start);
+    let done = eventually("the writer ends", 3 * MINUTE, || {
+        let phase = lab.kubectl(CLUSTER, &["get", "pod", &pod, "-o", "jsonpath={.status.phase}"])?;
+        if matches!(phase.as_str(), "Succeeded" | "Failed") { Ok(phase) } else { bail!("it is {phase}") }
+    })?;
+    let log = lab.kubectl(CLUSTER, &["logs", &pod])?;
+    println!("  {master} lost power: {}", log.trim());
+    assert_eq!(done, "Succeeded", "no write is lost: {log}");
+    let start = Instant::now();
+    lab.host("start", master)?;
+    eventually("all nodes are Ready again", 3 * MINUTE, || all_ready(lab, 5))?;
+    lab.settled(CLUSTER, 3 * MINUTE)?;
+    told(&format!("{master} started, whole again after"), start);
+    Ok(())
+}
+
+/// Nothing of a cluster is left on any host.
+fn bare(lab: &Lab) -> Result<()> {
+    for host in 1..=lab.addresses.len() {
+        let look = "ls -d /var/lib/kubeon /etc/kubernetes /var/lib/etcd /var/lib/kubelet 2>/dev/null; \
+                    pgrep -l 'kube|etcd|containerd|flanneld|haproxy'; ip -o link | grep -E 'cni0|flannel'; true";
+        let name = format!("h{host}");
+        let left = lab.must(&["lab", "ssh", &name, "--lab", "e2e-ha", "--", look])?;
+        assert_eq!(left.trim(), "", "left on {name}");
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+# List what there is.
+default:
+    @just --list
+
+# Everything.
+test:
+    ./test
+
+# Without the clusters in the lab.
+fast:
+    ./test fast
+
+fmt:
+    cargo fmt --all
+
+clippy:
+    cargo clippy --release --workspace --all-targets -- -D warnings
+
+check:
+    cargo xtask check
+
+gen:
+    cargo xtask gen
+
+# The golden stories of the planner, written anew: read the diff.
+golden:
+    UPDATE_GOLDEN=1 cargo test --release -p kubeon-plan --test stories
+
+bench-create:
+    cargo xtask bench create

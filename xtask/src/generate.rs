@@ -1,0 +1,29 @@
+//! Files made from the types. Committed, so that they can be read and reviewed; `check` compares them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+/// Every generated file, by its path within the workspace.
+pub(crate) fn files() -> Result<Vec<(PathBuf, String)>> {
+    let mut files: Vec<(PathBuf, String)> = kubeon_api::crds()?
+        .into_iter()
+        .map(|(name, text)| (Path::new("deploy/crds").join(name), text))
+        .collect();
+    let schema = format!("{:#}\n", kubeon_api::json_schema());
+    files.push((PathBuf::from("deploy/schema/kubernetescluster.json"), schema));
+    Ok(files)
+}
+
+/// Writes them.
+pub(crate) fn write(root: &Path) -> Result<()> {
+    for (path, text) in files()? {
+        let target = root.join(&path);
+        if let Some(folder) = target.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::write(&target, text).with_context(|| format!("cannot write {}", target.display()))?;
+        crate::say(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
