@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::failure::{failed, plain};
 use crate::host::Host;
-use crate::https::{Answer, Https, Method};
+use crate::https::{Answer, Https, Method, is_time_up};
 use crate::paths;
 
 /// A line of a watch longer than this is not an object that the API server would keep.
@@ -82,7 +82,7 @@ impl Api {
             match std::io::Read::take(&mut lines, LINE_LIMIT).read_until(b'\n', &mut line) {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Ok(false),
+                Err(error) if is_time_up(&error) => return Ok(false),
                 Err(error) => return Err(plain(&error)),
             }
             let event: WatchEvent =

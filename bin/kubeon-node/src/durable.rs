@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kubeon_wire::StepFailure;
 use sha2::{Digest as _, Sha256};
@@ -25,9 +26,8 @@ impl Staged {
     /// # Errors
     /// When a folder or the file cannot be written.
     pub fn write(place: &Path, content: &[u8], mode: u32) -> Result<Self, StepFailure> {
-        let temporary = beside(place)?;
         make_folders(folder_of(place)?)?;
-        remove_file(&temporary)?;
+        let temporary = beside(place)?;
         let mut open = OpenOptions::new();
         let file =
             open.write(true).create_new(true).mode(0o600).open(&temporary).doing("create", &temporary)?;
@@ -121,9 +121,8 @@ pub fn point_link(place: &Path, target: &str) -> Result<bool, StepFailure> {
         }
         Some(_) | None => {}
     }
-    let temporary = beside(place)?;
     make_folders(folder_of(place)?)?;
-    remove_file(&temporary)?;
+    let temporary = beside(place)?;
     symlink(target, &temporary).doing("link", &temporary)?;
     fs::rename(&temporary, place).doing("replace", place)?;
     Ok(true)
@@ -204,9 +203,22 @@ pub fn folder_of(place: &Path) -> Result<&Path, StepFailure> {
     place.parent().ok_or_else(|| failed(format!("{} has no folder", place.display())))
 }
 
+/// A name beside `place` that no other step uses; what a killed process left there for it is removed.
 fn beside(place: &Path) -> Result<PathBuf, StepFailure> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = place.file_name().ok_or_else(|| failed(format!("{} has no name", place.display())))?;
-    Ok(place.with_file_name(format!(".{}.kubeon-tmp", name.to_string_lossy())))
+    let prefix = format!(".{}.kubeon-tmp-", name.to_string_lossy());
+    let own = format!("{prefix}{}-", std::process::id());
+    for entry in fs::read_dir(folder_of(place)?).into_iter().flatten().flatten() {
+        let left = entry.file_name().to_string_lossy().into_owned();
+        if left.starts_with(&prefix) && !left.starts_with(&own) {
+            remove_file(&entry.path())?;
+        }
+    }
+    let free = place.with_file_name(format!("{own}{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+    // A killed process may have had the same number.
+    remove_file(&free)?;
+    Ok(free)
 }
 
 fn is_absent(error: &io::Error) -> bool {

@@ -1,7 +1,7 @@
 //! HTTPS with the cluster's own certificates, to addresses, never through a proxy.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,6 +114,13 @@ fn answer(outcome: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Res
     let status = response.status().as_u16();
     let body = response.into_body().into_with_config().limit(ANSWER_LIMIT).lossy_utf8(true);
     Ok(Answer { status, body: body.read_to_string().map_err(|error| say(&error))? })
+}
+
+/// Whether reading an answer that goes on ended because its time was up.
+#[must_use]
+pub fn is_time_up(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
+    error.kind() == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_)))
 }
 
 fn say(error: &ureq::Error) -> String {

@@ -32,5 +32,7 @@ pub mod standing;
 pub mod systemd;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+pub(crate) mod testing_api;
 pub mod units;
 pub mod unpack;

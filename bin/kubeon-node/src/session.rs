@@ -40,6 +40,7 @@ pub struct Session {
     stop: AtomicBool,
     running: Mutex<usize>,
     ended: Condvar,
+    touch: Mutex<()>,
 }
 
 /// How a session ended.
@@ -61,6 +62,7 @@ impl Session {
             stop: AtomicBool::new(false),
             running: Mutex::new(0),
             ended: Condvar::new(),
+            touch: Mutex::new(()),
         })
     }
 
@@ -193,6 +195,8 @@ impl Session {
 
     /// Marks that there is something for a reset to take away, before the first such thing is written.
     fn touch(&self) -> Result<(), StepFailure> {
+        // Steps run side by side, and any of them may be the first.
+        let _alone = self.touch.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.host.root.at(paths::TOUCHED);
         if place.exists() { Ok(()) } else { write_file(&place, b"", 0o644) }
     }

@@ -245,6 +245,19 @@ mod tests {
     }
 
     #[test]
+    fn sees_an_object_that_is_gone() {
+        let mut bench = Bench::new();
+        crate::testing_api::serve(&mut bench, |_, path, _| {
+            crate::testing_api::Reply::Json(if path.ends_with("/gone") { 404 } else { 200 }, "{}".into())
+        });
+        let mark = |name: &str| Mark::Object { path: format!("/api/v1/namespaces/{name}") };
+        let effect =
+            |names: &[&str]| Effect { changed: true, marks: names.iter().map(|n| mark(n)).collect() };
+        assert_eq!(standing(&bench, &effect(&["x", "y"])), Standing::Stands);
+        drifted(&bench, &effect(&["x", "gone"]), "/gone is missing");
+    }
+
+    #[test]
     fn what_cannot_be_told_stands() {
         let bench = Bench::new();
         let marks = vec![Mark::Object { path: "/api/v1/namespaces/x".into() }];

@@ -73,12 +73,24 @@ pub struct UnitState {
 }
 
 impl UnitState {
+    /// Whether its last run ended badly, as far as it is over.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        !matches!(self.result.as_str(), "success" | "")
+    }
+
     /// The failure in a few words: `exit-code (status 1)`.
     #[must_use]
     pub fn verdict(&self) -> String {
         match (self.result.as_str(), self.status.as_str()) {
             ("success" | "", _) => format!("{} ({})", self.active, self.sub),
             (result, "" | "0") => result.to_owned(),
+            // What systemd itself says when it cannot start the program at all.
+            (_, "203") => "its program cannot be run (status 203)".to_owned(),
+            (_, "200") => "its working directory does not exist (status 200)".to_owned(),
+            (_, "209" | "214" | "217" | "226") => {
+                format!("systemd cannot set up what its unit asks for (status {})", self.status)
+            }
             (result, status) => format!("{result} (status {status})"),
         }
     }
@@ -155,6 +167,8 @@ impl Services for Systemd {
             Ok(_) => {}
             Err(NotRun::TooLong(_)) => {
                 systemctl_any(&with(&["kill", "--signal=KILL", "--"]))?;
+                // Waits for the end of what was just killed.
+                systemctl_any(&with(&["stop", "--"]))?;
             }
             Err(other) => return Err(other.into()),
         }
@@ -248,6 +262,8 @@ mod tests {
         let etcd = &states["etcd.service"];
         assert_eq!((etcd.restarts, etcd.needs_reload), (4, true));
         assert_eq!(etcd.verdict(), "exit-code (status 1)");
+        let missing = UnitState { status: "203".into(), ..etcd.clone() };
+        assert_eq!(missing.verdict(), "its program cannot be run (status 203)");
         assert_eq!(states["y.service"].load, "not-found");
         assert_eq!(states["y.service"].verdict(), "inactive ()");
     }

@@ -213,3 +213,17 @@ fn ends_when_nobody_listens() {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+#[test]
+fn told_to_end_it_gives_up_waiting_and_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = Program::opened(folder.path(), 1);
+    let checks = vec![kubeon_wire::Check::Path { path: "/never".into() }];
+    program.ask(&run("h1/wait", Op::Await { checks }));
+    assert!(matches!(program.next(), Event::Started { .. }));
+    let pid = rustix::process::Pid::from_raw(program.child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let Event::Failed { failure, .. } = program.outcome() else { panic!("not failed") };
+    assert_eq!(failure.category, Category::Cancelled);
+    assert_eq!(program.child.wait().unwrap().code(), Some(130));
+}

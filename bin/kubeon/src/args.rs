@@ -42,7 +42,15 @@ pub struct Cli {
 #[derive(Debug, Clone, Args)]
 pub struct TalkFlags {
     /// How much is told: 0 errors, 1 progress, 4 every step's words, 6 and more for debugging
-    #[arg(short = 'v', long = "v", global = true, value_name = "N", default_value_t = 1, allow_negative_numbers = true, help_heading = "Talk")]
+    #[arg(
+        short = 'v',
+        long = "v",
+        global = true,
+        value_name = "N",
+        default_value_t = 1,
+        allow_negative_numbers = true,
+        help_heading = "Talk"
+    )]
     pub verbosity: i32,
     /// Only results and errors
     #[arg(long, global = true, help_heading = "Talk")]
@@ -105,7 +113,9 @@ pub enum Command {
     /// Make Linux hosts on this machine, to try things on
     Lab(lab::LabArgs),
     /// Write a completion script for a shell
-    #[command(after_help = "Examples:\n  source <(kubeon completion bash)\n  kubeon completion zsh > ~/.zfunc/_kubeon")]
+    #[command(
+        after_help = "Examples:\n  source <(kubeon completion bash)\n  kubeon completion zsh > ~/.zfunc/_kubeon"
+    )]
     Completion(CompletionArgs),
     /// Say the version
     #[command(visible_alias = "ver")]
@@ -139,3 +149,6 @@ pub struct ContactFlags {
     #[arg(long, value_name = "FILE")]
     pub known_hosts: Option<PathBuf>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,19 @@
 //! One file for each command.
 
 pub mod bundle;
+mod choose;
 mod completion;
+mod copy;
 mod create;
 mod destroy;
+mod display;
+mod exec;
+mod image;
 pub mod lab;
 mod later;
+mod ls;
 mod plan;
+mod talk_to;
 mod version;
 pub mod view;
 
@@ -44,6 +51,12 @@ pub async fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(),
     match command {
         Command::Create(args) => create::run(&context, args).await,
         Command::Plan(args) => plan::run(&context, args).await,
+        Command::Display(args) => display::run(&context, args).await,
+        Command::Ls(args) => ls::run(&context, args).await,
+        Command::Use(args) => choose::run(&context, args),
+        Command::Exec(args) => exec::run(&context, args).await,
+        Command::Copy(args) => copy::run(&context, args).await,
+        Command::Image(args) => image::run(&context, args).await,
         Command::Destroy(args) => destroy::run(&context, args).await,
         Command::View(args) => view::run(&context, args),
         Command::Bundle(args) => bundle::run(&context, args).await,
@@ -51,7 +64,6 @@ pub async fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(),
         Command::Completion(args) => completion::run(&context, args),
         Command::Version(args) => version::run(&context, args),
         Command::Later(command) => later::run(command),
-        _ => Err(Stop::failed("not wired")),
     }
 }
 

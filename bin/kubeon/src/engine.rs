@@ -41,7 +41,10 @@ impl<'a> Engine<'a> {
     /// # Errors
     /// Refuses when the environment names no place for state.
     pub fn new(context: &'a Context<'a>) -> Result<Self, Stop> {
-        let base = context.environment.state_folder().ok_or_else(|| Stop::refused(StoreError::NoHome.to_string()))?;
+        let base = context
+            .environment
+            .state_folder()
+            .ok_or_else(|| Stop::refused(StoreError::NoHome.to_string()))?;
         Ok(Self { context, store: Store::new(base) })
     }
 
@@ -126,7 +129,8 @@ pub fn members(spec: &ClusterSpec) -> Vec<Member> {
 pub fn without(given: &[String], spec: &ClusterSpec) -> Result<Vec<HostAddress>, Stop> {
     let mut addresses = Vec::new();
     for text in given {
-        let address = text.parse::<HostAddress>().map_err(|error| Stop::refused(format!("--without {error}")))?;
+        let address =
+            text.parse::<HostAddress>().map_err(|error| Stop::refused(format!("--without {error}")))?;
         if !spec.hosts().any(|host| host.address == address) {
             return Err(Stop::refused(format!("--without {address} is no host of {}", spec.name)));
         }

@@ -32,12 +32,27 @@ fn main() -> ExitCode {
     };
     let environment = Environment::read();
     let talk = Talk::new(&cli.talk, &environment);
+    trace(&talk);
     match run(&cli, environment, &talk) {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
             Talk::stop(&stop);
             ExitCode::from(stop.code as u8)
         }
+    }
+}
+
+/// What the crates below say of their work, for those who look for a fault.
+fn trace(talk: &Talk) {
+    let filter = match talk.verbosity() {
+        0..6 => return,
+        6..8 => "kubeon=debug,kubeon_link_host=debug,kubeon_apply=debug,kubeon_lab=debug,kubeon_bundle=debug",
+        _ => "debug",
+    };
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    if subscriber.try_init().is_err() {
+        talk.warn("debugging words cannot be shown");
     }
 }
 

@@ -27,7 +27,8 @@ impl Answer {
     /// # Errors
     /// When the data has no JSON form.
     pub fn new(value: &impl Serialize, table: Table, names: Vec<String>) -> Result<Self, Stop> {
-        let value = serde_json::to_value(value).map_err(|error| Stop::failed(format!("cannot write JSON: {error}")))?;
+        let value = serde_json::to_value(value)
+            .map_err(|error| Stop::failed(format!("cannot write JSON: {error}")))?;
         Ok(Self { value, table, names, foot: String::new() })
     }
 

@@ -34,7 +34,8 @@ pub fn incomplete(turn: &Turn, interrupted: bool, command: &str) -> Stop {
         return Stop::new(code, format!("{}: {title}", plan.cluster)).row("done", stands(turn)).hint(again);
     };
     let total = plan.steps.len();
-    let title = format!("{}: step {} of {total} failed on {}", plan.cluster, place + 1, name(plan, step.host));
+    let title =
+        format!("{}: step {} of {total} failed on {}", plan.cluster, place + 1, name(plan, step.host));
     let mut stop = Stop::new(if interrupted { Code::Interrupted } else { Code::Failed }, title)
         .row("step", format!("{}: {}{}", step.stage, step.title, digest(step)))
         .row("cause", &failure.cause);
@@ -65,7 +66,11 @@ fn digest(step: &Step) -> String {
 /// The command that shows more, for services.
 fn look(plan: &Plan, step: &Step) -> Option<String> {
     let Op::Service { name: unit, .. } = &step.op else { return None };
-    Some(format!("kubeon exec {}@{} 'journalctl -u {unit} -n 50 --no-pager'", plan.cluster, name(plan, step.host)))
+    Some(format!(
+        "kubeon exec {}@{} 'journalctl -u {unit} -n 50 --no-pager'",
+        plan.cluster,
+        name(plan, step.host)
+    ))
 }
 
 /// One failure for each further host.
@@ -76,7 +81,8 @@ fn others(plan: &Plan, failed: &[(usize, &Step, &StepFailure)]) -> Vec<(String, 
         told.entry(step.host).or_insert_with(|| format!("{}: {}", step.title, failure.cause));
     }
     let count = told.len();
-    let mut rows: Vec<_> = told.into_iter().take(OTHERS).map(|(host, text)| (name(plan, host), text)).collect();
+    let mut rows: Vec<_> =
+        told.into_iter().take(OTHERS).map(|(host, text)| (name(plan, host), text)).collect();
     if count > OTHERS {
         rows.push((words::count(count - OTHERS, "host"), "more failed".to_owned()));
     }
@@ -88,15 +94,22 @@ fn stands(turn: &Turn) -> String {
     let Turn { plan, outcome, .. } = turn;
     let is_done = |step: &Step| matches!(outcome.steps.get(&step.id), Some(StepOutcome::Done { .. }));
     let done = plan.steps.iter().filter(|step| is_done(step)).count();
-    let unfinished: BTreeSet<_> = plan.steps.iter().filter(|step| !is_done(step)).map(|step| step.host).collect();
-    let complete: Vec<_> =
-        plan.hosts.iter().filter(|(host, _)| !unfinished.contains(host)).map(|(_, host)| host.name.to_string()).collect();
+    let unfinished: BTreeSet<_> =
+        plan.steps.iter().filter(|step| !is_done(step)).map(|step| step.host).collect();
+    let complete: Vec<_> = plan
+        .hosts
+        .iter()
+        .filter(|(host, _)| !unfinished.contains(host))
+        .map(|(_, host)| host.name.to_string())
+        .collect();
     let steps = plan.standing + done;
     let stand = if steps == 1 { "1 step stands".to_owned() } else { format!("{steps} steps stand") };
     match complete.as_slice() {
         [] => stand,
         [one] => format!("{stand}; {one} is complete"),
-        [rest @ .., last] if rest.len() < 4 => format!("{stand}; {} and {last} are complete", rest.join(", ")),
+        [rest @ .., last] if rest.len() < 4 => {
+            format!("{stand}; {} and {last} are complete", rest.join(", "))
+        }
         many => format!("{stand}; {} are complete", words::count(many.len(), "host")),
     }
 }

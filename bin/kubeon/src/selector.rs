@@ -77,22 +77,30 @@ impl Selector {
                 return Err(self.nothing(members, &format!("{} has no node {name}", self.cluster)));
             }
         }
-        let chosen: Vec<_> =
-            members.iter().enumerate().filter(|(i, m)| self.pick.meets(*i, m)).map(|(_, m)| m.clone()).collect();
+        let chosen: Vec<_> = members
+            .iter()
+            .enumerate()
+            .filter(|(i, m)| self.pick.meets(*i, m))
+            .map(|(_, m)| m.clone())
+            .collect();
         match (&self.pick, chosen.is_empty()) {
             (Pick::One(word), true) => {
-                let title =
-                    format!("Invalid node selector \"@{word}\". Use one of [{KEYWORDS}] or a node's name or address");
+                let title = format!(
+                    "Invalid node selector \"@{word}\". Use one of [{KEYWORDS}] or a node's name or address"
+                );
                 Err(self.nothing(members, &title))
             }
-            (_, true) => Err(self.nothing(members, &format!("Selector[{}] can not get some node", self.text))),
+            (_, true) => {
+                Err(self.nothing(members, &format!("Selector[{}] can not get some node", self.text)))
+            }
             (_, false) => Ok(chosen),
         }
     }
 
     fn nothing(&self, members: &[Member], title: &str) -> Stop {
         let names = |master: bool| {
-            let names: Vec<_> = members.iter().filter(|m| m.master == master).map(|m| m.name.as_str()).collect();
+            let names: Vec<_> =
+                members.iter().filter(|m| m.master == master).map(|m| m.name.as_str()).collect();
             if names.is_empty() { "none".to_owned() } else { names.join(" ") }
         };
         Stop::refused(title).row("masters", names(true)).row("workers", names(false))
@@ -148,11 +156,8 @@ mod tests {
     use super::*;
 
     fn members() -> Vec<Member> {
-        let member = |i: u8, master| Member {
-            name: format!("n{i}"),
-            address: Ipv4Addr::new(10, 0, 0, i),
-            master,
-        };
+        let member =
+            |i: u8, master| Member { name: format!("n{i}"), address: Ipv4Addr::new(10, 0, 0, i), master };
         vec![member(1, true), member(2, true), member(3, false), member(4, false)]
     }
 

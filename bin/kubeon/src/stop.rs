@@ -155,7 +155,8 @@ mod tests {
             refusal("-w 172.30.0.11", "is a master already: a host has one role"),
             refusal("--pod-cidr 10.64.0.0/12", "overlaps the service range 10.64.0.0/12 (--svc-cidr)"),
         ];
-        let notes = [Note { host: None, text: "2 masters survive no failure that 1 does not; use 1, 3 or 5".into() }];
+        let notes =
+            [Note { host: None, text: "2 masters survive no failure that 1 does not; use 1, 3 or 5".into() }];
         assert_eq!(
             Stop::refusals("demo", refusals, &notes).to_string(),
             "error: demo cannot be planned, 2 reasons\n\
@@ -168,10 +169,7 @@ mod tests {
     #[test]
     fn indents_further_lines_of_a_row() {
         let stop = Stop::failed("x").row("log", "one\ntwo").hint("continue with: kubeon create demo");
-        assert_eq!(
-            stop.to_string(),
-            "error: x\n  log  one\n       two\ncontinue with: kubeon create demo\n"
-        );
+        assert_eq!(stop.to_string(), "error: x\n  log  one\n       two\ncontinue with: kubeon create demo\n");
     }
 
     #[test]

@@ -90,10 +90,12 @@ impl Target {
             if let Some(name) = name {
                 stop = stop.row("missing", format!("the version: kubeon create {name} VERSION -m ADDRESS"));
                 if !known {
-                    stop = stop.row("state", format!("Cluster[{name}] not exist, so there is nothing to continue"));
+                    stop = stop
+                        .row("state", format!("Cluster[{name}] not exist, so there is nothing to continue"));
                 }
             } else {
-                stop = stop.row("missing", "name and version: kubeon create NAME VERSION -m ADDRESS, or -f FILE");
+                stop = stop
+                    .row("missing", "name and version: kubeon create NAME VERSION -m ADDRESS, or -f FILE");
             }
             return Err(stop.hint("see: kubeon create --help"));
         }
@@ -111,7 +113,8 @@ fn only_the_file(args: &WishArgs) -> Result<(), Stop> {
     if args.name.is_none() && !args.nodes.names_hosts() && !settings {
         return Ok(());
     }
-    let stop = Stop::refused("-f says everything about the cluster: leave out its name, its hosts and its settings");
+    let stop =
+        Stop::refused("-f says everything about the cluster: leave out its name, its hosts and its settings");
     Err(stop.row("allowed", "--default-*, --accept-new, --known-hosts, --without"))
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{
-    ApiServer, Cni, ClusterType, DeclaredCluster, DeployMode, LoadBalancer as DeclaredBalancer, LoadBalancerMode,
-    Network, ProxyMode as DeclaredProxy, Reach, Settings,
+    ApiServer, ClusterType, Cni, DeclaredCluster, DeployMode, LoadBalancer as DeclaredBalancer,
+    LoadBalancerMode, Network, ProxyMode as DeclaredProxy, Reach, Settings,
 };
 use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, NameError, PrivateKey, Version};
 use kubeon_plan::{ClusterSpec, HostSpec, LoadBalancer, Note, PlanError, ProxyMode, Refusal, Valid};
@@ -47,20 +47,29 @@ fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
 pub fn from_flags(args: &WishArgs, name: &str, version: &str, supported: &[Version]) -> Result<Wish, Stop> {
     let mut refusals = args.missing.refusals.clone();
     refusals.extend(args.settings.refusals());
-    let cluster = name.parse::<ClusterName>().map_err(|error| refusals.push(refuse(name, error.to_string()))).ok();
+    let cluster =
+        name.parse::<ClusterName>().map_err(|error| refusals.push(refuse(name, error.to_string()))).ok();
     let version = version
         .parse::<Version>()
-        .map_err(|error| refusals.push(refuse(format!("version {version}"), format!("Input version [{version}] error: {error}"))))
+        .map_err(|error| {
+            refusals.push(refuse(
+                format!("version {version}"),
+                format!("Input version [{version}] error: {error}"),
+            ))
+        })
         .ok();
     let declared = declared(&args.settings, &mut refusals);
     let hosts = args.nodes.hosts(&mut refusals);
     let settings = settings(&declared, &mut refusals)?;
     let logins = hosts.masters.iter().chain(&hosts.workers).map(|host| (host.address, host.login.clone()));
-    let logins = logins.map(|(address, flags)| (address, SaidLogin { flags, ..SaidLogin::default() })).collect();
+    let logins =
+        logins.map(|(address, flags)| (address, SaidLogin { flags, ..SaidLogin::default() })).collect();
     let host = |wish: HostWish| HostSpec { address: wish.address, name: wish.name, labels: wish.labels };
     let spec = spec(
         // A name or version that cannot be read is refused below; a stand-in lets the rest be checked as well.
-        cluster.map_or_else(|| "x".parse(), Ok).map_err(|error: NameError| Stop::failed(error.to_string()))?,
+        cluster
+            .map_or_else(|| "x".parse(), Ok)
+            .map_err(|error: NameError| Stop::failed(error.to_string()))?,
         version.or_else(|| supported.last().copied()),
         &settings,
         hosts.masters.into_iter().map(host).collect(),
@@ -77,7 +86,11 @@ pub fn from_flags(args: &WishArgs, name: &str, version: &str, supported: &[Versi
 ///
 /// # Errors
 /// Every reason at once.
-pub fn from_file(cluster: &KubernetesCluster, flags: &NodeFlags, supported: &[Version]) -> Result<Wish, Stop> {
+pub fn from_file(
+    cluster: &KubernetesCluster,
+    flags: &NodeFlags,
+    supported: &[Version],
+) -> Result<Wish, Stop> {
     let mut refusals = Vec::new();
     let name = cluster.cluster_name().map_err(|error| Stop::refused(error.to_string()))?;
     let declared = &cluster.spec.cluster;
@@ -208,7 +221,10 @@ fn not_carried(declared: &DeclaredCluster, settings: &Settings) -> Vec<Refusal> 
         no("imagesRegistry", "every image comes from the bundle, no registry is asked: leave it out");
     }
     if declared.auth_config.as_ref().is_some_and(|auth| auth.credentials_ref.is_some()) {
-        no("authConfig.credentialsRef", "names a Secret of a meta cluster; here give --default-pk-file or --default-passwd @FILE");
+        no(
+            "authConfig.credentialsRef",
+            "names a Secret of a meta cluster; here give --default-pk-file or --default-passwd @FILE",
+        );
     }
     refusals
 }
@@ -217,7 +233,11 @@ fn said_login(declared: &DeclaredCluster, port: u16, user: Option<&str>, flags: 
     let auth = declared.auth_config.clone().unwrap_or_default();
     let user = user.map(str::to_owned).or_else(|| auth.username.as_ref().map(ToString::to_string));
     let own = LoginWish { port: Some(port), user, ..LoginWish::default() };
-    SaidLogin { flags: own.or(LoginWish::from(&flags.all)), private_key: auth.private_ssh_key, password: auth.password }
+    SaidLogin {
+        flags: own.or(LoginWish::from(&flags.all)),
+        private_key: auth.private_ssh_key,
+        password: auth.password,
+    }
 }
 
 /// What the flags declare; what cannot be read is refused and left at its default.
@@ -232,7 +252,8 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
     if let (Some(port), None) = (port, &lb_mode)
         && port != 6443
     {
-        read.refusals.push(refuse(format!("--lb-port {port}"), "needs --lb-mode external: masters listen on 6443"));
+        read.refusals
+            .push(refuse(format!("--lb-port {port}"), "needs --lb-mode external: masters listen on 6443"));
     }
     DeclaredCluster {
         pod_cidr: read.text("--pod-cidr", flags.pod_cidr.as_deref()),
@@ -242,7 +263,11 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
             port: None,
             cert_sans: flags.cert_san.iter().filter_map(|san| read.text("--cert-san", Some(san))).collect(),
         }),
-        load_balancer: Some(DeclaredBalancer { mode: lb_mode, address, port: port.and_then(|p| u16::try_from(p).ok()) }),
+        load_balancer: Some(DeclaredBalancer {
+            mode: lb_mode,
+            address,
+            port: port.and_then(|p| u16::try_from(p).ok()),
+        }),
         network: Some(Network {
             proxy_mode: (flags.proxy.as_deref() == Some("iptables")).then_some(DeclaredProxy::Iptables),
             dns_domain: read.text("--dns-domain", flags.dns_domain.as_deref()),

@@ -30,7 +30,8 @@ fn malformed(expected: &'static str, value: &str) -> NameError {
 }
 
 fn is_dns_name(text: &str) -> bool {
-    let last_has_letter = text.rsplit('.').next().is_some_and(|last| last.chars().any(|c| c.is_ascii_lowercase()));
+    let last_has_letter =
+        text.rsplit('.').next().is_some_and(|last| last.chars().any(|c| c.is_ascii_lowercase()));
     text.len() <= 253 && last_has_letter && text.split('.').all(is_label)
 }
 
@@ -189,7 +190,9 @@ mod tests {
         for good in ["registry.k8s.io", "10.0.0.9:5000", "r.example.com:5000/mirror/k8s", "localhost"] {
             assert!(good.parse::<Registry>().is_ok(), "{good}");
         }
-        for bad in ["", "https://r.io", "r.io/", "r.io:0", "r.io:99999", "r.io/$(id)", "r.io//a", "r.io/../etc"] {
+        for bad in
+            ["", "https://r.io", "r.io/", "r.io:0", "r.io:99999", "r.io/$(id)", "r.io//a", "r.io/../etc"]
+        {
             assert!(bad.parse::<Registry>().is_err(), "{bad}");
         }
     }

@@ -16,7 +16,7 @@ const HEADER: &str = "# Generated from crates/api by `cargo xtask gen`. Do not e
 pub enum GenerateError {
     /// The definition did not become YAML.
     #[error("writing the definition of {kind} as YAML")]
-    Yaml {
+    WriteYaml {
         /// The kind.
         kind: &'static str,
         /// The writer's error.
@@ -34,7 +34,7 @@ pub fn crds() -> Result<Vec<(String, String)>, GenerateError> {
     definition.spec.names.list_kind = Some("KubernetesClusterList".to_owned());
     let name = format!("{}_{}.yaml", definition.spec.group, definition.spec.names.plural);
     let yaml = serde_saphyr::to_string(&definition)
-        .map_err(|source| GenerateError::Yaml { kind: "KubernetesCluster", source })?;
+        .map_err(|source| GenerateError::WriteYaml { kind: "KubernetesCluster", source })?;
     Ok(vec![(name, format!("{HEADER}{yaml}"))])
 }
 

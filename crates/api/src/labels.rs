@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-
 use crate::addresses::DnsName;
 use crate::names::{ClusterName, NameError, text_newtype};
 

@@ -21,7 +21,9 @@ mod words;
 
 pub use addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
 pub use crd::{GenerateError, crds, json_schema};
-pub use kubernetes_cluster::{KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase};
+pub use kubernetes_cluster::{
+    KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase,
+};
 pub use labels::{LabelKey, LabelValue};
 pub use names::{Cidr, ClusterName, Digest, HostAddress, HostName, NameError, Version};
 pub use read::{Mistake, ReadError, read_yaml};

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Not an RFC 1123 label.
-    #[error("{kind} {value:?} is not a DNS label: 1 to 63 of a-z, 0-9 and '-', a letter or digit first and last")]
+    #[error(
+        "{kind} {value:?} is not a DNS label: 1 to 63 of a-z, 0-9 and '-', a letter or digit first and last"
+    )]
     NotALabel {
         /// What the text names: `cluster name`, `host name`.
         kind: &'static str,

@@ -50,7 +50,9 @@ pub struct PrivateKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PrivateKeyError {
     /// Neither PEM nor the base64 of a PEM.
-    #[error("this is not a private key: it must be PEM (-----BEGIN … PRIVATE KEY-----) or the base64 of a PEM")]
+    #[error(
+        "this is not a private key: it must be PEM (-----BEGIN … PRIVATE KEY-----) or the base64 of a PEM"
+    )]
     NotPem,
     /// A public key where the private one belongs.
     #[error("this is a public key; the private key is in the file of that name without .pub")]
@@ -75,7 +77,9 @@ fn to_pem(text: &str) -> Result<String, PrivateKeyError> {
     }
     let pem = if text.starts_with("-----BEGIN ") { text.to_owned() } else { from_base64(text)? };
     let lines: Vec<&str> = pem.trim().lines().map(str::trim).collect();
-    let (Some(first), Some(last)) = (lines.first(), lines.last()) else { return Err(PrivateKeyError::NotPem) };
+    let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
+        return Err(PrivateKeyError::NotPem);
+    };
     let label = first.strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----"));
     let label = label.filter(|label| label.ends_with("PRIVATE KEY")).ok_or(PrivateKeyError::NotPem)?;
     let body = lines.get(1..lines.len() - 1).unwrap_or_default();
@@ -128,7 +132,10 @@ mod tests {
     use super::*;
 
     fn sample() -> String {
-        format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\n", STANDARD.encode("no real key"))
+        format!(
+            "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\n",
+            STANDARD.encode("no real key")
+        )
     }
 
     /// Contract B, case 14.
@@ -164,7 +171,8 @@ mod tests {
 
     #[test]
     fn hides_itself_in_debug_output() {
-        let shown = format!("{:?} {:?}", Secret::new("hunter2".into()), sample().parse::<PrivateKey>().unwrap());
+        let shown =
+            format!("{:?} {:?}", Secret::new("hunter2".into()), sample().parse::<PrivateKey>().unwrap());
         assert_eq!(shown, "(hidden) (hidden)");
     }
 }

@@ -20,6 +20,9 @@ const OPEN_PATIENCE: Duration = Duration::from_secs(120);
 /// How much longer than a step's own timeout a host may be silent before its session counts as broken.
 const GRACE: Duration = Duration::from_secs(15);
 
+/// No try of a step takes longer than this, whatever its host says.
+const LONGEST_TRY: Duration = Duration::from_secs(4 * 3600);
+
 /// How long a session may take to close.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -81,7 +84,11 @@ impl<'a> Line<'a> {
             }
             let pause = pause_after(attempt);
             let pause_milliseconds = millis(pause);
-            self.exchange.watch.happened(Happening::HostRetrying { host: self.host, failure, pause_milliseconds });
+            self.exchange.watch.happened(Happening::HostRetrying {
+                host: self.host,
+                failure,
+                pause_milliseconds,
+            });
             sleep(pause).await;
             attempt += 1;
         }
@@ -102,7 +109,7 @@ impl<'a> Line<'a> {
 
     /// Waits for `work`, which the host is to finish within `patience`. A host that is silent for longer,
     /// about this step and every other, is taken to be gone. Steps wait behind the bytes of parts on a
-    /// slow line, so a word about any step counts.
+    /// slow line, so a word about any step counts; but no try lasts longer than [`LONGEST_TRY`].
     pub async fn hear<T>(
         &self,
         patience: Duration,
@@ -110,9 +117,10 @@ impl<'a> Line<'a> {
     ) -> Result<T, StepFailure> {
         let patience = patience + GRACE;
         self.heard();
+        let end = Instant::now() + LONGEST_TRY;
         let silence = async {
             loop {
-                let deadline = *self.heard.borrow() + patience;
+                let deadline = (*self.heard.borrow() + patience).min(end);
                 if Instant::now() >= deadline {
                     return;
                 }
@@ -122,7 +130,11 @@ impl<'a> Line<'a> {
         tokio::select! {
             biased;
             result = work => result,
-            () = silence => Err(unreachable(format!("{} said nothing for {} s", self.host, patience.as_secs()))),
+            () = silence => Err(unreachable(if Instant::now() >= end {
+                format!("{} did not come to an end within {} h", self.host, LONGEST_TRY.as_secs() / 3600)
+            } else {
+                format!("{} said nothing for {} s", self.host, patience.as_secs())
+            })),
         }
     }
 
@@ -185,7 +197,11 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 pub(crate) fn cancelled() -> StepFailure {
-    StepFailure { category: Category::Cancelled, cause: "the run was told to stop".to_owned(), log: Vec::new() }
+    StepFailure {
+        category: Category::Cancelled,
+        cause: "the run was told to stop".to_owned(),
+        log: Vec::new(),
+    }
 }
 
 fn unreachable(cause: String) -> StepFailure {

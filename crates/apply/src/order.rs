@@ -31,7 +31,11 @@ enum Phase {
 #[derive(Default)]
 struct Room {
     open: bool,
+    /// Every step of the host, in plan order.
+    all: Vec<usize>,
+    /// Steps that may start, but for room.
     steps: BTreeSet<usize>,
+    /// Parts that may start.
     parts: BTreeSet<usize>,
     running_steps: usize,
     part_running: bool,
@@ -51,12 +55,17 @@ impl<'a> Order<'a> {
             waits[place] = needs.len();
             needs.into_iter().for_each(|need| followers[need].push(place));
         }
-        let rooms = steps.iter().map(|step| (step.host, Room::default())).collect();
+        let mut rooms: BTreeMap<HostAddress, Room> = BTreeMap::new();
+        for (place, step) in steps.iter().enumerate() {
+            rooms.entry(step.host).or_default().all.push(place);
+        }
         let phase = vec![Phase::Waiting; steps.len()];
         let mut order = Self { steps, waits, followers, phase, rooms, stirred: BTreeSet::new(), room_for };
-        (0..steps.len()).filter(|place| order.waits[*place] == 0).collect::<Vec<_>>().into_iter().for_each(|place| {
-            order.ready(place);
-        });
+        for place in 0..steps.len() {
+            if order.waits[place] == 0 {
+                order.ready(place);
+            }
+        }
         order
     }
 
@@ -119,12 +128,12 @@ impl<'a> Order<'a> {
 
     /// The host's steps that have not started, now settled, in plan order.
     pub fn give_up(&mut self, host: HostAddress) -> Vec<usize> {
-        let waiting: Vec<usize> =
-            self.waiting().into_iter().filter(|place| self.steps[*place].host == host).collect();
-        waiting.iter().for_each(|place| {
+        let mut given_up = self.rooms.get(&host).map(|room| room.all.clone()).unwrap_or_default();
+        given_up.retain(|place| self.phase[*place] == Phase::Waiting);
+        for place in &given_up {
             self.settle(*place);
-        });
-        waiting
+        }
+        given_up
     }
 
     /// The steps that have not started.

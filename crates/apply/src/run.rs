@@ -37,7 +37,8 @@ const OPENINGS_AT_ONCE: usize = 64;
 /// hosts then ends there by itself.
 pub async fn run(plan: &Plan, hands: &Hands<'_>, watch: &dyn Watch, stop: &Stop) -> Outcome {
     let Plan { cluster, version: _, generation: _, hosts, steps, standing, facts: _, notes: _ } = plan;
-    let mut ledger = Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), watch, outcome: Outcome::default() };
+    let mut ledger =
+        Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), watch, outcome: Outcome::default() };
     let exchange = Exchange { act: hands.act, watch, stop, openings: Semaphore::new(OPENINGS_AT_ONCE) };
     let (mut lines, mut unknown) = (BTreeMap::new(), Vec::new());
     for host in ledger.order.hosts() {

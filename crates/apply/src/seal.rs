@@ -69,7 +69,9 @@ fn seal_op(op: &Op, secrets: &dyn Secrets) -> Result<Op, StepFailure> {
 fn seal_file(file: &File, secrets: &dyn Secrets) -> Result<File, StepFailure> {
     let File { path, mode, content } = file;
     let content = match content {
-        Content::Secret(reference) => Content::Sealed(secrets.resolve(reference).map_err(|error| fault(&error))?),
+        Content::Secret(reference) => {
+            Content::Sealed(secrets.resolve(reference).map_err(|error| fault(&error))?)
+        }
         Content::Text(_) | Content::Sealed(_) => content.clone(),
     };
     Ok(File { path: path.clone(), mode: *mode, content })

@@ -1,4 +1,10 @@
 //! What runs when: needs, hosts side by side, room per host.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on must stop"
+)]
 
 mod support;
 
@@ -98,7 +104,8 @@ async fn sends_parts_one_after_the_other_beside_other_steps() {
     let ran = ran(&world, &plan).await;
     assert!(ran.outcome.is_complete());
     assert_eq!(start.elapsed().as_secs(), 8, "four parts of 2 s on h1, all else meanwhile");
-    let parts: Vec<String> = world.trace().into_iter().filter(|line| line[1..].starts_with("part") && line.len() == 6).collect();
+    let parts: Vec<String> =
+        world.trace().into_iter().filter(|line| line[1..].starts_with("part") && line.len() == 6).collect();
     assert_eq!(parts, ["+part0", "-part0", "+part1", "-part1", "+part2", "-part2", "+part3", "-part3"]);
     assert_eq!(ran.count(|it| matches!(it, Happening::Progress { .. })), 5);
 }

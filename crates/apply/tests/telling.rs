@@ -1,4 +1,10 @@
 //! What a run tells, and what it must never tell.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on must stop"
+)]
 
 mod support;
 
@@ -8,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
-use kubeon_apply::{Happening, Hands, Stop, run};
+use kubeon_apply::{Hands, Happening, Stop, run};
 use kubeon_ports::{ActHost, EventSink, HostSession, Report};
 use kubeon_testkit::{Fault, Ports, SENTINEL, World, assert_golden, host, plan_of, step};
 use kubeon_wire::{Category, Fence, HostStep, Leaf, SecretRef, StepFailure, Usage};
@@ -72,7 +78,12 @@ impl ActHost for Prints {
 
 #[async_trait]
 impl HostSession for PrintsSession {
-    async fn run(&self, step: HostStep, blob: Option<PathBuf>, sink: EventSink<'_>) -> Result<Report, StepFailure> {
+    async fn run(
+        &self,
+        step: HostStep,
+        blob: Option<PathBuf>,
+        sink: EventSink<'_>,
+    ) -> Result<Report, StepFailure> {
         writeln!(self.printed.lock().unwrap(), "{step:?}").unwrap();
         self.inner.run(step, blob, sink).await
     }
@@ -85,7 +96,10 @@ impl HostSession for PrintsSession {
 #[tokio::test(start_paused = true)]
 async fn secrets_reach_the_host_and_nothing_else() {
     let world = World::of([host(H1), host(H2)]);
-    world.trouble("keys@h2", [Fault::Fail(failure(Category::Timeout)), Fault::Fail(failure(Category::Failed))]);
+    world.trouble(
+        "keys@h2",
+        [Fault::Fail(failure(Category::Timeout)), Fault::Fail(failure(Category::Failed))],
+    );
     let plan = plan_of([
         step("keys@h1", H1)
             .writes_secret("/sa.key", SecretRef::ServiceAccountKey)
@@ -100,13 +114,17 @@ async fn secrets_reach_the_host_and_nothing_else() {
         let json = serde_json::to_string(&happening).unwrap();
         write!(printed.lock().unwrap(), "{happening:?}\n{json}\n").unwrap();
     };
-    let outcome = run(&plan, &Hands { act: &act, secrets: &ports, blobs: &ports }, &watch, &Stop::new()).await;
+    let outcome =
+        run(&plan, &Hands { act: &act, secrets: &ports, blobs: &ports }, &watch, &Stop::new()).await;
     let mut printed = printed.lock().unwrap().clone();
     write!(printed, "{outcome:?}{plan:?}{}", serde_json::to_string(&plan).unwrap()).unwrap();
     writeln!(printed, "{}{:?}", world.picture(), world.log()).unwrap();
     assert!(world.file(H1, "/sa.key").unwrap().contains(SENTINEL), "the host did get the secret");
     assert!(world.file(H1, "/admin.crt").unwrap().contains(SENTINEL));
     assert_eq!(world.file(H1, "/plain").as_deref(), Some("plain"));
-    assert!(printed.contains("Sealed(…)") && printed.contains("keys@h2"), "there was something to look through");
+    assert!(
+        printed.contains("Sealed(…)") && printed.contains("keys@h2"),
+        "there was something to look through"
+    );
     assert!(!printed.contains(SENTINEL), "a secret leaked into: {printed}");
 }

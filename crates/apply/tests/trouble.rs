@@ -1,4 +1,10 @@
 //! What goes wrong on the way: broken lines, silent hosts, fences, stops.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on must stop"
+)]
 
 mod support;
 
@@ -39,7 +45,11 @@ async fn a_broken_line_is_opened_again_and_the_step_sent_again() {
         })
         .collect();
     assert_eq!(retries, [(2, 500), (3, 1000)]);
-    assert_eq!(world.log().iter().filter(|line| line.contains("write /a")).count(), 1, "done twice, written once");
+    assert_eq!(
+        world.log().iter().filter(|line| line.contains("write /a")).count(),
+        1,
+        "done twice, written once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,8 +107,14 @@ async fn a_host_that_refuses_the_fence_fails_all_its_steps_and_is_sent_nothing()
         assert_eq!(ran.failure(id).category, Category::Fenced, "{id}");
     }
     assert_eq!((ran.of("c").as_str(), ran.of("d").as_str()), ("done", "skipped because of b"));
-    assert!(!world.trace().iter().any(|line| line.contains('a') || line.contains('b')), "{:?}", world.trace());
-    let of_h1 = |picture: String| picture.lines().filter(|line| line.starts_with("h1 ")).map(str::to_owned).collect::<Vec<_>>();
+    assert!(
+        !world.trace().iter().any(|line| line.contains('a') || line.contains('b')),
+        "{:?}",
+        world.trace()
+    );
+    let of_h1 = |picture: String| {
+        picture.lines().filter(|line| line.starts_with("h1 ")).map(str::to_owned).collect::<Vec<_>>()
+    };
     assert_eq!(of_h1(world.picture()), of_h1(before));
     assert_eq!(ran.count(|it| matches!(it, Happening::HostRetrying { .. })), 0, "a refusal is final");
 }
@@ -107,7 +123,8 @@ async fn a_host_that_refuses_the_fence_fails_all_its_steps_and_is_sent_nothing()
 async fn a_fence_that_closes_on_the_way_ends_the_hosts_part() {
     let world = world();
     world.trouble("a", [Fault::Slow(seconds(5)), Fault::Slow(seconds(5))]);
-    let plan = plan_of([step("a", H1), step("b", H1).needs(["a"]), step("c", H1).needs(["b"]), step("d", H2)]);
+    let plan =
+        plan_of([step("a", H1), step("b", H1).needs(["a"]), step("c", H1).needs(["b"]), step("d", H2)]);
     let overtake = async {
         sleep(seconds(1)).await;
         world.has_seen_generation(H1, 9);
@@ -196,7 +213,11 @@ async fn a_part_that_the_bundle_lacks_fails_before_anything_is_sent() {
     let world = world();
     world.lose_blob("kubelet");
     let ran = ran(&world, &plan_of([step("a", H1).unpacks("kubelet").tries(3)])).await;
-    assert!(ran.failure("a").cause.starts_with("the bundle does not hold kubelet (sha256 "), "{}", ran.failure("a"));
+    assert!(
+        ran.failure("a").cause.starts_with("the bundle does not hold kubelet (sha256 "),
+        "{}",
+        ran.failure("a")
+    );
     assert!(world.trace().is_empty());
 }
 
@@ -204,7 +225,8 @@ async fn a_part_that_the_bundle_lacks_fails_before_anything_is_sent() {
 async fn a_stop_starts_nothing_more_and_lets_running_steps_end() {
     let world = world();
     world.trouble("a", [Fault::Slow(seconds(20))]);
-    let plan = plan_of([step("a", H1).writes("/a", "a"), step("b", H1).needs(["a"]), step("c", H2).needs(["b"])]);
+    let plan =
+        plan_of([step("a", H1).writes("/a", "a"), step("b", H1).needs(["a"]), step("c", H2).needs(["b"])]);
     let stop = Stop::new();
     let later = async {
         sleep(seconds(5)).await;

@@ -28,7 +28,7 @@ pub use progress::{Progress, State};
 
 use crate::cache::{self, Finished, Scratch};
 use crate::catalogue::{Component, Entry, Recipe};
-use crate::{Arch, Bundle, Store, bundle, digest, pack};
+use crate::{Arch, Bundle, Store, digest, pack};
 
 pub use crate::process::ProcessError;
 
@@ -37,14 +37,14 @@ const WAIT: Duration = Duration::from_secs(2 * 3600);
 
 /// Where parts come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum From {
+pub enum Origin {
     /// Built from the Go module proxy and the distribution's packages.
     GoModules,
     /// Taken from a folder: programs as `NAME` or `bin/NAME`, root file systems as `PART/`.
     Directory(PathBuf),
 }
 
-impl From {
+impl Origin {
     /// The word in the bundle's manifest.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -55,7 +55,7 @@ impl From {
     }
 }
 
-impl FromStr for From {
+impl FromStr for Origin {
     type Err = BuildError;
     fn from_str(text: &str) -> Result<Self, BuildError> {
         match text {
@@ -71,7 +71,7 @@ impl FromStr for From {
 #[derive(Debug, Clone)]
 pub struct BuildOptions {
     /// Where parts come from.
-    pub from: From,
+    pub from: Origin,
     /// The architecture; today this machine's only.
     pub arch: Arch,
     /// Where the result and the cache lie.
@@ -95,8 +95,9 @@ pub fn build(
     }
     let place = options.store.folder(entry.kubernetes, options.arch);
     let inputs = entry.inputs(options.arch, options.from.word()).map_err(at("hash", &place))?;
-    let always = options.refresh || options.from != From::GoModules;
-    if let Some(bundle) = existing(&place, &inputs).filter(|_| !always) {
+    let always = options.refresh || options.from != Origin::GoModules;
+    let ready = || if always { None } else { existing(&place, &inputs) };
+    if let Some(bundle) = ready() {
         return Ok(bundle);
     }
     let reporter = Reporter::new(report);
@@ -104,7 +105,7 @@ pub fn build(
     let wait = || reporter.say("bundle", 0, State::Waiting);
     let _lock =
         cache::lock(options.store.cache(), &name, WAIT, wait).map_err(at("lock", options.store.cache()))?;
-    if let Some(bundle) = existing(&place, &inputs).filter(|_| !always) {
+    if let Some(bundle) = ready() {
         return Ok(bundle);
     }
     let work = options.store.cache().join("work");
@@ -112,8 +113,8 @@ pub fn build(
         cache::sweep(parent).map_err(at("sweep", parent))?;
     }
     let components = match &options.from {
-        From::GoModules => make_all(entry, options, &reporter)?,
-        From::Directory(folder) => {
+        Origin::GoModules => make_all(entry, options, &reporter)?,
+        Origin::Directory(folder) => {
             let scratch = Scratch::new(&work, "directory").map_err(at("create a folder in", &work))?;
             let finished = directory::take(entry, folder, options.arch, scratch.path())?;
             return assemble::assemble(entry, options, &inputs, &[finished], &reporter);
@@ -122,9 +123,20 @@ pub fn build(
     assemble::assemble(entry, options, &inputs, &components, &reporter)
 }
 
+/// The bundle in that place, if it was made from the same inputs and every bit of it is as it was. Hashing takes a
+/// fraction of a second and makes building the cure for every damage.
 fn existing(place: &Path, inputs: &Digest) -> Option<Bundle> {
     let found = Bundle::open(place).ok()?;
-    (found.manifest().inputs == *inputs && bundle::is_whole(&found)).then_some(found)
+    if found.manifest().inputs != *inputs {
+        return None;
+    }
+    match found.verify() {
+        Ok(()) => Some(found),
+        Err(error) => {
+            tracing::warn!(%error, "the bundle is made again");
+            None
+        }
+    }
 }
 
 fn make_all(
@@ -225,6 +237,15 @@ struct Task<'a> {
 impl Task<'_> {
     fn say(&self, state: State) {
         self.reporter.say(&self.component.name, self.component.expected_seconds, state);
+    }
+
+    fn failed(&self, action: &'static str, source: ProcessError) -> BuildError {
+        let (component, hint) = (self.component.name.clone(), error::way_out(&source.to_string()));
+        BuildError::Command { component, action, source: Box::new(source), hint }
+    }
+
+    fn unexpected(&self, why: String) -> BuildError {
+        BuildError::Unexpected { component: self.component.name.clone(), why }
     }
 
     fn key(&self, circumstances: &str) -> std::io::Result<Digest> {

@@ -2,7 +2,7 @@
 
 mod verify;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -220,15 +220,6 @@ fn checked(root: &Path, digest: &Digest) -> Result<(PathBuf, Vec<u8>), BundleErr
         return Err(shape(&path, format!("its content has the digest {found}")));
     }
     Ok((path, bytes))
-}
-
-/// Whether every blob that the manifest names is there with its size. Cheap; says nothing of the content.
-pub(crate) fn is_whole(bundle: &Bundle) -> bool {
-    let has = |digest, size| {
-        File::open(bundle.blob(digest)).and_then(|f| f.metadata()).is_ok_and(|m| m.len() == size)
-    };
-    bundle.manifest.parts.iter().all(|part| has(&part.digest, part.size))
-        && bundle.manifest.images.iter().all(|image| has(&image.digest, image.size))
 }
 
 #[cfg(test)]

@@ -27,13 +27,13 @@ pub(crate) struct Layer {
     pub(crate) diff_id: Digest,
 }
 
-impl std::convert::From<&Part> for Layer {
+impl From<&Part> for Layer {
     fn from(part: &Part) -> Self {
         Self { digest: part.digest.clone(), size: part.size, diff_id: part.diff_id.clone() }
     }
 }
 
-impl std::convert::From<&Packed> for Layer {
+impl From<&Packed> for Layer {
     fn from(packed: &Packed) -> Self {
         Self { digest: packed.digest.clone(), size: packed.size, diff_id: packed.diff_id.clone() }
     }

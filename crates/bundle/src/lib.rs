@@ -28,7 +28,7 @@ mod process;
 pub mod store;
 
 pub use arch::Arch;
-pub use build::{BuildError, BuildOptions, From, Progress, State, build};
+pub use build::{BuildError, BuildOptions, Origin, Progress, State, build};
 pub use bundle::{Bundle, BundleError, Damage, VerifyError};
 pub use catalogue::{Catalogue, CatalogueError, Entry};
 pub use kubeon_api::{Digest, Version};

@@ -123,6 +123,14 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
+    /// The lab was made by a kubeon that keeps other state.
+    #[error("{} has version {version}, this kubeon knows 1: end the lab with: kubeon lab down", .path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
     /// A program could not be started or talked to.
     #[error("cannot run {program}")]
     Start {

@@ -82,7 +82,10 @@ impl Lab {
         refuse_foreign(name, &dir)?;
         let known = State::load(&dir)?;
         let base = match &known {
-            Some(state) if state.base.exists() => state.base.clone(),
+            Some(state) if state.base.exists() => {
+                progress(Progress::BaseFound);
+                state.base.clone()
+            }
             Some(state) => {
                 let reason =
                     "the base root file system of this lab is gone; end the lab with: kubeon lab down";
@@ -90,11 +93,14 @@ impl Lab {
             }
             None => base::ensure(places, name, progress)?,
         };
-        make_dir(&dir.join("hosts"), 0o700)?;
         make_dir(&dir, 0o700)?;
+        make_dir(&dir.join("hosts"), 0o700)?;
         disk::check_place(&dir, "KUBEON_HOME")?;
         disk::check_place(&base, "KUBEON_CACHE")?;
         let lab = claim(options, dir, known, base, hosts)?;
+        if let Some(note) = inotify_note(lab.state.hosts) {
+            progress(Progress::Note(note));
+        }
         lab.boot_all(progress)?;
         Ok(lab)
     }
@@ -194,9 +200,9 @@ impl Lab {
     pub fn start(&self, host: &str) -> Result<()> {
         ready()?;
         let number = self.number(host)?;
-        let _lock = Lock::lab(&self.name)?;
-        let (cgroups, switch) = self.network()?;
-        self.boot(&cgroups, switch, number, &|_| ())
+        let lock = Lock::lab(&self.name)?;
+        let network = self.network()?;
+        self.boot(&network, number, Some(lock), &|_| ())
     }
 
     /// Pulls the cable of a host: nothing goes in or out, its processes run on. Stays so over kill and start. Idempotent.
@@ -258,10 +264,10 @@ impl Lab {
             let disks = self.make_disks();
             (joined(network), disks)
         });
-        let (cgroups, switch) = network?;
+        let network = network?;
         disks?;
         write(&self.dir.join(KNOWN_HOSTS), self.known_hosts()?.as_bytes(), 0o644)?;
-        let failed = self.each_host(|n| self.boot(&cgroups, switch, n, progress));
+        let failed = self.each_host(|n| self.boot(&network, n, None, progress));
         if failed.is_empty() { Ok(()) } else { Err(Error::Hosts(failed)) }
     }
 
@@ -289,24 +295,32 @@ impl Lab {
         })
     }
 
-    fn boot(&self, cgroups: &Cgroups, switch: i32, n: u8, progress: &dyn Fn(Progress)) -> Result<()> {
+    /// Boots one host and waits for it; others may work on the lab while it waits, if it is given the lock.
+    fn boot(
+        &self,
+        network: &(Cgroups, i32),
+        n: u8,
+        lock: Option<Lock>,
+        progress: &dyn Fn(Progress),
+    ) -> Result<()> {
         let (host, begin) = (host_name(n), Instant::now());
         let dir = self.host_dir(&host);
         let power = Power {
             lab: &self.name,
-            cgroups,
+            cgroups: &network.0,
             base: &self.state.base,
             script: &self.dir.join(SCRIPT_FILE),
             dir: &dir,
             net: self.state.subnet,
-            switch,
+            switch: network.1,
         };
-        let supervisor = if cgroups.is_running(&self.name, &host)? {
+        let supervisor = if power.cgroups.is_running(&self.name, &host)? {
             None
         } else {
             progress(Progress::Booting(host.clone()));
             Some(power.on(&host, n)?)
         };
+        drop(lock);
         if dir.join(CUT).exists() {
             host::collect_later(supervisor);
             return Ok(());
@@ -379,6 +393,16 @@ fn claim(options: &Options, dir: PathBuf, known: Option<State>, base: PathBuf, h
     // The route makes the choice visible to other labs before the lock is given back.
     net::ensure_route(&name, state.subnet)?;
     Ok(Lab { name, dir, state })
+}
+
+/// All hosts share the machine's limit of inotify instances. With a kubelet and its container runtime a host uses
+/// about 12; programs that get none fail with "too many open files".
+fn inotify_note(hosts: u8) -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok()?;
+    let (limit, needed) = (text.trim().parse::<u32>().ok()?, 12 * u32::from(hosts));
+    (limit < needed).then(|| {
+        format!("fs.inotify.max_user_instances is {limit}, {hosts} nodes may need {needed}: sysctl -w fs.inotify.max_user_instances=1024")
+    })
 }
 
 fn joined<T>(worker: thread::ScopedJoinHandle<'_, T>) -> T {

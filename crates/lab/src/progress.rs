@@ -13,6 +13,8 @@ pub enum Progress {
     BaseBuilt(Duration),
     /// The base was found in the cache.
     BaseFound,
+    /// Something of this machine that may be in the way later, and what to type.
+    Note(String),
     /// A host got its power.
     Booting(String),
     /// A host answers by SSH; time since its power came. Zero if it ran already.

@@ -28,6 +28,11 @@ pub(crate) struct State {
     pub hosts: u8,
 }
 
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
 impl State {
     pub(crate) const VERSION: u32 = 1;
 
@@ -39,7 +44,13 @@ impl State {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::file("read", path)(error)),
         };
-        serde_json::from_slice(&text).map(Some).map_err(|source| Error::Damaged { path, source })
+        // The version first: another one may have other fields.
+        let damaged = |source| Error::Damaged { path: path.clone(), source };
+        let Version { version } = serde_json::from_slice(&text).map_err(damaged)?;
+        if version != Self::VERSION {
+            return Err(Error::Version { path, version });
+        }
+        serde_json::from_slice(&text).map(Some).map_err(damaged)
     }
 
     /// Replaces the state at once.
@@ -91,6 +102,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), r#"{"version":1,"#).unwrap();
         assert!(matches!(State::load(dir.path()), Err(Error::Damaged { .. })));
+    }
+
+    #[test]
+    fn refuses_the_file_of_another_version() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE), r#"{"version":2,"new":1}"#).unwrap();
+        assert!(matches!(State::load(dir.path()), Err(Error::Version { version: 2, .. })));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the cache. Without root every test says so and passes.
 //!
 //! Each test has a lab of its own and state in a temporary folder.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "test code")]
 
 #[path = "real/world.rs"]
 mod world;

@@ -94,7 +94,7 @@ impl SshHosts {
         let connection = self.0.connection(host).await?;
         let rights = connection.rights().await?;
         let args = [copy.destination.as_str(), name.as_str(), kind];
-        let mut remote = connection.start(&rights, RECEIVE, &args, false).await?;
+        let mut remote = connection.start(&rights, RECEIVE, &args).await?;
 
         let done = Arc::new(AtomicU64::new(0));
         let reader = parcel.stream(Arc::clone(&done));

@@ -19,11 +19,14 @@ const WRAPPER: &str = "printf 'kubeon-pid %s\\n' $$; exec sh -c \"$1\"";
 /// The same under a terminal, whose echo was off while a password may have been typed.
 const PTY_WRAPPER: &str = "stty echo 2>/dev/null; printf 'kubeon-pid %s\\n' $$; exec sh -c \"$1\"";
 
+/// How the line with the process id begins.
+const BEGUN: &[u8] = b"kubeon-pid ";
+
 /// Ends the process group of a command: first asks, then insists.
 const END: &str = "g=$(sed 's/.*) //' \"/proc/$1/stat\" 2>/dev/null | cut -d' ' -f3); [ -n \"$g\" ] || exit 0
-kill -TERM -- \"-$g\" 2>/dev/null; i=0
-while [ $i -lt 20 ] && kill -0 -- \"-$g\" 2>/dev/null; do sleep 0.1; i=$((i+1)); done
-kill -KILL -- \"-$g\" 2>/dev/null; exit 0";
+kill -s TERM -- \"-$g\" 2>/dev/null; i=0
+while [ $i -lt 20 ] && kill -s 0 -- \"-$g\" 2>/dev/null; do sleep 0.1; i=$((i+1)); done
+kill -s KILL -- \"-$g\" 2>/dev/null; exit 0";
 
 /// Time for ending a command.
 const ENDING: Duration = Duration::from_secs(10);
@@ -116,8 +119,12 @@ impl SshHosts {
     ) -> Result<Exit, StepFailure> {
         let connection = self.0.connection(host).await?;
         let rights = if command.as_root { connection.rights().await? } else { Rights::AsIs };
-        let wrapper = if command.pty { PTY_WRAPPER } else { WRAPPER };
-        let mut remote = connection.start(&rights, wrapper, &[&command.line], command.pty).await?;
+        let args = [command.line.as_str()];
+        let mut remote = if command.pty {
+            connection.start_in_terminal(&rights, PTY_WRAPPER, &args, BEGUN).await?
+        } else {
+            connection.start(&rights, WRAPPER, &args).await?
+        };
         let mut leash = Leash { connection: connection.clone(), rights, pid: None };
         let mut start = Start::default();
         let leash_pid = &mut leash.pid;
@@ -162,16 +169,8 @@ impl Start {
             return None;
         }
         self.held.extend_from_slice(bytes);
-        let text = String::from_utf8_lossy(&self.held);
-        let line = text.find("kubeon-pid ").and_then(|at| {
-            let rest = &text[at + "kubeon-pid ".len()..];
-            rest.split_once('\n').map(|(pid, _)| pid.trim().parse::<u32>().ok())
-        });
-        match line {
-            Some(pid) => {
-                let at = self.held.windows(11).position(|w| w == b"kubeon-pid ").unwrap_or(0);
-                let end =
-                    self.held[at..].iter().position(|b| *b == b'\n').map_or(self.held.len(), |n| at + n + 1);
+        match self.line() {
+            Some((pid, end)) => {
                 self.over = true;
                 if end < self.held.len() {
                     on_output(Stream::Out, &self.held[end..]);
@@ -185,6 +184,14 @@ impl Start {
             }
             None => None,
         }
+    }
+
+    /// The process id in its line, and where the line ends; `None` while it is not complete.
+    fn line(&self) -> Option<(Option<u32>, usize)> {
+        let start = self.held.windows(BEGUN.len()).position(|window| window == BEGUN)? + BEGUN.len();
+        let end = start + self.held[start..].iter().position(|byte| *byte == b'\n')?;
+        let pid = std::str::from_utf8(&self.held[start..end]).ok().and_then(|text| text.trim().parse().ok());
+        Some((pid, end + 1))
     }
 
     /// Hands on what is held when the line never came: it says why the command did not start.

@@ -202,7 +202,7 @@ mod tests {
         assert!(parsed("memory_kib=-1").is_err());
         let error = parsed("cpus=\x1b[31mred").unwrap_err();
         assert!(!error.contains('\x1b'), "{error}");
-        assert_eq!(parsed(&format!("hostname=\x1b[0m{}", "x".repeat(9999))).unwrap().hostname.len(), 199);
+        assert_eq!(parsed(&format!("hostname=\x1b[0m{}", "x".repeat(9999))).unwrap().hostname.len(), 200);
         assert_eq!(parsed("memory_kib=18446744073709551615").unwrap().memory_bytes, u64::MAX);
     }
 

@@ -101,7 +101,7 @@ impl SshHosts {
         let rights = connection.rights().await?;
         let sha = program.digest.as_str();
         for installed in [false, true] {
-            let remote = connection.start(&rights, START, &[sha], false).await?;
+            let remote = connection.start(&rights, START, &[sha]).await?;
             match NodeSession::open(Arc::clone(&connection), remote, fence).await? {
                 Opening::Opened(session) => return Ok(session),
                 Opening::Missing if installed => break,

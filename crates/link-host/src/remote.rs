@@ -1,10 +1,11 @@
 //! A command on a host: one channel of the shared connection.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use kubeon_wire::{Category, StepFailure};
-use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Pty, client};
+use russh::{Channel, ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Pty, client};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -12,10 +13,15 @@ use tokio::time::timeout;
 use crate::connection::Connection;
 use crate::exec::{Exit, Input, Stream};
 use crate::failure::failure;
-use crate::shell::{self, Rights};
+use crate::secret::Secret;
+use crate::shell::{self, PROMPT, Rights};
 
 /// Time to get a channel; long, because a free one may have to be waited for.
 const CHANNEL: Duration = Duration::from_secs(60);
+
+/// How long, and how often, a channel is asked for that the host refuses.
+const FULL: Duration = Duration::from_secs(5);
+const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Bytes read from a file at a time.
 pub(crate) const CHUNK: usize = 256 * 1024;
@@ -27,6 +33,8 @@ pub(crate) type Writer = Pin<Box<dyn AsyncWrite + Send>>;
 pub(crate) struct Remote {
     pub(crate) read: ChannelReadHalf,
     pub(crate) write: Writer,
+    /// What was read before anybody listened.
+    early: VecDeque<ChannelMsg>,
     control: Option<ChannelWriteHalf<client::Msg>>,
     _permit: OwnedSemaphorePermit,
 }
@@ -68,19 +76,63 @@ impl Connection {
         rights: &Rights,
         script: &str,
         args: &[&str],
-        pty: bool,
     ) -> Result<Remote, StepFailure> {
         let prepared = shell::prepare(rights, script, args)?;
+        let mut remote = self.launch(&prepared.line, None).await?;
+        if !prepared.preface.is_empty() {
+            let sent = remote.write.write_all(prepared.preface.as_bytes()).await;
+            sent.map_err(|error| self.broken(&error.to_string()))?;
+        }
+        Ok(remote)
+    }
+
+    /// The same under a terminal. `begun` is what the script says first, once sudo has let it in.
+    pub(crate) async fn start_in_terminal(
+        &self,
+        rights: &Rights,
+        script: &str,
+        args: &[&str],
+        begun: &[u8],
+    ) -> Result<Remote, StepFailure> {
+        let prepared = shell::prepare_for_terminal(rights, script, args)?;
+        let Rights::SudoPassword(password) = rights else {
+            return self.launch(&prepared.line, Some(true)).await;
+        };
+        let mut remote = self.launch(&prepared.line, Some(false)).await?;
+        let answering = remote.answer(password, begun);
+        match timeout(CHANNEL, answering).await {
+            Ok(Ok(())) => Ok(remote),
+            Ok(Err(error)) => Err(self.broken(&error.to_string())),
+            Err(_) => {
+                Err(self.broken(&format!("sudo did not let the command in within {} s", CHANNEL.as_secs())))
+            }
+        }
+    }
+
+    /// sshd counts a session that has just ended a moment longer than we do, so it may refuse the next one.
+    async fn open_channel(&self) -> Result<Channel<client::Msg>, russh::Error> {
+        let start = Instant::now();
+        loop {
+            match self.handle.channel_open_session().await {
+                Err(russh::Error::ChannelOpenFailure(_)) if start.elapsed() < FULL => {
+                    tokio::time::sleep(FULL_PAUSE).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Opens a channel and runs the line on it; `echo` says whether a terminal shows what is typed.
+    async fn launch(&self, line: &str, echo: Option<bool>) -> Result<Remote, StepFailure> {
         let permit = self.channels.clone().acquire_owned();
         let opening = async {
             let permit = permit.await.map_err(|_| russh::Error::Disconnect)?;
-            let channel = self.handle.channel_open_session().await?;
-            if pty {
-                // The first line typed is the password for sudo: no echo before the command is on.
-                let modes = [(Pty::ECHO, u32::from(prepared.preface.is_empty()))];
+            let channel = self.open_channel().await?;
+            if let Some(echo) = echo {
+                let modes = [(Pty::ECHO, u32::from(echo))];
                 channel.request_pty(false, "xterm", 80, 24, 0, 0, &modes).await?;
             }
-            channel.exec(true, prepared.line.as_bytes()).await?;
+            channel.exec(true, line.as_bytes()).await?;
             Ok::<_, russh::Error>((permit, channel))
         };
         let (permit, channel) = match timeout(CHANNEL, opening).await {
@@ -89,13 +141,9 @@ impl Connection {
             Ok(Err(error)) => return Err(self.broken(&error.to_string())),
             Err(_) => return Err(self.broken(&format!("no free channel within {} s", CHANNEL.as_secs()))),
         };
-        let mut write: Writer = Box::pin(channel.make_writer());
-        if !prepared.preface.is_empty() {
-            let sent = write.write_all(prepared.preface.as_bytes()).await;
-            sent.map_err(|error| self.broken(&error.to_string()))?;
-        }
+        let write: Writer = Box::pin(channel.make_writer());
         let (read, control) = channel.split();
-        Ok(Remote { read, write, control: Some(control), _permit: permit })
+        Ok(Remote { read, write, early: VecDeque::new(), control: Some(control), _permit: permit })
     }
 
     /// Runs `script` to its end and gives back all that it said, `limit` bytes of each stream at most.
@@ -108,7 +156,7 @@ impl Connection {
         (within, limit): (Duration, usize),
     ) -> Result<Answer, StepFailure> {
         let asking = async {
-            let mut remote = self.start(rights, script, args, false).await?;
+            let mut remote = self.start(rights, script, args).await?;
             let (mut out, mut err, mut first) = (Vec::new(), Vec::new(), None);
             let exit = remote
                 .talk(self, input, &mut |stream, bytes| {
@@ -143,6 +191,29 @@ impl Connection {
 }
 
 impl Remote {
+    /// Gives sudo the password when it asks, once, and waits until the command has begun or ended.
+    async fn answer(&mut self, password: &Secret, begun: &[u8]) -> std::io::Result<()> {
+        let (mut heard, mut answered) = (Vec::new(), false);
+        let has = |heard: &[u8], words: &[u8]| heard.windows(words.len()).any(|window| window == words);
+        while let Some(message) = self.read.wait().await {
+            let over = matches!(message, ChannelMsg::Close);
+            if let ChannelMsg::Data { data } = &message {
+                heard.extend_from_slice(data);
+            }
+            self.early.push_back(message);
+            if !answered && has(&heard, PROMPT.as_bytes()) {
+                answered = true;
+                self.write.write_all(format!("{}\n", password.reveal()).as_bytes()).await?;
+                heard.clear();
+            } else if over || has(&heard, begun) {
+                return Ok(());
+            } else if answered && has(&heard, PROMPT.as_bytes()) {
+                return Err(std::io::Error::other("sudo did not take the password"));
+            }
+        }
+        Ok(())
+    }
+
     /// Feeds the input and hands on the output until the command has ended.
     pub(crate) async fn talk(
         &mut self,
@@ -155,16 +226,20 @@ impl Remote {
         let mut fed = false;
         let mut exit = None;
         loop {
-            let message = tokio::select! {
-                result = &mut feeding, if !fed => {
-                    fed = true;
-                    // A command need not read all of its input; only a broken source is a failure.
-                    if let Err(Feed::Source(error)) = result {
-                        return Err(failure(Category::Failed, format!("the input cannot be read: {error}")));
+            let message = if let Some(early) = self.early.pop_front() {
+                Some(early)
+            } else {
+                tokio::select! {
+                    result = &mut feeding, if !fed => {
+                        fed = true;
+                        // A command need not read all of its input; only a broken source is a failure.
+                        if let Err(Feed::Source(error)) = result {
+                            return Err(failure(Category::Failed, format!("the input cannot be read: {error}")));
+                        }
+                        continue;
                     }
-                    continue;
+                    message = self.read.wait() => message,
                 }
-                message = self.read.wait() => message,
             };
             match message {
                 Some(ChannelMsg::Data { data }) => on_output(Stream::Out, &data),

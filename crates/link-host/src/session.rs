@@ -21,6 +21,7 @@ use kubeon_wire::{Category, Event, Fence, HostStep, Op, Request, StepFailure};
 use russh::ChannelMsg;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -71,6 +72,8 @@ struct Shared {
     /// Milliseconds after `start` of the last byte that moved, either way.
     moved: AtomicU64,
     state: Mutex<State>,
+    /// Rung by the writer when the stream cannot be kept in step.
+    abort: Notify,
 }
 
 #[derive(Default)]
@@ -166,12 +169,12 @@ impl NodeSession {
             start: Instant::now(),
             moved: AtomicU64::new(0),
             state: Mutex::default(),
+            abort: Notify::new(),
         });
         let (jobs, queue) = mpsc::unbounded_channel();
         let write = std::mem::replace(&mut lines.remote.write, Box::pin(tokio::io::sink()));
-        let (abort, aborted) = tokio::sync::oneshot::channel();
-        tokio::spawn(send(write, queue, Arc::clone(&shared), abort));
-        let reader = tokio::spawn(receive(lines, Arc::clone(&shared), aborted, connection));
+        tokio::spawn(send(write, queue, Arc::clone(&shared)));
+        let reader = tokio::spawn(receive(lines, Arc::clone(&shared), connection));
         Self { shared, jobs: Mutex::new(Some(jobs)), reader: Mutex::new(Some(reader)) }
     }
 
@@ -320,12 +323,7 @@ async fn open_blob(
 }
 
 /// The writer task. Ends the program's input when no more steps can come.
-async fn send(
-    mut write: Writer,
-    mut queue: UnboundedReceiver<Job>,
-    shared: Arc<Shared>,
-    abort: tokio::sync::oneshot::Sender<()>,
-) {
+async fn send(mut write: Writer, mut queue: UnboundedReceiver<Job>, shared: Arc<Shared>) {
     while let Some(mut job) = queue.recv().await {
         match send_one(&mut write, &mut job, &shared).await {
             Ok(()) => {
@@ -335,7 +333,7 @@ async fn send(
             Err(failure) => {
                 // Half a part cannot be taken back: the session is of no more use.
                 shared.close(failure);
-                abort.send(()).ok();
+                shared.abort.notify_one();
                 return;
             }
         }
@@ -377,16 +375,11 @@ async fn send_one(write: &mut Writer, job: &mut Job, shared: &Shared) -> Result<
 }
 
 /// The reader task. Holds the connection, so that it lives as long as the session.
-async fn receive(
-    mut lines: Lines,
-    shared: Arc<Shared>,
-    mut aborted: tokio::sync::oneshot::Receiver<()>,
-    connection: Arc<Connection>,
-) {
+async fn receive(mut lines: Lines, shared: Arc<Shared>, connection: Arc<Connection>) {
     loop {
         let event = tokio::select! {
             event = lines.next() => event,
-            Ok(()) = &mut aborted => return,
+            () = shared.abort.notified() => return,
         };
         let Some(event) = event else { break };
         shared.touch();

@@ -47,6 +47,26 @@ pub(crate) fn prepare(rights: &Rights, script: &str, args: &[&str]) -> Result<Pr
     }
 }
 
+/// What sudo prints on a terminal when it wants the password.
+pub(crate) const PROMPT: &str = "kubeon answers for the password of sudo";
+
+/// The same for a command under a terminal. There sudo throws away what was typed before it asks, so nothing can be
+/// sent ahead: the password is the answer to [`PROMPT`].
+pub(crate) fn prepare_for_terminal(
+    rights: &Rights,
+    script: &str,
+    args: &[&str],
+) -> Result<Prepared, StepFailure> {
+    match rights {
+        Rights::SudoPassword(_) => {
+            let start = ["sudo", "-S", "-p", PROMPT, "--", "sh", "-c", script, "kubeon"];
+            let line = format!("exec {}", join(&[&start, args].concat())?);
+            Ok(Prepared { line, preface: String::new() })
+        }
+        Rights::AsIs | Rights::Sudo => prepare(rights, script, args),
+    }
+}
+
 fn join(words: &[&str]) -> Result<String, StepFailure> {
     shlex::try_join(words.iter().copied())
         .map_err(|_| failure(Category::Failed, "a command with a zero byte cannot be sent to a host"))

@@ -21,9 +21,11 @@ impl ProbeHost for Probe {
         self.most.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         let answer = match host.ip().octets()[3] {
             1 => std::future::pending().await,
-            2 => {
-                Err(StepFailure { category: Category::Denied, cause: "the key was refused".into(), log: vec![] })
-            }
+            2 => Err(StepFailure {
+                category: Category::Denied,
+                cause: "the key was refused".into(),
+                log: vec![],
+            }),
             last => {
                 sleep(Duration::from_secs(1)).await;
                 Ok(Facts { hostname: format!("h{last}"), ..Facts::default() })

@@ -19,8 +19,8 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
     let workers: Vec<String> = site.workers().filter(claimed).map(reset_id).collect();
     let generation = site.generation + 1;
     let steps: Vec<Step> = site
-        .hosts
-        .iter()
+        .workers()
+        .chain(site.masters())
         .filter(claimed)
         .map(|host| reset(&site, host, if host.master { workers.clone() } else { Vec::new() }))
         .collect();

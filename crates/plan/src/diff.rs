@@ -31,7 +31,7 @@ pub(crate) fn plan(site: &Site<'_>, now: i64, wishes: Vec<Wish>, notes: Vec<Note
                 needed.insert(wish.id.clone());
                 steps.push(step(wish, digest, why, &needed));
             }
-            None => standing += usize::from(wish.journal),
+            None => standing += 1,
         }
     }
     let generation = site.generation + u64::from(!steps.is_empty());
@@ -71,16 +71,18 @@ fn digest(wish: &Wish, known: &HashMap<String, String>) -> String {
     let mut hash = Sha256::new();
     // Serializing plain data into memory cannot fail; an empty text would only mean one step too many.
     hash.update(serde_json::to_vec(&wish.op).unwrap_or_default());
-    for id in &wish.reads {
+    for id in if wish.check { &wish.needs } else { &wish.reads } {
         hash.update(known.get(id).map_or("", String::as_str));
     }
     hex::encode(hash.finalize())
 }
 
 fn reason(wish: &Wish, digest: &str, seen: &Seen<'_>, needed: &HashSet<String>, now: i64) -> Option<String> {
-    if !wish.journal {
-        let follows = wish.needs.iter().any(|id| needed.contains(id));
-        return wish.unmet.clone().or_else(|| follows.then(|| wish.because.to_owned()));
+    if wish.unmet.is_some() {
+        return wish.unmet.clone();
+    }
+    if wish.check && wish.needs.iter().any(|id| needed.contains(id)) {
+        return Some(wish.because.to_owned());
     }
     if let Op::Part { digest: part, .. } = &wish.op {
         return (!seen.facts.parts.contains(part)).then(|| wish.because.to_owned());
@@ -110,7 +112,7 @@ fn aging(op: &Op, facts: &Facts, now: i64) -> Option<String> {
 }
 
 fn step(wish: Wish, digest: String, why: String, needed: &HashSet<String>) -> Step {
-    let Wish { id, stage, host, title, because: _, needs, reads: _, timeout_seconds, tries, journal, unmet: _, op } = wish;
+    let Wish { id, stage, host, title, because: _, needs, reads: _, timeout_seconds, tries, check: _, unmet: _, op } = wish;
     let mut needs: Vec<String> = needs.into_iter().filter(|need| needed.contains(need)).collect();
     needs.sort_unstable();
     needs.dedup();
@@ -124,7 +126,7 @@ fn step(wish: Wish, digest: String, why: String, needed: &HashSet<String>) -> St
         digest,
         timeout_seconds,
         tries,
-        journal,
+        journal: true,
         destructive: false,
         op,
     }

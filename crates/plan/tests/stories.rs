@@ -10,7 +10,7 @@ use kubeon_plan::{
     Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot, destroy,
     lint, plan, validate,
 };
-use kubeon_wire::{Claim, Standing};
+use kubeon_wire::{Claim, ClusterFacts, NodeFact, Standing};
 
 const NOW: i64 = 1_800_000_000;
 const YEAR: i64 = 365 * 86_400;
@@ -78,6 +78,14 @@ fn golden(name: &str, text: &str) {
     }
     let wanted = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(wanted == text, "{} differs; look at it, then UPDATE_GOLDEN=1\n{text}", path.display());
+}
+
+/// Three members that all answer, under an API server whose nodes are not looked at here.
+fn healthy_etcd() -> ClusterFacts {
+    let members = ["h1", "h2", "h3"].map(|name| (name.to_owned(), true));
+    let node = NodeFact { ready: true, ..NodeFact::default() };
+    let nodes = members.clone().map(|(name, _)| (name, node.clone()));
+    ClusterFacts { api_ready: true, etcd_members: members.into(), nodes: nodes.into(), ..ClusterFacts::default() }
 }
 
 fn edit(snapshot: &mut Snapshot, index: usize, change: impl FnOnce(&mut kubeon_wire::Facts)) {
@@ -187,6 +195,7 @@ fn members_of_etcd_that_exist_change_one_after_the_other() {
     story(&intent, &mut snapshot, 1);
     for index in 0..3 {
         edit(&mut snapshot, index, |facts| {
+            facts.cluster = Some(healthy_etcd());
             let entry = facts.journal.iter_mut().find(|entry| entry.id.starts_with("etcd/choose")).unwrap();
             entry.standing = Standing::Drifted("/var/lib/kubeon/current/etcd points elsewhere".into());
         });
@@ -197,11 +206,28 @@ fn members_of_etcd_that_exist_change_one_after_the_other() {
 }
 
 #[test]
+fn a_quorum_that_is_lost_already_is_mended_side_by_side() {
+    let (intent, mut snapshot) = (intent(3, 0), bare_hosts(3));
+    story(&intent, &mut snapshot, 1);
+    for index in 0..3 {
+        edit(&mut snapshot, index, |facts| {
+            let entry = facts.journal.iter_mut().find(|entry| entry.id.starts_with("etcd/member")).unwrap();
+            entry.standing = Standing::Drifted("etcd.service is not running".into());
+        });
+    }
+    let repair = plan(&intent, &snapshot).unwrap();
+    let members = repair.steps.iter().filter(|step| step.id.starts_with("etcd/member"));
+    assert_eq!(members.map(|step| step.needs.len()).collect::<Vec<_>>(), [0, 0, 0]);
+    assert_eq!(lint(&repair, &snapshot), []);
+}
+
+#[test]
 fn the_linter_sees_two_members_changed_at_once() {
     let (intent, mut snapshot) = (intent(3, 0), bare_hosts(3));
     story(&intent, &mut snapshot, 1);
     for index in 0..3 {
         edit(&mut snapshot, index, |facts| {
+            facts.cluster = Some(healthy_etcd());
             facts.journal.iter_mut().for_each(|entry| entry.standing = Standing::Drifted("gone".into()));
         });
     }
@@ -226,7 +252,9 @@ fn destroys_workers_before_masters_and_leaves_bare_hosts_alone() {
     let (intent, mut snapshot) = (intent(1, 2), bare_hosts(3));
     story(&intent, &mut snapshot, 1);
     snapshot.hosts.insert(address(2), Seen::Fresh(bare("h3")));
-    golden("destroy", &describe(&destroy(&intent, &snapshot).unwrap()));
+    let plan = destroy(&intent, &snapshot).unwrap();
+    assert_eq!(lint(&plan, &snapshot), []);
+    golden("destroy", &describe(&plan));
 }
 
 #[test]

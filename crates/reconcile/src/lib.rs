@@ -12,4 +12,4 @@
 
 mod turn;
 
-pub use turn::{Looked, Turn, TurnError, Wheel};
+pub use turn::{Looked, Turn, TurnError, Wheel, another_may_help};

@@ -73,12 +73,16 @@ impl Wheel<'_> {
     ///
     /// # Errors
     /// When no plan can be made, or the plan breaks a fatal rule.
-    pub async fn look(&self, plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>) -> Result<Looked, TurnError> {
+    pub async fn look(
+        &self,
+        plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
+    ) -> Result<Looked, TurnError> {
         let hosts = self.hosts.iter().copied();
         let snapshot = kubeon_observe::snapshot(self.probe, hosts, self.clock.now_seconds()).await; // reads
         let plan = plan(&snapshot)?; // pure
         let found = kubeon_plan::lint(&plan, &snapshot); // pure
-        let (fatal, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.severity == Severity::Fatal);
+        let (fatal, warnings): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|it| it.severity == Severity::Fatal);
         if !fatal.is_empty() {
             return Err(TurnError::Unsafe { cluster: plan.cluster.to_string(), findings: fatal });
         }
@@ -110,7 +114,9 @@ impl Wheel<'_> {
     /// # Errors
     /// As [`Wheel::look`], for any of the turns.
     pub async fn until_settled(
-        &self, plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>, max_turns: u8,
+        &self,
+        plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
+        max_turns: u8,
     ) -> Result<Turn, TurnError> {
         let mut turns = 1;
         loop {
@@ -124,10 +130,14 @@ impl Wheel<'_> {
     }
 }
 
-fn another_may_help(outcome: &Outcome) -> bool {
+/// Whether another turn may complete what this one did not: something was got done, and every failure was of
+/// a kind that goes away by itself.
+#[must_use]
+pub fn another_may_help(outcome: &Outcome) -> bool {
     let moved = outcome.steps.values().any(|step| matches!(step, StepOutcome::Done { changed: true, .. }));
-    let lasting = outcome.steps.values().any(
-        |step| matches!(step, StepOutcome::Failed { failure } if !failure.category.retryable()),
-    );
+    let lasting = outcome
+        .steps
+        .values()
+        .any(|step| matches!(step, StepOutcome::Failed { failure } if !failure.category.retryable()));
     moved && !lasting
 }

@@ -1,10 +1,16 @@
 //! One turn and several, over a world in memory and a toy planner.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on must stop"
+)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
-use kubeon_apply::{Happening, Hands, Stop};
+use kubeon_apply::{Hands, Happening, Stop};
 use kubeon_plan::{Plan, PlanError, Refusal, Snapshot, StepOutcome};
 use kubeon_ports::ProbeHost;
 use kubeon_reconcile::{Turn, TurnError, Wheel};
@@ -35,7 +41,9 @@ fn toy(snapshot: &Snapshot) -> Result<Plan, PlanError> {
 
 /// The last turn and the number of looks at each host.
 async fn settle(
-    world: &World, max_turns: u8, plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
+    world: &World,
+    max_turns: u8,
+    plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
 ) -> (Result<Turn, TurnError>, usize) {
     let (ports, hosts, stop) = (world.ports(), world.hosts(), Stop::new());
     let probe = Counted(ports.clone(), AtomicUsize::new(0));
@@ -104,7 +112,10 @@ async fn ends_after_as_many_turns_as_allowed() {
     let plan = |snapshot: &Snapshot| {
         let turn = turns.fetch_add(1, Ordering::SeqCst);
         world.trouble("b@h2", [Fault::BreakBefore]);
-        Ok(needed(plan_of([step("a@h1", H1).writes("/a", &turn.to_string()), step("b@h2", H2).writes("/b", "b")]), snapshot))
+        Ok(needed(
+            plan_of([step("a@h1", H1).writes("/a", &turn.to_string()), step("b@h2", H2).writes("/b", "b")]),
+            snapshot,
+        ))
     };
     let (turn, looks) = settle(&world, 4, plan).await;
     assert!(!turn.unwrap().outcome.is_complete());

@@ -82,7 +82,6 @@ pub fn cni_template() -> String {
                 "ipam": {
                     "type": "host-local",
                     "ranges": [[{ "subnet": "{{.PodCIDR}}" }]],
-                    "routes": [{ "dst": "0.0.0.0/0" }],
                 },
             },
             { "type": "portmap", "capabilities": { "portMappings": true } },

@@ -101,7 +101,7 @@ pub fn coredns(image: &str, address: Ipv4Addr, domain: &str) -> Vec<ApiObject> {
             format!("{system}/configmaps/coredns"),
             json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "coredns", "namespace": "kube-system" }, "data": { "Corefile": corefile(domain) } }),
         ),
-        object(format!("/apis/apps/v1/namespaces/kube-system/deployments/coredns"), coredns_deployment(image, &labels)),
+        object("/apis/apps/v1/namespaces/kube-system/deployments/coredns".to_owned(), coredns_deployment(image, &labels)),
         object(
             format!("{system}/services/kube-dns"),
             json!({

@@ -218,7 +218,7 @@ fn removing_leaves_nothing_of_it_and_all_of_the_others() {
     store.set_current(&demo).unwrap();
     store.remove(&lock, &demo).unwrap();
     store.remove(&lock, &demo).unwrap();
-    assert_eq!(store.list().unwrap(), [other.clone()]);
+    assert_eq!(store.list().unwrap(), std::slice::from_ref(&other));
     assert_eq!(store.current().unwrap(), None);
     let left = Command::new("find").arg(store.base()).args(["-type", "f"]).output().unwrap();
     let left = String::from_utf8(left.stdout).unwrap();

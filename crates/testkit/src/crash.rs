@@ -23,13 +23,15 @@ pub struct Crashes {
 /// # Errors
 /// The first effect after which a crash is not harmless, and what differs.
 pub async fn crash_anywhere(
-    fresh: impl AsyncFn() -> World, drive: impl AsyncFn(&World) -> Result<(), String>,
+    fresh: impl AsyncFn() -> World,
+    drive: impl AsyncFn(&World) -> Result<(), String>,
 ) -> Result<Crashes, String> {
     let calm = Calm::run(&fresh, &drive).await?;
     let effects = calm.lines.len();
     for n in 1..=effects {
         let world = fresh().await;
-        let told = |why: String| format!("crash after effect {n} of {effects} ({}): {why}", calm.lines[n - 1]);
+        let told =
+            |why: String| format!("crash after effect {n} of {effects} ({}): {why}", calm.lines[n - 1]);
         crash(&world, n, n == effects, &drive).await.map_err(told)?;
         drive(&world).await.map_err(|why| told(format!("the run after it fails: {why}")))?;
         calm.compare(&world).map_err(told)?;
@@ -43,7 +45,10 @@ pub async fn crash_anywhere(
 /// # Errors
 /// The first pair of effects after which crashes are not harmless, and what differs.
 pub async fn crash_twice(
-    fresh: impl AsyncFn() -> World, drive: impl AsyncFn(&World) -> Result<(), String>, seed: u64, rounds: usize,
+    fresh: impl AsyncFn() -> World,
+    drive: impl AsyncFn(&World) -> Result<(), String>,
+    seed: u64,
+    rounds: usize,
 ) -> Result<Crashes, String> {
     let calm = Calm::run(&fresh, &drive).await?;
     let effects = calm.lines.len();
@@ -53,7 +58,8 @@ pub async fn crash_twice(
         let first = 1 + number % (effects - 1);
         let second = 1 + number / effects % (effects - first);
         let world = fresh().await;
-        let told = |why: String| format!("crashes after effect {first}, then {second} more, of {effects}: {why}");
+        let told =
+            |why: String| format!("crashes after effect {first}, then {second} more, of {effects}: {why}");
         crash(&world, first, false, &drive).await.map_err(told)?;
         // The second run may be done before it would die, as work done twice is no effect.
         crash(&world, second, true, &drive).await.map_err(told)?;
@@ -64,7 +70,10 @@ pub async fn crash_twice(
 }
 
 async fn crash(
-    world: &World, n: usize, may_end: bool, drive: &impl AsyncFn(&World) -> Result<(), String>,
+    world: &World,
+    n: usize,
+    may_end: bool,
+    drive: &impl AsyncFn(&World) -> Result<(), String>,
 ) -> Result<(), String> {
     world.die_after(n);
     tokio::select! {
@@ -90,7 +99,8 @@ struct Calm {
 
 impl Calm {
     async fn run(
-        fresh: &impl AsyncFn() -> World, drive: &impl AsyncFn(&World) -> Result<(), String>,
+        fresh: &impl AsyncFn() -> World,
+        drive: &impl AsyncFn(&World) -> Result<(), String>,
     ) -> Result<Self, String> {
         let world = fresh().await;
         let before = world.effects();

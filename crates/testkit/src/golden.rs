@@ -7,7 +7,8 @@ use std::path::Path;
 pub fn assert_golden(path: impl AsRef<Path>, text: &str) {
     let path = path.as_ref();
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {
-        std::fs::create_dir_all(path.parent().expect("a golden file lies in a folder")).expect("make the folder");
+        std::fs::create_dir_all(path.parent().expect("a golden file lies in a folder"))
+            .expect("make the folder");
         std::fs::write(path, text).expect("write the golden file");
         return;
     }
@@ -46,7 +47,10 @@ mod tests {
     fn shows_the_first_line_that_differs() {
         assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
         let found = first_difference("a\nb\nc\n", "a\nx\nc\n").unwrap();
-        assert!(found.contains("line 2") && found.contains("expected  b") && found.contains("found     x"), "{found}");
+        assert!(
+            found.contains("line 2") && found.contains("expected  b") && found.contains("found     x"),
+            "{found}"
+        );
         assert!(first_difference("a\n", "a\nb\n").unwrap().contains("(end)"));
         assert!(first_difference("a\n", "a").unwrap().contains("line ends"));
     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
 use kubeon_plan::{
-    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, Plan, PlannedHost, ProxyMode, Seen,
-    Snapshot, Step, validate,
+    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, Plan, PlannedHost,
+    ProxyMode, Seen, Snapshot, Step, validate,
 };
 use kubeon_wire::{Check, Content, Fence, File, Op, SecretRef, Standing};
 
@@ -114,7 +114,8 @@ impl From<StepBuilder> for Step {
 #[must_use]
 pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
     let steps: Vec<Step> = steps.into_iter().map(Step::from).collect();
-    let hosts: BTreeMap<HostAddress, PlannedHost> = steps.iter().map(|step| (step.host, planned(step.host))).collect();
+    let hosts: BTreeMap<HostAddress, PlannedHost> =
+        steps.iter().map(|step| (step.host, planned(step.host))).collect();
     Plan {
         cluster: "demo".parse().unwrap(),
         version: VERSION.parse().unwrap(),
@@ -135,9 +136,9 @@ pub fn needed(mut plan: Plan, snapshot: &Snapshot) -> Plan {
     plan.steps.retain(|step| {
         let facts = snapshot.hosts.get(&step.host).and_then(Seen::fresh);
         let journal = facts.map(|facts| facts.journal.as_slice()).unwrap_or_default();
-        !journal
-            .iter()
-            .any(|entry| entry.id == step.id && entry.digest == step.digest && entry.standing == Standing::Stands)
+        !journal.iter().any(|entry| {
+            entry.id == step.id && entry.digest == step.digest && entry.standing == Standing::Stands
+        })
     });
     let left: BTreeSet<String> = plan.steps.iter().map(|step| step.id.clone()).collect();
     plan.steps.iter_mut().for_each(|step| step.needs.retain(|need| left.contains(need)));
@@ -201,6 +202,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// Its Kubernetes version; the bundle follows.
+    #[must_use]
+    pub fn version(self, version: &str) -> Self {
+        self.with(|spec| spec.version = version.parse().unwrap())
+    }
+
     /// Anything else about it.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut ClusterSpec)) -> Self {
@@ -213,22 +220,39 @@ impl ClusterBuilder {
     pub fn intent(self) -> Intent {
         let version = self.0.version;
         let (spec, _notes) = validate(self.0, &[version]).expect("the test's cluster is valid");
-        Intent { spec, uid: UID.to_owned(), generation: 0, artifacts: artifacts(), without: Vec::new() }
+        let artifacts = artifacts_of(&version.to_string());
+        Intent { spec, uid: UID.to_owned(), generation: 0, artifacts, without: Vec::new() }
     }
 }
 
-/// A bundle that holds every part and image that a cluster may need.
+/// A bundle of version `v1.36.3` that holds every part and image that a cluster may need.
 #[must_use]
 pub fn artifacts() -> Artifacts {
+    artifacts_of(VERSION)
+}
+
+/// The bundle of another version: all its parts differ.
+#[must_use]
+pub fn artifacts_of(version: &str) -> Artifacts {
     let part = |name: &str| PartInfo {
-        digest: sha256_like(name).parse().unwrap(),
+        digest: sha256_like(&format!("{name} {version}")).parse().unwrap(),
         size: 10 << 20,
         unpacked_size: 30 << 20,
-        version: VERSION.trim_start_matches('v').to_owned(),
+        version: version.trim_start_matches('v').to_owned(),
     };
     let parts = [
-        "cni-plugins", "containerd", "etcd", "flannel", "haproxy", "kube-apiserver", "kube-controller-manager",
-        "kube-proxy", "kube-scheduler", "kubectl", "kubelet", "runc",
+        "cni-plugins",
+        "containerd",
+        "etcd",
+        "flannel",
+        "haproxy",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-proxy",
+        "kube-scheduler",
+        "kubectl",
+        "kubelet",
+        "runc",
     ];
     let images =
         [("coredns", "registry.k8s.io/coredns/coredns:v1.14.2"), ("pause", "registry.k8s.io/pause:3.10.2")];

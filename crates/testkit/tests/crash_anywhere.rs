@@ -1,4 +1,10 @@
 //! The real planner, the real apply, a world in memory: killed after every single effect.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on must stop"
+)]
 
 mod support;
 
@@ -9,9 +15,13 @@ use support::{create, destroy};
 const MASTERS: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 const WORKERS: [&str; 2] = ["172.30.0.14", "172.30.0.15"];
 
-fn intent(masters: usize, workers: usize) -> Intent {
+fn spec(masters: usize, workers: usize) -> ClusterBuilder {
     let spec = MASTERS[..masters].iter().fold(cluster(), |spec, at| spec.master(at));
-    WORKERS[..workers].iter().fold(spec, |spec, at| ClusterBuilder::worker(spec, at)).intent()
+    WORKERS[..workers].iter().fold(spec, |spec, at| spec.worker(at))
+}
+
+fn intent(masters: usize, workers: usize) -> Intent {
+    spec(masters, workers).intent()
 }
 
 fn bare(masters: usize, workers: usize) -> World {
@@ -26,9 +36,8 @@ async fn built(masters: usize, workers: usize) -> World {
 
 async fn survives_creating(masters: usize, workers: usize) -> usize {
     let intent = intent(masters, workers);
-    let crashes = crash_anywhere(async || bare(masters, workers), async |world| {
-        create(world, &intent).await.map(drop)
-    });
+    let crashes =
+        crash_anywhere(async || bare(masters, workers), async |world| create(world, &intent).await.map(drop));
     crashes.await.unwrap_or_else(|why| panic!("{why}")).effects
 }
 
@@ -51,13 +60,47 @@ async fn creates_three_masters_and_two_workers_whatever_dies_when() {
 #[tokio::test(start_paused = true)]
 async fn creates_although_the_run_after_the_crash_crashes_too() {
     let intent = intent(3, 2);
-    crash_twice(async || bare(3, 2), async |world| create(world, &intent).await.map(drop), 1, 60).await.unwrap();
+    crash_twice(async || bare(3, 2), async |world| create(world, &intent).await.map(drop), 1, 60)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn adds_a_worker_whatever_dies_when() {
+    let one_short = async || {
+        let world = bare(3, 2);
+        create(&world, &intent(3, 1)).await.unwrap();
+        world
+    };
+    let more = intent(3, 2);
+    crash_anywhere(one_short, async |world| create(world, &more).await.map(drop)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_the_version_whatever_dies_when() {
+    let newer = spec(3, 2).version("v1.36.4").intent();
+    crash_anywhere(async || built(3, 2).await, async |world| create(world, &newer).await.map(drop))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_the_version_without_losing_etcd_or_the_api() {
+    let newer = spec(3, 2).version("v1.36.4").intent();
+    for seed in 0..40 {
+        let world = built(3, 2).await;
+        world.shuffle(seed);
+        create(&world, &newer).await.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(world.harms(), Vec::<String>::new(), "seed {seed}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn destroys_whatever_dies_when() {
     let intent = intent(3, 2);
-    crash_anywhere(async || built(3, 2).await, async |world| destroy(world, &intent).await.map(drop)).await.unwrap();
+    crash_anywhere(async || built(3, 2).await, async |world| destroy(world, &intent).await.map(drop))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]

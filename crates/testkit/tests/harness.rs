@@ -1,4 +1,10 @@
 //! The harness itself must be able to fail.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on must stop"
+)]
 
 mod support;
 
@@ -24,7 +30,9 @@ fn toy() -> Plan {
 #[tokio::test(start_paused = true)]
 async fn passes_a_planner_that_is_right() {
     let crashes =
-        crash_anywhere(two, async |world| turn(world, |seen| Ok(needed(toy(), seen))).await.map(drop)).await.unwrap();
+        crash_anywhere(two, async |world| turn(world, |seen| Ok(needed(toy(), seen))).await.map(drop))
+            .await
+            .unwrap();
     // Two claims, three files, a part, and three entries in journals.
     assert_eq!(crashes.effects, 9);
 }
@@ -62,7 +70,10 @@ async fn finds_what_is_done_once_too_often() {
         if plan.generation == 1 {
             return Ok(plan);
         }
-        let mut all = plan_of([step("reset@h1", H1).op(reset), step("files@h1", H1).writes("/a", "a").writes("/b", "b").needs(["reset@h1"])]);
+        let mut all = plan_of([
+            step("reset@h1", H1).op(reset),
+            step("files@h1", H1).writes("/a", "a").writes("/b", "b").needs(["reset@h1"]),
+        ]);
         all.hosts.values_mut().for_each(|host| host.fence.generation = plan.generation);
         all.steps.extend(plan.steps.into_iter().filter(|step| step.id != "files@h1"));
         all.hosts.extend(plan.hosts);

@@ -6,6 +6,7 @@ use super::cluster::{Awaited, Deployment, Nodes};
 use super::*;
 use crate::api::WatchEvent;
 use crate::testing::Bench;
+use crate::testing_api::{Reply, serve};
 
 fn never() -> Result<(), StepFailure> {
     Ok(())
@@ -85,4 +86,61 @@ fn a_deployment_is_available_when_all_replicas_are_new_and_available() {
     assert_eq!(seen.missing(), "Deployment coredns still has 1 old replicas");
     assert!(seen.see(&event("MODIFIED", deployment(2, [2, 2, 2]))));
     assert!(!seen.see(&event("DELETED", deployment(2, [2, 2, 2]))));
+}
+
+fn node_line(kind: &str, name: &str, status: &str) -> String {
+    let object = serde_json::json!({"metadata": {"name": name}, "status": {"conditions": [
+        {"type": "Ready", "status": status, "message": "network not ready"}]}});
+    serde_json::json!({"type": kind, "object": object}).to_string()
+}
+
+#[test]
+fn watches_nodes_through_ends_and_errors_of_the_watch() {
+    let mut bench = Bench::new();
+    let asked = serve(&mut bench, |_, _, number| match number {
+        0 => Reply::Json(503, "starting".into()),
+        1 => Reply::Lines(vec![node_line("ADDED", "h1", "False")]),
+        2 => Reply::Lines(vec![r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#.into()]),
+        _ => Reply::Hang(vec![node_line("ADDED", "h1", "False"), node_line("MODIFIED", "h1", "True")]),
+    });
+    let nodes = vec!["h1".parse().unwrap()];
+    hold(&bench.job(), &[Check::NodesReady { nodes }], &never).unwrap();
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 4);
+    assert!(asked[0].1.starts_with("/api/v1/nodes?watch=true&timeoutSeconds="), "{}", asked[0].1);
+}
+
+#[test]
+fn a_watch_in_vain_ends_at_the_deadline_with_what_was_seen() {
+    let mut bench = Bench::new();
+    serve(&mut bench, |_, _, _| Reply::Hang(vec![node_line("ADDED", "h1", "False")]));
+    let start = Instant::now();
+    let job = Job { deadline: start + Duration::from_millis(400), ..bench.job() };
+    let nodes = vec!["h1".parse().unwrap(), "h2".parse().unwrap()];
+    let failure = hold(&job, &[Check::NodesReady { nodes }], &never).unwrap_err();
+    assert_eq!(failure.category, Category::Timeout);
+    assert_eq!(failure.cause, "node h1 is not Ready: network not ready; node h2 has not joined");
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn an_unavailable_deployment_says_what_holds_its_pods_up() {
+    let mut bench = Bench::new();
+    let asked = serve(&mut bench, |_, path, _| {
+        if path.contains("/pods?") {
+            let waiting = serde_json::json!({"reason": "ErrImagePull", "message": "not found"});
+            let status = serde_json::json!({"containerStatuses": [{"state": {"waiting": waiting}}]});
+            let pods = serde_json::json!({"items": [{"metadata": {"name": "coredns-1"}, "status": status}]});
+            return Reply::Json(200, pods.to_string());
+        }
+        let object = serde_json::json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"k8s-app": "dns", "a/b": "c"}}}});
+        Reply::Hang(vec![serde_json::json!({"type": "ADDED", "object": object}).to_string()])
+    });
+    let job = Job { deadline: Instant::now() + Duration::from_millis(400), ..bench.job() };
+    let check = Check::DeploymentAvailable { namespace: "kube-system".into(), name: "coredns".into() };
+    let failure = hold(&job, &[check], &never).unwrap_err();
+    let cause = "Deployment coredns has 0 of 1 replicas available: pod coredns-1 ErrImagePull: not found";
+    assert_eq!(failure.cause, cause);
+    assert!(asked.lock().unwrap()[1].1.contains("labelSelector=a%2Fb%3Dc%2Ck8s-app%3Ddns"));
 }

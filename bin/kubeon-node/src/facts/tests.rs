@@ -4,6 +4,7 @@ use crate::journal::Entry;
 use crate::ops::files;
 use crate::paths;
 use crate::testing::Bench;
+use crate::testing_api;
 use kubeon_wire::{Content, File};
 
 #[test]
@@ -51,4 +52,41 @@ fn finds_certificates_in_subfolders() {
     let found = &facts.certificates[0];
     assert_eq!(found.path, "/etc/kubernetes/pki/etcd/server.crt");
     assert_eq!((found.not_before, found.not_after), (1_767_225_600, 1_798_761_600));
+}
+
+#[test]
+fn an_api_server_that_hangs_does_not_hold_the_facts_up() {
+    let mut bench = Bench::new();
+    testing_api::serve(&mut bench, |_, _, _| testing_api::Reply::Hang(Vec::new()));
+    let marks = vec![journal::Mark::Object { path: "/api/v1/namespaces/x".into() }];
+    journal::remember(&bench.host.root, &Entry { id: "h1/x".into(), digest: "d".into(), marks }).unwrap();
+    let mut host = Host::new(bench.host.root.clone());
+    host.api.clone_from(&bench.host.api);
+    let start = Instant::now();
+    let facts = collect(&Arc::new(host)).unwrap();
+    assert_eq!(facts.journal[0].standing, Standing::Stands, "what cannot be told stands");
+    assert!(!facts.cluster.unwrap_or_default().api_ready);
+    assert!(start.elapsed() < Duration::from_millis(3300), "{:?}", start.elapsed());
+}
+
+#[test]
+fn tells_what_the_api_server_says() {
+    let mut bench = Bench::new();
+    testing_api::serve(&mut bench, |_, path, _| {
+        let node = serde_json::json!({"metadata": {"name": "h1"}, "status": {
+            "conditions": [{"type": "Ready", "status": "True"}]}});
+        testing_api::Reply::Json(
+            200,
+            match path {
+                "/version" => r#"{"gitVersion": "v1.36.3"}"#.to_owned(),
+                "/api/v1/nodes" => serde_json::json!({"items": [node]}).to_string(),
+                _ => "ok".to_owned(),
+            },
+        )
+    });
+    let mut host = Host::new(bench.host.root.clone());
+    host.api.clone_from(&bench.host.api);
+    let cluster = collect(&Arc::new(host)).unwrap().cluster.unwrap();
+    assert!(cluster.api_ready && cluster.nodes["h1"].ready);
+    assert_eq!(cluster.version, "v1.36.3".parse().ok());
 }

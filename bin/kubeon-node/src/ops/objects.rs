@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::api::{Api, check_path, message};
 use crate::failure::{failed, of};
+use crate::https::Answer;
 use crate::job::{Effect, Job};
 use crate::journal::Mark;
 
@@ -44,40 +45,43 @@ fn in_order(objects: &[ApiObject]) -> Vec<&ApiObject> {
 
 /// Applies one object; tells whether the server's object changed.
 fn apply(job: &Job<'_>, api: &Api, object: &ApiObject) -> Result<bool, StepFailure> {
-    let before = revision(job, api, object)?;
-    let after = retry(job, object, || api.apply(object, CALL.min(job.left())))?;
-    Ok(before.is_none() || before != after)
-}
-
-/// The revision of the object as it is; `None` when there is none.
-fn revision(job: &Job<'_>, api: &Api, object: &ApiObject) -> Result<Option<String>, StepFailure> {
-    // 404 is an answer here, while for a PATCH it means that its kind or namespace is still to come.
-    let absent = "absent".to_owned();
-    let seen = retry(job, object, || {
-        api.get(&object.path, CALL.min(job.left())).map(|mut answer| {
-            if answer.status == 404 {
-                answer.status = 200;
-                answer.body = format!("{{\"metadata\":{{\"resourceVersion\":\"{absent}\"}}}}");
-            }
-            answer
+    let before = retry(job, object, || {
+        // 404 is an answer here, while for a PATCH it means that its kind or namespace is still to come.
+        api.get(&object.path, CALL.min(job.left())).map(|answer| match answer.status {
+            404 => Answer { status: 200, body: "null".to_owned() },
+            _ => answer,
         })
     })?;
-    Ok(seen.filter(|revision| *revision != absent))
+    let after = retry(job, object, || api.apply(object, CALL.min(job.left())))?;
+    Ok(before.is_null() || desired(before) != desired(after))
 }
 
+/// The object without what the server and its controllers write at any time.
+fn desired(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// Calls until the server takes it, and gives the object that it answers with.
 fn retry(
     job: &Job<'_>,
     object: &ApiObject,
-    call: impl Fn() -> Result<crate::https::Answer, String>,
-) -> Result<Option<String>, StepFailure> {
+    call: impl Fn() -> Result<Answer, String>,
+) -> Result<Value, StepFailure> {
     let mut pause = FIRST_PAUSE;
     loop {
         let seen = match call() {
             Ok(answer) if matches!(answer.status, 200 | 201) => {
-                let told: Value = serde_json::from_str(&answer.body).unwrap_or_default();
-                return Ok(told["metadata"]["resourceVersion"].as_str().map(str::to_owned));
+                return serde_json::from_str(&answer.body)
+                    .map_err(|_| failed(format!("{}: the API server answers no JSON", object.path)));
             }
-            Ok(answer) if matches!(answer.status, 404 | 409 | 429 | 500..) => {
+            Ok(answer) if may_pass(&answer) => {
                 format!("the API server answers {}: {}", answer.status, message(&answer.body))
             }
             Ok(answer) => {
@@ -95,22 +99,13 @@ fn retry(
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn namespaces_come_first_and_the_rest_keeps_its_order() {
-        let object =
-            |kind: &str, path: &str| ApiObject { path: path.into(), body: serde_json::json!({"kind": kind}) };
-        let objects = [
-            object("Deployment", "d"),
-            object("CustomResourceDefinition", "c"),
-            object("Namespace", "n1"),
-            object("ConfigMap", "m"),
-            object("Namespace", "n2"),
-        ];
-        let order: Vec<_> = in_order(&objects).iter().map(|object| object.path.clone()).collect();
-        assert_eq!(order, ["n1", "n2", "c", "d", "m"]);
-    }
+/// Whether the same call may be taken later. The server answers 500 also to an object that is not of the
+/// shape of its kind, which never passes.
+fn may_pass(answer: &Answer) -> bool {
+    let shape = answer.status == 500 && answer.body.contains("failed to create typed patch object");
+    matches!(answer.status, 404 | 409 | 429 | 500..) && !shape
 }
+
+#[cfg(test)]
+#[path = "objects_tests.rs"]
+mod tests;

@@ -122,9 +122,14 @@ fn alive(job: &Job<'_>, service: &Service<'_>) -> Result<(), StepFailure> {
     let seen = state(job, service)?;
     let ended = matches!(seen.active.as_str(), "failed" | "inactive") && !is_up(service.unit, &seen);
     if ended || seen.restarts >= RESTART_LIMIT {
-        let times =
-            if seen.restarts > 0 { format!(", started {} times", seen.restarts + 1) } else { String::new() };
-        let cause = format!("{} failed: {}{times}", service.name, seen.verdict());
+        let cause = match seen.restarts {
+            0 => format!("{} failed: {}", service.name, seen.verdict()),
+            // Between two tries the state tells of the next one, not of what ended the last one.
+            times => {
+                let why = if seen.has_failed() { format!(": {}", seen.verdict()) } else { String::new() };
+                format!("{} does not stay up: it ended {times} times{why}", service.name)
+            }
+        };
         return Err(with_log(job, service, failed(cause)));
     }
     Ok(())

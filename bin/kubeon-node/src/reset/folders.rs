@@ -15,7 +15,7 @@ use crate::paths;
 use crate::root::Root;
 
 /// Folders that belong to a node of a cluster as a whole.
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 14] = [
     "/etc/kubernetes",
     "/etc/cni/net.d",
     "/var/lib/kubelet",
@@ -25,6 +25,8 @@ const FOLDERS: [&str; 12] = [
     "/run/containerd",
     "/run/flannel",
     "/run/kubernetes",
+    "/run/nri",
+    "/usr/libexec/kubernetes",
     "/var/log/pods",
     "/var/log/containers",
     "/etc/kubeon",
@@ -32,8 +34,18 @@ const FOLDERS: [&str; 12] = [
 /// Folders in which links to parts lie among the files of others.
 const LINKED: [&str; 4] = ["/usr/local/bin", "/opt/cni/bin", "/usr/local/sbin", "/usr/bin"];
 /// Folders that are removed where nothing is left in them.
-const EMPTY: [&str; 6] =
-    ["/opt/cni/bin", "/opt/cni", "/etc/cni", "/etc/containerd/certs.d", "/etc/containerd", "/etc/haproxy"];
+const EMPTY: [&str; 10] = [
+    "/opt/cni/bin",
+    "/opt/cni",
+    "/opt/containerd/bin",
+    "/opt/containerd/lib",
+    "/opt/containerd",
+    "/etc/cni",
+    "/etc/containerd/certs.d",
+    "/etc/containerd",
+    "/etc/haproxy",
+    "/run/netns",
+];
 
 /// Removes all but kubeon's own folder.
 pub fn clear(job: &Job<'_>, left: &mut Left) {

@@ -11,8 +11,9 @@ use crate::journal::{self, Mark};
 use crate::root::Root;
 use crate::{paths, units};
 
-/// How long units may take to stop before they are killed.
-const STOP: Duration = Duration::from_secs(30);
+/// How long units may take to stop before they are killed. Nothing of what they would save is kept, and an
+/// API server whose etcd stops with it would wait for a minute.
+const STOP: Duration = Duration::from_secs(1);
 
 /// Stops the units; what does not stop is killed.
 pub fn stop(job: &Job<'_>, left: &mut Left) {

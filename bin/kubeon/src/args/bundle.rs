@@ -38,6 +38,9 @@ pub struct BundleBuild {
     /// Where the programs come from: `go-modules`, or a folder that holds them
     #[arg(long, value_name = "SOURCE", default_value = "go-modules")]
     pub from: String,
+    /// Look for newer packages of the distribution even though the bundle exists
+    #[arg(long)]
+    pub refresh: bool,
     /// Only show what would be built
     #[arg(long)]
     pub dry_run: bool,

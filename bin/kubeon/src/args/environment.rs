@@ -24,8 +24,6 @@ pub struct Environment {
     pub ssh_agent: Option<PathBuf>,
     /// `$PATH`.
     pub path: Vec<PathBuf>,
-    /// `$SUDO_USER` or `$USER`: who works here.
-    pub user: Option<String>,
     /// This program's own file.
     pub program: Option<PathBuf>,
 }
@@ -51,7 +49,6 @@ impl Environment {
             dumb_terminal: env::var("TERM").is_ok_and(|term| term == "dumb"),
             ssh_agent: file("SSH_AUTH_SOCK"),
             path: env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default(),
-            user: env::var("SUDO_USER").or_else(|_| env::var("USER")).ok(),
             program: env::current_exe().ok(),
         }
     }

@@ -35,7 +35,9 @@ impl Later {
     /// The command's name, what was typed after it, and what serves today in its place.
     pub fn parts(&self) -> (&'static str, &[String], &'static str) {
         match self {
-            Self::Upgrade(w) => ("upgrade", &w.words, "destroy the cluster and create it with the new version"),
+            Self::Upgrade(w) => {
+                ("upgrade", &w.words, "destroy the cluster and create it with the new version")
+            }
             Self::Addon(w) => ("addon", &w.words, "name all hosts when the cluster is created"),
             Self::Delon(w) => ("delon", &w.words, "drain the node with kubectl"),
             Self::Etcd(w) => ("etcd", &w.words, "use: kubeon exec NAME@cp1 'etcdctl …'"),

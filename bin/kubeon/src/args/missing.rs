@@ -27,7 +27,8 @@ pub struct MissingFlag {
 
 const CALICO: &str = "no bundle carries calico: leave it out, the pod network is flannel";
 const CILIUM: &str = "no bundle carries cilium: leave it out, the pod network is flannel";
-const CONTOUR: &str = "no bundle carries contour: leave it out, install an ingress controller with its own chart";
+const CONTOUR: &str =
+    "no bundle carries contour: leave it out, install an ingress controller with its own chart";
 const ISTIO: &str = "no bundle carries istio: leave it out, install it with its own chart";
 const NVIDIA: &str = "no bundle carries the nvidia device plugin: leave it out";
 const KATA: &str = "no bundle carries kata: leave it out";
@@ -53,7 +54,11 @@ pub const MISSING: &[MissingFlag] = &[
     value("node-mask-size-ipv6", &["64"], DUAL),
     value("svc-cidr-ipv6", &[""], DUAL),
     value("pod-cidr-ipv6", &[""], DUAL),
-    value("interface", &[""], "only calico and cilium choose an interface, and no bundle carries them: leave it out"),
+    value(
+        "interface",
+        &[""],
+        "only calico and cilium choose an interface, and no bundle carries them: leave it out",
+    ),
     value("ipvs-scheduler", &[], IPVS),
     switch("strict-arp", IPVS),
     switch("with-nvidia", NVIDIA),
@@ -115,13 +120,17 @@ pub struct MissingFlags {
 
 impl MissingFlag {
     fn arg(&self) -> Arg {
-        let arg = Arg::new(self.flag).long(self.flag).hide(true).action(ArgAction::Append).allow_hyphen_values(true);
+        let arg = Arg::new(self.flag)
+            .long(self.flag)
+            .hide(true)
+            .action(ArgAction::Append)
+            .allow_hyphen_values(true);
         match self.takes {
-            Takes::Switch => arg
-                .num_args(0..=1)
-                .require_equals(true)
-                .default_missing_value("true")
-                .value_parser(["true", "false", "1", "0", "t", "f", "T", "F", "TRUE", "FALSE", "True", "False"]),
+            Takes::Switch => {
+                arg.num_args(0..=1).require_equals(true).default_missing_value("true").value_parser([
+                    "true", "false", "1", "0", "t", "f", "T", "F", "TRUE", "FALSE", "True", "False",
+                ])
+            }
             Takes::Value => arg.num_args(1),
         }
     }
@@ -131,7 +140,8 @@ impl MissingFlag {
             return None;
         }
         let last = matches.get_many::<String>(self.flag)?.next_back()?;
-        let off = self.takes == Takes::Switch && ["false", "0", "f", "F", "FALSE", "False"].contains(&last.as_str());
+        let off = self.takes == Takes::Switch
+            && ["false", "0", "f", "F", "FALSE", "False"].contains(&last.as_str());
         if off || self.harmless.contains(&last.as_str()) {
             return None;
         }

@@ -129,14 +129,42 @@ macro_rules! role_flags {
 }
 
 role_flags!(
-    MasterFlags, "Masters", "master", 'm', 'M', "default-master-port", "default-master-user",
-    "default-master-passwd", "default-master-pk-file", "default-master-pk-password", "master-name",
-    "master-labels", "master-port", "master-user", "master-passwd", "master-pk-file", "master-pk-password"
+    MasterFlags,
+    "Masters",
+    "master",
+    'm',
+    'M',
+    "default-master-port",
+    "default-master-user",
+    "default-master-passwd",
+    "default-master-pk-file",
+    "default-master-pk-password",
+    "master-name",
+    "master-labels",
+    "master-port",
+    "master-user",
+    "master-passwd",
+    "master-pk-file",
+    "master-pk-password"
 );
 role_flags!(
-    WorkerFlags, "Workers", "worker", 'w', 'W', "default-worker-port", "default-worker-user",
-    "default-worker-passwd", "default-worker-pk-file", "default-worker-pk-password", "worker-name",
-    "worker-labels", "worker-port", "worker-user", "worker-passwd", "worker-pk-file", "worker-pk-password"
+    WorkerFlags,
+    "Workers",
+    "worker",
+    'w',
+    'W',
+    "default-worker-port",
+    "default-worker-user",
+    "default-worker-passwd",
+    "default-worker-pk-file",
+    "default-worker-pk-password",
+    "worker-name",
+    "worker-labels",
+    "worker-port",
+    "worker-user",
+    "worker-passwd",
+    "worker-pk-file",
+    "worker-pk-password"
 );
 
 /// All flags about hosts.
@@ -256,7 +284,8 @@ fn count_lists(role: &Role<'_>, refusals: &mut Vec<Refusal>) {
             return;
         }
         let hosts = if hosts == 1 { "1 host".to_owned() } else { format!("{hosts} hosts") };
-        let text = format!("[{}] {count} given for {hosts}: give one for each -{}", role.role, &role.flag[1..]);
+        let text =
+            format!("[{}] {count} given for {hosts}: give one for each -{}", role.role, &role.flag[1..]);
         refusals.push(refuse(format!("--{}-{list}", role.role), text));
     };
     check("name", role.names.len(), false);

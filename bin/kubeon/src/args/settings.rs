@@ -84,8 +84,11 @@ impl SettingFlags {
     /// Values that no bundle can serve.
     pub fn refusals(&self) -> Vec<Refusal> {
         let given = [&self.cni, &self.cri, &self.ic, &self.proxy];
-        let mut refusals: Vec<_> =
-            CHOICES.iter().zip(given).filter_map(|(choice, value)| choice.refusal(value.as_deref()?)).collect();
+        let mut refusals: Vec<_> = CHOICES
+            .iter()
+            .zip(given)
+            .filter_map(|(choice, value)| choice.refusal(value.as_deref()?))
+            .collect();
         refusals.extend(self.lb_refusals());
         refusals
     }
@@ -100,9 +103,10 @@ impl SettingFlags {
             (Some("external"), None) => {
                 refuse("--lb-mode external".into(), "needs --lb-ip ADDRESS of the load balancer that exists")
             }
-            (Some("haproxy") | None, Some(address)) => {
-                refuse(format!("--lb-ip {address}"), "names a load balancer that exists: add --lb-mode external")
-            }
+            (Some("haproxy") | None, Some(address)) => refuse(
+                format!("--lb-ip {address}"),
+                "names a load balancer that exists: add --lb-mode external",
+            ),
             (Some(mode), _) if !["haproxy", "external"].contains(&mode) => refuse(
                 format!("--lb-mode {mode}"),
                 &format!("[check] Input lb mode[{mode}] not support: use haproxy or external"),
@@ -122,8 +126,11 @@ impl Choice {
             _ if self.missing.contains(&value) => format!("no bundle carries {value}"),
             _ => "unknown".to_owned(),
         };
-        let reason =
-            format!("[check] Input {}[{value}] not support: {why}; use {}", self.noun, self.carried.join(" or "));
+        let reason = format!(
+            "[check] Input {}[{value}] not support: {why}; use {}",
+            self.noun,
+            self.carried.join(" or ")
+        );
         Some(Refusal { subject: format!("--{} {value}", self.flag), reason })
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kubeon_api::Version;
-use kubeon_bundle::{Arch, BuildOptions, Bundle, BundleError, From, PartKind, Progress, State, Store, build};
+use kubeon_bundle::{
+    Arch, BuildOptions, Bundle, BundleError, Origin, PartKind, Progress, State, Store, build,
+};
 use serde::Serialize;
 
 use super::Context;
@@ -77,17 +79,20 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), Stop> {
         .entry(version)
         .map_err(|error| Stop::refused(format!("[check] Input version[{version}] not support: {error}")))?
         .clone();
-    let from: From = args.from.parse().map_err(|error: kubeon_bundle::BuildError| Stop::refused(error.to_string()))?;
-    let options = BuildOptions { from, arch: Arch::native(), store: store(context)?, refresh: false };
+    let from: Origin =
+        args.from.parse().map_err(|error: kubeon_bundle::BuildError| Stop::refused(error.to_string()))?;
+    let options = BuildOptions { from, arch: Arch::native(), store: store(context)?, refresh: args.refresh };
     if args.dry_run {
         return announce(context, &entry, &options);
     }
     let begin = Instant::now();
     let spinner = Arc::new(Spinner::new(context.talk));
     let shown = Arc::clone(&spinner);
-    let built = tokio::task::spawn_blocking(move || build(&entry, &options, &|progress| show(&shown, &progress)))
-        .await
-        .map_err(|error| Stop::failed(error.to_string()))?;
+    let built =
+        tokio::task::spawn_blocking(move || build(&entry, &options, &|progress| show(&shown, &progress)))
+            .await
+            .map_err(|error| Stop::failed(error.to_string()))?;
+    drop(spinner);
     let bundle = built.map_err(|error| Stop::failed(format!("bundle {version}: {}", chain(&error))))?;
     context.talk.say(&format!(
         "bundle {version} is ready: {}, {}, {}",
@@ -106,7 +111,10 @@ fn announce(context: &Context<'_>, entry: &kubeon_bundle::Entry, options: &Build
     }
     context.talk.result(&table.text(false))?;
     let place = options.store.folder(entry.kubernetes, options.arch);
-    context.talk.say(&format!("Nothing was written. What is not in the cache would be made, into {}", place.display()));
+    context.talk.say(&format!(
+        "Nothing was written. What is not in the cache would be made, into {}",
+        place.display()
+    ));
     Ok(())
 }
 
@@ -144,7 +152,8 @@ struct Row {
 
 fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), Stop> {
     let store = store(context)?;
-    let found = store.list().map_err(|error| Stop::failed(format!("{}: {error}", store.bundles().display())))?;
+    let found =
+        store.list().map_err(|error| Stop::failed(format!("{}: {error}", store.bundles().display())))?;
     let mut rows = Vec::new();
     for (folder, bundle) in found {
         match bundle {
@@ -160,7 +169,9 @@ fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), Stop> {
         }
     }
     if rows.is_empty() {
-        context.talk.say("no bundle here; make one with: kubeon bundle build VERSION (see: kubeon view support)");
+        context
+            .talk
+            .say("no bundle here; make one with: kubeon bundle build VERSION (see: kubeon view support)");
     }
     let mut table = Table::new(&["VERSION", "ARCH", "PARTS", "SIZE", "FROM"]).wide(&["FOLDER"]);
     for row in &rows {
@@ -175,7 +186,8 @@ fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), Stop> {
 fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), Stop> {
     let bundle = named(context, &args.bundle)?;
     let manifest = bundle.manifest();
-    let mut table = Table::new(&["PART", "KIND", "VERSION", "SIZE", "UNPACKED"]).wide(&["DIGEST", "PROGRAMS"]);
+    let mut table =
+        Table::new(&["PART", "KIND", "VERSION", "SIZE", "UNPACKED"]).wide(&["DIGEST", "PROGRAMS"]);
     for part in &manifest.parts {
         let kind = match part.kind {
             PartKind::Program => "program",
@@ -198,7 +210,12 @@ fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), Stop> {
     let answer = Answer::new(manifest, table, names)?.foot(format!("images\n{images}"));
     if args.format.output == Format::Table {
         let size = words::size(bundle.size());
-        context.talk.say(&format!("bundle {} {}, {size}, {}", manifest.kubernetes, manifest.arch, bundle.root().display()));
+        context.talk.say(&format!(
+            "bundle {} {}, {size}, {}",
+            manifest.kubernetes,
+            manifest.arch,
+            bundle.root().display()
+        ));
     }
     context.talk.result(&answer.text(args.format.output)?)
 }

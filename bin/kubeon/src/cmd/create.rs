@@ -97,7 +97,10 @@ impl Making<'_> {
         }
         if known && looked.plan().standing > 0 && !looked.plan().steps.is_empty() {
             let (standing, left) = (looked.plan().standing, looked.plan().steps.len());
-            talk.say(&format!("{name}  continuing: {standing} of {} steps stand (checked on the hosts)", standing + left));
+            talk.say(&format!(
+                "{name}  continuing: {standing} of {} steps stand (checked on the hosts)",
+                standing + left
+            ));
         }
         self.contact.pin(self.engine, &self.lock)?;
         self.state.spec = named(&intent.spec, looked.plan());
@@ -153,7 +156,9 @@ impl Making<'_> {
         let shown = self.engine.context.shorten(&path);
         match format {
             Format::Table | Format::Wide => talk.result(&done.text(&shown, self.begin.elapsed())),
-            other => talk.result(&Answer::new(&done, Table::new(&[]), vec![done.cluster.clone()])?.text(other)?),
+            other => {
+                talk.result(&Answer::new(&done, Table::new(&[]), vec![done.cluster.clone()])?.text(other)?)
+            }
         }
     }
 
@@ -223,7 +228,10 @@ impl Done {
         let name = &self.cluster;
         let took = words::time(took);
         if !self.changed {
-            return format!("{name}: nothing to do ({}, checked in {took})\n", words::count(self.nodes, "host"));
+            return format!(
+                "{name}: nothing to do ({}, checked in {took})\n",
+                words::count(self.nodes, "host")
+            );
         }
         format!(
             "{name} is ready: {} of {} nodes, {took}\n\

@@ -39,7 +39,9 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
     let begin = Instant::now();
     if args.dry_run {
         let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Look).await?;
-        let made = plan::look(&engine, &contact.hosts, hosts, &|snapshot| kubeon_plan::destroy(&intent, snapshot)).await?;
+        let made =
+            plan::look(&engine, &contact.hosts, hosts, &|snapshot| kubeon_plan::destroy(&intent, snapshot))
+                .await?;
         let command = format!("kubeon destroy {}", state.name);
         return plan::show(&engine, &made, Some(&intent), begin.elapsed(), &command, args.format.output);
     }
@@ -99,14 +101,22 @@ fn agreed(context: &Context<'_>, args: &DestroyArgs, state: &State) -> Result<()
 fn forget(engine: &Engine<'_>, lock: &kubeon_store::Lock, name: &ClusterName) -> Result<(), Stop> {
     if let Some(home) = &engine.context.environment.home {
         let link = home.join(".kube/config");
-        if std::fs::read_link(&link).is_ok_and(|target| target == Path::new(&engine.store.kubeconfig_path(name))) {
+        if std::fs::read_link(&link)
+            .is_ok_and(|target| target == Path::new(&engine.store.kubeconfig_path(name)))
+        {
             std::fs::remove_file(&link)?;
         }
     }
     engine.store.remove(lock, name).map_err(engine::stop)
 }
 
-fn gone(context: &Context<'_>, args: &DestroyArgs, name: &ClusterName, hosts: usize, begin: Instant) -> Result<(), Stop> {
+fn gone(
+    context: &Context<'_>,
+    args: &DestroyArgs,
+    name: &ClusterName,
+    hosts: usize,
+    begin: Instant,
+) -> Result<(), Stop> {
     let took = words::time(begin.elapsed());
     match args.format.output {
         Format::Table | Format::Wide => {

@@ -22,8 +22,12 @@ pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), Stop> {
         Some(LabCommand::Ssh(args)) => ssh(context, args),
         Some(LabCommand::Kill(args)) => on_host(context, args, "has no power", |lab, host| lab.kill(host)),
         Some(LabCommand::Start(args)) => on_host(context, args, "is up", |lab, host| lab.start(host)),
-        Some(LabCommand::Cut(args)) => on_host(context, args, "is off the network", |lab, host| lab.cut(host)),
-        Some(LabCommand::Heal(args)) => on_host(context, args, "is on the network", |lab, host| lab.heal(host)),
+        Some(LabCommand::Cut(args)) => {
+            on_host(context, args, "is off the network", |lab, host| lab.cut(host))
+        }
+        Some(LabCommand::Heal(args)) => {
+            on_host(context, args, "is on the network", |lab, host| lab.heal(host))
+        }
         Some(LabCommand::Down(args)) => down(context, args),
     }
 }
@@ -77,11 +81,17 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), Stop> {
     })
     .await
     .map_err(|error| Stop::failed(error.to_string()))?;
+    drop(spinner);
     let lab = lab.map_err(stop)?;
     let hosts = lab.hosts().map_err(stop)?;
     let took = words::time(begin.elapsed());
-    let base = built.map_or_else(|| "base found".to_owned(), |time| format!("base built in {}", words::time(time)));
-    context.talk.say(&format!("lab {}: {base}, {} up in {took}", lab.name(), words::count(hosts.len(), "host")));
+    let base =
+        built.map_or_else(|| "base found".to_owned(), |time| format!("base built in {}", words::time(time)));
+    context.talk.say(&format!(
+        "lab {}: {base}, {} up in {took}",
+        lab.name(),
+        words::count(hosts.len(), "host")
+    ));
     context.talk.result(&answer(&lab, &hosts)?.text(args.format.output)?)?;
     if args.format.output == Format::Table {
         context.talk.say(&format!("next: {}", next(&hosts)?));
@@ -91,7 +101,9 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), Stop> {
 
 fn show(spinner: &Spinner, built: &std::sync::Mutex<Option<Duration>>, progress: Progress) {
     match progress {
-        Progress::BaseMissing => spinner.begin("base", "making the base root file system, once; about a minute"),
+        Progress::BaseMissing => {
+            spinner.begin("base", "making the base root file system, once; about a minute")
+        }
         Progress::BaseLine(line) => spinner.says("base", &line),
         Progress::BaseBuilt(time) => {
             spinner.end("base", Ok("built"));
@@ -100,6 +112,7 @@ fn show(spinner: &Spinner, built: &std::sync::Mutex<Option<Duration>>, progress:
             }
         }
         Progress::BaseFound => {}
+        Progress::Note(words) => spinner.say(&format!("note: {words}")),
         Progress::Booting(host) => spinner.begin(&host, "booting"),
         Progress::Ready(host, _) => spinner.end(&host, Ok("answers by SSH")),
     }
@@ -107,7 +120,8 @@ fn show(spinner: &Spinner, built: &std::sync::Mutex<Option<Duration>>, progress:
 
 /// The command that makes a cluster of these hosts.
 fn next(hosts: &[Host]) -> Result<String, Stop> {
-    let newest = super::view::catalogue()?.versions().max().map_or_else(String::new, |version| version.to_string());
+    let newest =
+        super::view::catalogue()?.versions().max().map_or_else(String::new, |version| version.to_string());
     let flags = hosts.iter().enumerate().map(|(i, host)| {
         let flag = if i == 0 { "-m" } else { "-w" };
         format!(" {flag} {}", host.address)
@@ -125,7 +139,8 @@ struct Row {
 }
 
 fn rows(lab: &Lab, hosts: &[Host]) -> Vec<Row> {
-    let suffix = if lab.name().as_str() == "default" { String::new() } else { format!(" --lab {}", lab.name()) };
+    let suffix =
+        if lab.name().as_str() == "default" { String::new() } else { format!(" --lab {}", lab.name()) };
     let row = |host: &Host| Row {
         lab: lab.name().to_string(),
         host: host.name.clone(),
@@ -139,8 +154,9 @@ fn rows(lab: &Lab, hosts: &[Host]) -> Vec<Row> {
 fn answer(lab: &Lab, hosts: &[Host]) -> Result<Answer, Stop> {
     let rows = rows(lab, hosts);
     let mut table = Table::new(&["HOST", "ADDRESS", "SSH"]).wide(&["STATE"]).indent(2);
-    rows.iter()
-        .for_each(|row| table.row([row.host.clone(), row.address.clone(), row.ssh.clone(), row.state.clone()]));
+    rows.iter().for_each(|row| {
+        table.row([row.host.clone(), row.address.clone(), row.ssh.clone(), row.state.clone()])
+    });
     let names = rows.iter().map(|row| row.host.clone()).collect();
     Answer::new(&rows, table, names)
 }
@@ -158,7 +174,13 @@ fn list(context: &Context<'_>, args: &LabLs) -> Result<(), Stop> {
     }
     let mut table = Table::new(&["LAB", "HOST", "ADDRESS", "STATE"]).wide(&["SSH"]);
     for row in &all {
-        table.row([row.lab.clone(), row.host.clone(), row.address.clone(), row.state.clone(), row.ssh.clone()]);
+        table.row([
+            row.lab.clone(),
+            row.host.clone(),
+            row.address.clone(),
+            row.state.clone(),
+            row.ssh.clone(),
+        ]);
     }
     if all.is_empty() {
         context.talk.say("no lab here; make one with: kubeon lab up --hosts 3");
@@ -182,7 +204,9 @@ fn ssh(context: &Context<'_>, args: &LabSsh) -> Result<(), Stop> {
     words.extend(args.command.iter().cloned());
     let program = words.remove(0);
     let error = std::process::Command::new(&program).args(words).exec();
-    Err(Stop::failed(format!("cannot run {program}: {error}; install it with: apt-get install openssh-client")))
+    Err(Stop::failed(format!(
+        "cannot run {program}: {error}; install it with: apt-get install openssh-client"
+    )))
 }
 
 fn on_host(

@@ -8,10 +8,13 @@ use crate::stop::Stop;
 /// Refuses, and says what serves today.
 pub fn run(command: &Later) -> Result<(), Stop> {
     let (name, words, instead) = command.parts();
-    if let (Later::Upgrade(_), Some(version)) = (command, words.get(1))
+    if let (Later::Upgrade(_), Some(version)) =
+        (command, words.iter().filter(|word| !word.starts_with('-')).nth(1))
         && version.parse::<Version>().is_err()
     {
-        return Err(Stop::refused(format!("Input version [{version}] error: not vMAJOR.MINOR.PATCH, such as v1.36.3")));
+        return Err(Stop::refused(format!(
+            "Input version [{version}] error: not vMAJOR.MINOR.PATCH, such as v1.36.3"
+        )));
     }
     Err(not_yet(name, instead))
 }

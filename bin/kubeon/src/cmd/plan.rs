@@ -30,7 +30,12 @@ pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), Stop> {
 ///
 /// # Errors
 /// As `create` up to its first effect.
-pub async fn create(engine: &Engine<'_>, target: Target, args: &WishArgs, format: &OutputFlag) -> Result<(), Stop> {
+pub async fn create(
+    engine: &Engine<'_>,
+    target: Target,
+    args: &WishArgs,
+    format: &OutputFlag,
+) -> Result<(), Stop> {
     let bundle = super::bundle::find(engine.context, target.spec.version)?;
     for note in &target.notes {
         engine.context.talk.warn(&note_text(note));
@@ -109,9 +114,11 @@ pub fn show(
     if plan.steps.is_empty() {
         let (hosts, facts) = (words::count(plan.hosts.len(), "host"), words::count(plan.facts, "fact"));
         let took = words::time(took);
-        return talk.result(&format!("{}: nothing to do ({hosts}, {facts}, checked in {took})\n", plan.cluster));
+        return talk
+            .result(&format!("{}: nothing to do ({hosts}, {facts}, checked in {took})\n", plan.cluster));
     }
-    let head = intent.map_or_else(|| format!("{}  {}\n", plan.cluster, plan.version), |intent| head(plan, intent));
+    let head =
+        intent.map_or_else(|| format!("{}  {}\n", plan.cluster, plan.version), |intent| head(plan, intent));
     talk.result(&format!("{head}{}", answer.text(format)?))?;
     talk.result(&format!("{} Nothing was written. Apply with: {command}\n", text::summary(plan)))
 }

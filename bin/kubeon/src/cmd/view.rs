@@ -5,8 +5,8 @@ use kubeon_bundle::Catalogue;
 use serde::Serialize;
 
 use super::{Context, later};
-use crate::args::day::{ViewArgs, ViewCommand, ViewComponent, ViewSupport};
 use crate::args::Format;
+use crate::args::day::{ViewArgs, ViewCommand, ViewComponent, ViewSupport};
 use crate::output::{Answer, Table};
 use crate::stop::{Stop, chain};
 
@@ -16,9 +16,10 @@ pub fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), Stop> {
         None => super::help(context.talk, &["view"]),
         Some(ViewCommand::Support(args)) => support(context, args),
         Some(ViewCommand::Component(args)) => component(context, args),
-        Some(ViewCommand::Config(_)) => {
-            Err(later::not_yet("view config", "the files are on the hosts: kubeon exec NAME@cp1 'ls /etc/kubernetes'"))
-        }
+        Some(ViewCommand::Config(_)) => Err(later::not_yet(
+            "view config",
+            "the files are on the hosts: kubeon exec NAME@cp1 'ls /etc/kubernetes'",
+        )),
     }
 }
 
@@ -42,7 +43,8 @@ fn ranges(versions: impl Iterator<Item = Version>) -> Vec<Range> {
     for version in versions {
         match ranges.last_mut() {
             Some(Range { last, .. })
-                if (last.major, last.minor, last.patch + 1) == (version.major, version.minor, version.patch) =>
+                if (last.major, last.minor, last.patch + 1)
+                    == (version.major, version.minor, version.patch) =>
             {
                 *last = version;
             }
@@ -56,7 +58,11 @@ fn support(context: &Context<'_>, args: &ViewSupport) -> Result<(), Stop> {
     let catalogue = catalogue()?;
     let ranges = ranges(catalogue.versions());
     let line = |range: &Range| {
-        if range.first == range.last { range.first.to_string() } else { format!("{}-{}", range.first, range.last) }
+        if range.first == range.last {
+            range.first.to_string()
+        } else {
+            format!("{}-{}", range.first, range.last)
+        }
     };
     let lines: Vec<String> = ranges.iter().map(line).collect();
     let mut table = Table::new(&[""]);
@@ -98,9 +104,12 @@ mod tests {
 
     #[test]
     fn joins_versions_that_follow_each_other() {
-        let versions = ["v1.34.4", "v1.35.4", "v1.36.1", "v1.36.2", "v1.36.4"].map(|text| text.parse().unwrap());
-        let text: Vec<_> =
-            ranges(versions.into_iter()).iter().map(|range| format!("{}-{}", range.first, range.last)).collect();
+        let versions =
+            ["v1.34.4", "v1.35.4", "v1.36.1", "v1.36.2", "v1.36.4"].map(|text| text.parse().unwrap());
+        let text: Vec<_> = ranges(versions.into_iter())
+            .iter()
+            .map(|range| format!("{}-{}", range.first, range.last))
+            .collect();
         assert_eq!(text, ["v1.34.4-v1.34.4", "v1.35.4-v1.35.4", "v1.36.1-v1.36.2", "v1.36.4-v1.36.4"]);
     }
 }

@@ -28,12 +28,12 @@ pub enum Standing {
 /// A step on the board.
 #[derive(Debug, Clone)]
 pub struct StepState {
-    /// Its identity.
-    pub id: String,
     /// Its stage.
     pub stage: String,
     /// What it does.
     pub title: String,
+    /// Whether it only waits until its title is true.
+    pub check: bool,
     /// Bytes that it sends; 0 for most.
     pub size: u64,
     /// Bytes sent so far.
@@ -96,7 +96,8 @@ impl Board {
             }
         }
         for address in order {
-            let name = plan.hosts.get(&address).map_or_else(|| address.to_string(), |host| host.name.to_string());
+            let name =
+                plan.hosts.get(&address).map_or_else(|| address.to_string(), |host| host.name.to_string());
             board.addresses.insert(address, board.hosts.len());
             board.hosts.push(HostState {
                 name,
@@ -110,9 +111,9 @@ impl Board {
             let host = board.addresses.get(&step.host).copied().unwrap_or_default();
             board.hosts[host].steps.push(place);
             board.steps.push(StepState {
-                id: step.id.clone(),
                 stage: step.stage.clone(),
                 title: step.title.clone(),
+                check: matches!(step.op, Op::Await { .. }),
                 size: if let Op::Part { size, .. } = &step.op { *size } else { 0 },
                 sent: 0,
                 standing: Standing::Waiting,
@@ -135,8 +136,12 @@ impl Board {
             Happening::HostRetrying { host, failure, .. } => {
                 self.host(*host, |host| host.trouble = format!("trying again: {failure}"));
             }
-            Happening::HostLost { host, failure } => self.host(*host, |host| host.trouble = failure.to_string()),
-            Happening::StepStarted { step, .. } => self.step(step, |step| step.standing = Standing::Running(now)),
+            Happening::HostLost { host, failure } => {
+                self.host(*host, |host| host.trouble = failure.to_string())
+            }
+            Happening::StepStarted { step, .. } => {
+                self.step(step, |step| step.standing = Standing::Running(now))
+            }
             Happening::Progress { step, done, .. } => self.sent(step, *done, now),
             Happening::Note { step, text, .. } => self.step(step, |step| step.note.clone_from(text)),
             Happening::Retrying { step, failure, attempt, .. } => {
@@ -161,12 +166,6 @@ impl Board {
     /// How long the run will have taken in all, as far as can be told.
     pub fn expected(&self, now: Duration) -> Duration {
         self.estimate.total(self, now)
-    }
-
-    /// Steps that are done, and steps in all.
-    pub fn count(&self) -> (usize, usize) {
-        let done = self.steps.iter().filter(|step| step.standing == Standing::Done).count();
-        (done, self.steps.len())
     }
 
     fn sent(&mut self, step: &str, bytes: u64, now: Duration) {

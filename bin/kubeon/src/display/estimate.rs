@@ -27,7 +27,8 @@ impl Estimate {
         let bytes: f64 = plan.steps.iter().map(|step| bytes(step) / MACHINE_RATE).sum();
         let places: std::collections::BTreeMap<_, _> =
             plan.steps.iter().enumerate().map(|(place, step)| (step.id.as_str(), place)).collect();
-        let needs = |place: usize| plan.steps[place].needs.iter().filter_map(|id| places.get(id.as_str()).copied());
+        let needs =
+            |place: usize| plan.steps[place].needs.iter().filter_map(|id| places.get(id.as_str()).copied());
         let mut ends = vec![0.0_f64; weights.len()];
         // A step comes after its needs, so one pass in order sees every need's end.
         for place in 0..weights.len() {
@@ -46,14 +47,17 @@ impl Estimate {
             let step = &board.steps[place];
             let left = match step.standing {
                 Standing::Waiting => self.weights[place],
-                Standing::Running(since) => (self.weights[place] - (now.saturating_sub(since)).as_secs_f64()).max(0.5),
+                Standing::Running(since) => {
+                    (self.weights[place] - (now.saturating_sub(since)).as_secs_f64()).max(0.5)
+                }
                 Standing::Done | Standing::Failed(_) | Standing::Skipped => 0.0,
             };
             let start = step.needs.iter().map(|&need| ends[need]).fold(0.0, f64::max);
             ends[place] = start + left;
         }
         let longest = ends.iter().copied().fold(0.0, f64::max);
-        let (sent, size) = board.steps.iter().fold((0, 0), |(sent, size), step| (sent + step.sent, size + step.size));
+        let (sent, size) =
+            board.steps.iter().fold((0, 0), |(sent, size), step| (sent + step.sent, size + step.size));
         let unsent = if size == 0 { 0.0 } else { self.sending * (1.0 - ratio(sent, size)) };
         Duration::from_secs_f64((now.as_secs_f64() + longest.max(unsent)).max(self.total))
     }
@@ -76,7 +80,13 @@ fn weight(step: &Step) -> f64 {
         Op::Kernel { .. } => 0.3,
         Op::Hosts { .. } | Op::Files { .. } | Op::Links { .. } => 0.1,
         Op::Part { .. } => 0.2 + bytes(step) / HOST_RATE,
-        Op::Service { ready, .. } => if ready.is_empty() { 0.5 } else { 2.0 },
+        Op::Service { ready, .. } => {
+            if ready.is_empty() {
+                0.5
+            } else {
+                2.0
+            }
+        }
         Op::Image { .. } => 1.5,
         Op::Objects { .. } => 0.5,
         Op::Await { checks } => checks.iter().map(patience).fold(0.5, f64::max),

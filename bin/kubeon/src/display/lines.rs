@@ -58,7 +58,8 @@ enum Mood {
 }
 
 fn mood(board: &Board, host: &HostState) -> Mood {
-    let any = |test: fn(&Standing) -> bool| host.steps.iter().any(|&place| test(&board.steps[place].standing));
+    let any =
+        |test: fn(&Standing) -> bool| host.steps.iter().any(|&place| test(&board.steps[place].standing));
     if any(|standing| matches!(standing, Standing::Failed(_))) {
         Mood::Failed
     } else if any(|standing| matches!(standing, Standing::Running(_))) {
@@ -158,7 +159,7 @@ fn current(board: &Board, host: &HostState, now: Duration) -> String {
 }
 
 fn working(step: &StepState, since: Duration) -> String {
-    let mut text = step.title.clone();
+    let mut text = if step.check { format!("waits until {}", step.title) } else { step.title.clone() };
     if !step.note.is_empty() {
         text = format!("{text}: {}", step.note);
     }
@@ -193,9 +194,13 @@ fn waiting(board: &Board, host: &HostState, step: &StepState) -> String {
     if !host.open {
         return format!("{}: opening", step.stage);
     }
-    let need = step.needs.iter().map(|&place| &board.steps[place]).find(|need| need.standing != Standing::Done);
+    let need =
+        step.needs.iter().map(|&place| &board.steps[place]).find(|need| need.standing != Standing::Done);
     match need {
-        Some(need) if board.hosts[need.host].name == host.name => format!("{}: waits for {}", step.stage, need.title),
+        Some(need) if need.check => format!("{}: waits until {}", step.stage, need.title),
+        Some(need) if board.hosts[need.host].name == host.name => {
+            format!("{}: waits for {}", step.stage, need.title)
+        }
         Some(need) => format!("{}: waits for {}: {}", step.stage, board.hosts[need.host].name, need.title),
         None => step.stage.clone(),
     }
@@ -203,7 +208,9 @@ fn waiting(board: &Board, host: &HostState, step: &StepState) -> String {
 
 /// Colours for the marks; words stay plain.
 pub fn paint(line: &str) -> String {
-    let mark = |mark: &str, style: console::Style| (mark.to_owned(), style.force_styling(true).apply_to(mark).to_string());
+    let mark = |mark: &str, style: console::Style| {
+        (mark.to_owned(), style.force_styling(true).apply_to(mark).to_string())
+    };
     let marks = [
         mark("✓", console::Style::new().green()),
         mark("●", console::Style::new().yellow()),

@@ -42,6 +42,7 @@ impl Display {
             bars: MultiProgress::with_draw_target(target()),
             shown: Mutex::new(Vec::new()),
         });
+        talk.on_screen(screen.as_ref().map(|screen| screen.bars.clone()));
         let shared = Arc::new(Shared {
             board: Mutex::new(Board::new(plan)),
             begin: Instant::now(),
@@ -71,22 +72,14 @@ impl Display {
         if let Some(screen) = &self.shared.screen {
             let shown = screen.shown.lock().unwrap_or_else(PoisonError::into_inner);
             shown.iter().for_each(ProgressBar::abandon);
+            self.shared.talk.on_screen(None);
         }
-    }
-
-    /// Says a line above the moving ones.
-    pub fn say(&self, line: &str) {
-        self.shared.say(line);
-    }
-
-    /// What stands now.
-    pub fn board(&self) -> Board {
-        self.shared.board.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Drop for Display {
     fn drop(&mut self) {
+        self.shared.talk.on_screen(None);
         if let Some(ticker) = &self.ticker {
             ticker.abort();
         }
@@ -112,17 +105,7 @@ impl Shared {
         if let Some(line) = plain::line(&board, happening, level) {
             drop(board);
             let time = jiff::Zoned::now().strftime("%H:%M:%S").to_string();
-            self.say(&format!("{time}  {line}"));
-        }
-    }
-
-    fn say(&self, line: &str) {
-        match &self.screen {
-            Some(screen) => {
-                // Standard error is gone when this fails, and nobody can be told.
-                let _ = screen.bars.println(line);
-            }
-            None => self.talk.say(line),
+            self.talk.say(&format!("{time}  {line}"));
         }
     }
 
@@ -130,8 +113,12 @@ impl Shared {
         let Some(screen) = &self.screen else { return };
         let (height, width) = Term::stderr().size();
         let board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines =
-            lines::lines(&board, self.begin.elapsed(), usize::from(width).saturating_sub(1), usize::from(height));
+        let lines = lines::lines(
+            &board,
+            self.begin.elapsed(),
+            usize::from(width).saturating_sub(1),
+            usize::from(height),
+        );
         drop(board);
         let mut shown = screen.shown.lock().unwrap_or_else(PoisonError::into_inner);
         while shown.len() < lines.len() {

@@ -22,7 +22,9 @@ pub fn line(board: &Board, happening: &Happening, level: u8) -> Option<String> {
         Happening::Retrying { step, failure, attempt, .. } => {
             format!("{}  ● {}, try {attempt}: {failure}", host(step), title(step))
         }
-        Happening::Note { step, text, .. } if level >= 4 => format!("{}  · {}: {text}", host(step), title(step)),
+        Happening::Note { step, text, .. } if level >= 4 => {
+            format!("{}  · {}: {text}", host(step), title(step))
+        }
         Happening::StepStarted { step, .. } if level >= 4 => format!("{}  ● {}", host(step), title(step)),
         Happening::HostRetrying { host, failure, .. } => format!("{host}  ● trying again: {failure}"),
         Happening::HostLost { host, failure } => format!("{host}  ✗ {failure}"),

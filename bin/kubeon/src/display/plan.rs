@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use console::truncate_str;
 use kubeon_api::HostAddress;
+use kubeon_plan::stages::STAGES;
 use kubeon_plan::{Plan, Step};
 use kubeon_wire::Op;
 
@@ -42,7 +44,11 @@ pub fn summary(plan: &Plan) -> String {
         n if n == plan.steps.len() => "every step destroys".to_owned(),
         n => format!("{} destroy", words::count(n, "step")),
     };
-    format!("{} on {}, {destroys}.", words::count(plan.steps.len(), "step"), words::count(hosts.len(), "host"))
+    format!(
+        "{} on {}, {destroys}.",
+        words::count(plan.steps.len(), "step"),
+        words::count(hosts.len(), "host")
+    )
 }
 
 fn rows(plan: &Plan) -> Vec<Row> {
@@ -58,7 +64,7 @@ fn rows(plan: &Plan) -> Vec<Row> {
         .map(|(stage, steps)| Row {
             stage: stage.to_owned(),
             hosts: hosts(plan, stage, &steps),
-            what: what(&steps),
+            what: what(stage, &steps),
             why: why(&steps),
         })
         .collect()
@@ -86,8 +92,13 @@ fn hosts(plan: &Plan, stage: &str, steps: &[&Step]) -> String {
     }
 }
 
+/// Titles that fit into a line; more are summed up by the stage's own title.
+const MOST_TITLES: usize = 2;
+/// Columns for what a stage does.
+const WHAT_WIDTH: usize = 72;
+
 /// What a stage does: parts by number and size, the rest by title, equal titles once.
-fn what(steps: &[&Step]) -> String {
+fn what(stage: &str, steps: &[&Step]) -> String {
     let mut parts = BTreeMap::new();
     let mut titles: Vec<String> = Vec::new();
     for step in steps {
@@ -102,18 +113,18 @@ fn what(steps: &[&Step]) -> String {
         let size: u64 = parts.values().sum();
         text.push(format!("put {} ({}) where missing", words::count(parts.len(), "part"), words::size(size)));
     }
-    text.extend(shorten(&titles));
-    text.join(", ")
+    text.extend(sum_up(stage, titles));
+    truncate_str(&text.join(", "), WHAT_WIDTH, "…").into_owned()
 }
 
-const SHOWN: usize = 4;
-
-fn shorten(titles: &[String]) -> Vec<String> {
-    let mut shown: Vec<String> = titles.iter().take(SHOWN).cloned().collect();
-    if titles.len() > SHOWN {
-        shown.push(format!("and {} more", titles.len() - SHOWN));
+fn sum_up(stage: &str, titles: Vec<String>) -> Vec<String> {
+    if titles.len() <= MOST_TITLES {
+        return titles;
     }
-    shown
+    match STAGES.iter().find(|known| known.name == stage) {
+        Some(known) => vec![known.title.to_owned()],
+        None => vec![titles[0].clone(), format!("and {} more", titles.len() - 1)],
+    }
 }
 
 /// The reason that most steps of a stage share.

@@ -17,6 +17,12 @@ pub struct Spinner {
     items: Mutex<BTreeMap<String, Item>>,
 }
 
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.talk.on_screen(None);
+    }
+}
+
 struct Item {
     begin: Instant,
     bar: Option<ProgressBar>,
@@ -28,6 +34,7 @@ impl Spinner {
         let moving = talk.moving && !talk.is_quiet();
         let bars =
             moving.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::term(Term::stderr(), 10)));
+        talk.on_screen(bars.clone());
         Self { talk: talk.clone(), bars, items: Mutex::new(BTreeMap::new()) }
     }
 
@@ -52,6 +59,11 @@ impl Spinner {
         }
     }
 
+    /// A word on the whole, above what moves.
+    pub fn say(&self, words: &str) {
+        self.talk.say(words);
+    }
+
     /// It says something; begins with it.
     pub fn progress(&self, name: &str, words: &str) {
         let known = self.items().contains_key(name);
@@ -61,7 +73,9 @@ impl Spinner {
     /// It ended well, or with a reason why not.
     pub fn end(&self, name: &str, result: Result<&str, &str>) {
         let item = self.items().remove(name);
-        let took = item.as_ref().map_or_else(String::new, |item| format!(" ({})", words::time(item.begin.elapsed())));
+        let took = item
+            .as_ref()
+            .map_or_else(String::new, |item| format!(" ({})", words::time(item.begin.elapsed())));
         let text = match result {
             Ok(words) => format!("{name}  ✓ {words}{took}"),
             Err(why) => format!("{name}  ✗ {why}{took}"),

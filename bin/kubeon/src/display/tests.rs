@@ -61,7 +61,13 @@ fn plan() -> Plan {
         steps.push(step(i, "artifacts", "put kubelet v1.36.3", &[], part("kubelet", 100 * MIB)));
         steps.push(step(i, "artifacts", "put containerd v2.4.2", &[], part("containerd", 212 * MIB)));
     }
-    steps.push(step(1, "control", "start kube-apiserver v1.36.3", &["artifacts/put kubelet v1.36.3@h1"], Op::Await { checks: Vec::new() }));
+    steps.push(step(
+        1,
+        "control",
+        "start kube-apiserver v1.36.3",
+        &["artifacts/put kubelet v1.36.3@h1"],
+        kernel(),
+    ));
     for i in 2..=3 {
         let needs = ["control/start kube-apiserver v1.36.3@h1"];
         steps.push(step(i, "join", "start kubelet v1.36.3", &needs, Op::Await { checks: Vec::new() }));
@@ -109,7 +115,8 @@ fn midway() -> Board {
     board.happened(&done(2, "artifacts/put kubelet v1.36.3"), at(4));
     board.happened(&started(2, "artifacts/put containerd v2.4.2"), at(11));
     let step = "artifacts/put containerd v2.4.2@h2".to_owned();
-    board.happened(&Happening::Progress { host: address(2), step, done: 112 * MIB, total: 212 * MIB }, at(12));
+    board
+        .happened(&Happening::Progress { host: address(2), step, done: 112 * MIB, total: 212 * MIB }, at(12));
     board
 }
 
@@ -156,15 +163,23 @@ fn a_low_terminal_shows_the_busy_hosts_and_counts_the_rest() {
     let text = shown(&board, 14.2, 80, 4);
     assert_eq!(
         text.lines().skip(1).collect::<Vec<_>>().join("\n"),
-        "  h3  ✓ prepared  ✓ artifacts  ● start kubelet v1.36.3\n  … and 2 hosts more: 1 waiting, 1 done"
+        "  h3  ✓ prepared  ✓ artifacts  ● waits until start kubelet v1.36.3\n  … and 2 hosts more: 1 waiting, 1 done"
     );
+}
+
+#[test]
+fn a_check_reads_as_something_that_is_waited_for() {
+    let mut board = midway();
+    board.happened(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
+    assert!(shown(&board, 14.2, 100, 24).ends_with("● waits until start kubelet v1.36.3"));
 }
 
 #[test]
 fn a_failed_step_stays_on_the_board() {
     let mut board = midway();
     let step = "artifacts/put containerd v2.4.2@h2".to_owned();
-    let failed = Happening::Failed { host: address(2), step, failure: failure("no space left on /var/lib/kubeon") };
+    let failed =
+        Happening::Failed { host: address(2), step, failure: failure("no space left on /var/lib/kubeon") };
     board.happened(&failed, Duration::from_secs(13));
     assert!(
         shown(&board, 14.2, 100, 24)

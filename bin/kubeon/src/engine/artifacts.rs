@@ -18,13 +18,19 @@ pub fn artifacts(bundle: &Bundle) -> Artifacts {
     };
     let programs = manifest.parts.iter().filter(|part| part.kind != PartKind::Image);
     let archive = |reference: &str| {
-        manifest.parts.iter().find(|part| part.kind == PartKind::Image && part.image.as_deref() == Some(reference))
+        manifest
+            .parts
+            .iter()
+            .find(|part| part.kind == PartKind::Image && part.image.as_deref() == Some(reference))
     };
     let images = manifest.images.iter().filter_map(|image| {
         let part = info(archive(&image.reference)?);
         Some((image.name.clone(), ImageInfo { name: image.reference.clone(), part }))
     });
-    Artifacts { parts: programs.map(|part| (part.name.clone(), info(part))).collect(), images: images.collect() }
+    Artifacts {
+        parts: programs.map(|part| (part.name.clone(), info(part))).collect(),
+        images: images.collect(),
+    }
 }
 
 /// The bytes of a bundle's parts.

@@ -66,7 +66,9 @@ impl Engine<'_> {
 
     fn node_program(&self) -> Result<NodeProgram, Stop> {
         let Some(path) = self.context.environment.node_program() else {
-            return Err(Stop::refused("where this program lies cannot be told: set KUBEON_NODE_PROGRAM to kubeon-node"));
+            return Err(Stop::refused(
+                "where this program lies cannot be told: set KUBEON_NODE_PROGRAM to kubeon-node",
+            ));
         };
         NodeProgram::read(&path).map_err(|error| {
             Stop::refused(format!("cannot read the node program {}: {error}", path.display()))

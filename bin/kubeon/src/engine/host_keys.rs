@@ -67,11 +67,19 @@ impl Engine<'_> {
     }
 
     /// Files of keys that the user knows, besides those pinned for the cluster.
-    fn key_files(&self, _: &ClusterName, logins: &mut Logins, flags: &ContactFlags) -> Result<Vec<PathBuf>, Stop> {
+    fn key_files(
+        &self,
+        _: &ClusterName,
+        logins: &mut Logins,
+        flags: &ContactFlags,
+    ) -> Result<Vec<PathBuf>, Stop> {
         let mut files = Vec::new();
         if let Some(file) = &flags.known_hosts {
             if !file.is_file() {
-                return Err(Stop::refused(format!("--known-hosts {}: there is no such file", file.display())));
+                return Err(Stop::refused(format!(
+                    "--known-hosts {}: there is no such file",
+                    file.display()
+                )));
             }
             files.push(file.clone());
         }
@@ -99,9 +107,11 @@ impl Engine<'_> {
             .await;
         let mut pinned: Vec<PathBuf> = files.to_vec();
         pinned.push(self.store.known_hosts_path(cluster));
-        let texts: Vec<String> = pinned.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+        let texts: Vec<String> =
+            pinned.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
         // Hosts that do not answer are told of by the look that follows.
-        let mut new: Vec<SeenKey> = shown.into_iter().flatten().filter(|key| !is_known(key, &texts)).collect();
+        let mut new: Vec<SeenKey> =
+            shown.into_iter().flatten().filter(|key| !is_known(key, &texts)).collect();
         new.sort_by_key(|key| key.host);
         if new.is_empty() {
             return Ok(String::new());
@@ -122,7 +132,8 @@ impl Engine<'_> {
 /// Whether a file has a line for the host: whether it is the same key is compared on the way in.
 fn is_known(key: &SeenKey, texts: &[String]) -> bool {
     let Some(name) = key.line.split(' ').next() else { return false };
-    let names = |line: &str| line.split_whitespace().next().is_some_and(|names| names.split(',').any(|n| n == name));
+    let names =
+        |line: &str| line.split_whitespace().next().is_some_and(|names| names.split(',').any(|n| n == name));
     texts.iter().any(|text| text.lines().any(names))
 }
 

@@ -24,7 +24,7 @@ pub fn watch(switch: &Switch, talk: &Talk) -> Result<(), Stop> {
         };
         next().await;
         switch.stop();
-        talk.say("\nstopping: steps under way are finished first; press Ctrl-C again to stop at once");
+        talk.say("stopping: steps under way are finished first; press Ctrl-C again to stop at once");
         next().await;
         std::process::exit(Code::Interrupted as i32);
     });

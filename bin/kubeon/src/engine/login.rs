@@ -87,15 +87,23 @@ impl Engine<'_> {
         let user = flags.user.clone().unwrap_or_else(|| "root".to_owned());
         let mut login = Login::new(user.clone()).at_port(flags.port.unwrap_or(22));
         let file_password = password.as_ref().map(|secret| Secret::new(secret.expose()));
-        let mut word = flags.password.as_ref().map(|text| secrets.get(text, &format!("password of {user}"))).transpose()?;
-        let opener =
-            flags.key_password.as_ref().map(|text| secrets.get(text, "passphrase of the private key")).transpose()?;
+        let mut word = flags
+            .password
+            .as_ref()
+            .map(|text| secrets.get(text, &format!("password of {user}")))
+            .transpose()?;
+        let opener = flags
+            .key_password
+            .as_ref()
+            .map(|text| secrets.get(text, "passphrase of the private key"))
+            .transpose()?;
         let key_file = flags.key_file.as_ref().map(|file| self.expand(file));
         if let Some(path) = &key_file {
             login = login.with(Method::KeyFile { path: path.clone(), passphrase: opener.clone() });
         }
         if let Some(key) = private_key {
-            let file = MemoryFile::new(key.pem()).map_err(|error| Stop::failed(format!("cannot hold a key: {error}")))?;
+            let file = MemoryFile::new(key.pem())
+                .map_err(|error| Stop::failed(format!("cannot hold a key: {error}")))?;
             login = login.with(Method::KeyFile { path: file.path(), passphrase: opener.or(file_password) });
             held.push(file);
         } else {
@@ -121,7 +129,10 @@ impl Engine<'_> {
 
     /// `~` at the start is the home folder; the rest is made absolute, so that it holds from any folder.
     fn expand(&self, path: &std::path::Path) -> PathBuf {
-        let home = path.strip_prefix("~").ok().and_then(|rest| Some(self.context.environment.home.as_ref()?.join(rest)));
+        let home = path
+            .strip_prefix("~")
+            .ok()
+            .and_then(|rest| Some(self.context.environment.home.as_ref()?.join(rest)));
         let path = home.unwrap_or_else(|| path.to_owned());
         std::path::absolute(&path).unwrap_or(path)
     }

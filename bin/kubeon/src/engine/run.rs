@@ -79,8 +79,13 @@ impl Run<'_> {
                 return Ok(done);
             }
             self.talk.say("some steps failed in a way that may go away by itself; looking again");
+            let again = self.look(plan).await?;
+            if !covers(again.plan(), &done.outcome) {
+                // What failed was a check that the new plan does not repeat: nothing has shown that it holds now.
+                return Ok(done);
+            }
             turn += 1;
-            looked = self.look(plan).await?;
+            looked = again;
         }
     }
 }
@@ -89,11 +94,18 @@ fn stop(error: TurnError) -> Stop {
     match error {
         TurnError::Refused(error) => error.into(),
         TurnError::Unsafe { cluster, findings } => {
-            let mut stop = Stop::failed(format!("the plan of {cluster} is not safe to apply; nothing was written"));
+            let mut stop =
+                Stop::failed(format!("the plan of {cluster} is not safe to apply; nothing was written"));
             stop.rows = findings.into_iter().map(|finding| (finding.rule, finding.text)).collect();
             stop
         }
     }
+}
+
+/// Whether the plan does everything again that failed.
+fn covers(plan: &Plan, outcome: &Outcome) -> bool {
+    let failed = outcome.steps.iter().filter(|(_, result)| matches!(result, StepOutcome::Failed { .. }));
+    failed.into_iter().all(|(id, _)| plan.steps.iter().any(|step| step.id == *id))
 }
 
 /// Something was got done, and everything that failed may go away by itself.

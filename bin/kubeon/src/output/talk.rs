@@ -1,9 +1,15 @@
 //! Where words go: results to standard output, everything that moves or explains to standard error.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use indicatif::MultiProgress;
 
 use crate::args::{Environment, TalkFlags};
 use crate::stop::Stop;
+
+/// From this level on the crates below speak as well.
+const DEBUG: u8 = 6;
 
 /// What may be said, and how.
 #[derive(Debug, Clone)]
@@ -16,6 +22,7 @@ pub struct Talk {
     pub colour: bool,
     /// A person can be asked: standard input and error are terminals.
     pub can_ask: bool,
+    screen: Arc<Mutex<Option<MultiProgress>>>,
 }
 
 impl Talk {
@@ -27,9 +34,11 @@ impl Talk {
         Self {
             quiet: flags.quiet || verbosity == 0,
             verbosity,
-            moving: capable,
+            // Debugging words come from everywhere and would tear moving lines apart.
+            moving: capable && verbosity < DEBUG,
             colour: capable && !environment.no_color,
             can_ask: terminal && io::stdin().is_terminal(),
+            screen: Arc::default(),
         }
     }
 
@@ -55,9 +64,19 @@ impl Talk {
 
     /// A line that explains, to standard error. Nobody can be told when that fails.
     pub fn say(&self, line: &str) {
-        if !self.quiet {
-            let _ = writeln!(io::stderr().lock(), "{line}");
+        if self.quiet {
+            return;
         }
+        let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = match screen.as_ref() {
+            Some(screen) => screen.println(line),
+            None => writeln!(io::stderr().lock(), "{line}"),
+        };
+    }
+
+    /// From now on lines move on this screen, and what is said goes above them; `None` when they stand still again.
+    pub fn on_screen(&self, screen: Option<MultiProgress>) {
+        *self.screen.lock().unwrap_or_else(PoisonError::into_inner) = screen;
     }
 
     /// A line for those who asked for more with `-v`.

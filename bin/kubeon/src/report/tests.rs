@@ -33,7 +33,11 @@ fn turn(results: &[StepOutcome]) -> Turn {
     let steps = vec![
         step(1, "start etcd", Op::Await { checks: Vec::new() }),
         step(2, "start etcd", Op::Await { checks: Vec::new() }),
-        step(3, "put kubelet v1.36.3", Op::Part { name: "kubelet".to_owned(), digest, size: 1, unpacked_size: 1 }),
+        step(
+            3,
+            "put kubelet v1.36.3",
+            Op::Part { name: "kubelet".to_owned(), digest, size: 1, unpacked_size: 1 },
+        ),
     ];
     let fence = |i: u8| Fence {
         cluster: "demo".parse().unwrap(),
@@ -42,8 +46,10 @@ fn turn(results: &[StepOutcome]) -> Turn {
         version: "v1.36.3".parse().unwrap(),
         role: "worker".to_owned(),
     };
-    let hosts = (1..=3).map(|i| (host(i), PlannedHost { name: format!("h{i}").parse().unwrap(), fence: fence(i) }));
-    let outcome = Outcome { steps: steps.iter().map(|step| step.id.clone()).zip(results.iter().cloned()).collect() };
+    let hosts =
+        (1..=3).map(|i| (host(i), PlannedHost { name: format!("h{i}").parse().unwrap(), fence: fence(i) }));
+    let outcome =
+        Outcome { steps: steps.iter().map(|step| step.id.clone()).zip(results.iter().cloned()).collect() };
     let plan = Plan {
         cluster: "demo".parse().unwrap(),
         version: "v1.36.3".parse().unwrap(),

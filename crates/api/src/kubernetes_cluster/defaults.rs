@@ -205,7 +205,10 @@ impl KubernetesClusterSpec {
     }
 }
 
-fn or_default<T: std::str::FromStr<Err = NameError>>(given: Option<T>, default: &str) -> Result<T, NameError> {
+fn or_default<T: std::str::FromStr<Err = NameError>>(
+    given: Option<T>,
+    default: &str,
+) -> Result<T, NameError> {
     given.map_or_else(|| default.parse(), Ok)
 }
 
@@ -225,7 +228,10 @@ mod tests {
         assert_eq!(settings.network.max_pods, 250);
         assert_eq!(settings.network.node_port_range.to_string(), "10000-30000");
         assert_eq!((settings.ca_years, settings.api_port), (100, 6443));
-        assert_eq!((settings.cluster_type, settings.deploy_mode), (ClusterType::Kubernetes, DeployMode::Binary));
+        assert_eq!(
+            (settings.cluster_type, settings.deploy_mode),
+            (ClusterType::Kubernetes, DeployMode::Binary)
+        );
     }
 
     #[test]
@@ -239,7 +245,8 @@ mod tests {
     #[test]
     fn takes_an_address_as_the_wish_for_an_external_load_balancer() {
         let address: Endpoint = "10.0.0.100".parse().unwrap();
-        let cluster = DeclaredCluster { external_load_balancer: Some(address.clone()), ..DeclaredCluster::default() };
+        let cluster =
+            DeclaredCluster { external_load_balancer: Some(address.clone()), ..DeclaredCluster::default() };
         assert_eq!(cluster.settings().unwrap().reach, Reach::External { address, port: 6443 });
     }
 

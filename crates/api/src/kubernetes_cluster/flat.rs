@@ -67,7 +67,12 @@ pub(super) struct EitherForm {
     region: Option<LabelValue>,
     #[serde(default, rename = "serviceCIDR", deserialize_with = "unset::when_empty")]
     service_cidr: Option<Cidr>,
-    #[serde(default, rename = "timeout_mins", alias = "timeoutMins", deserialize_with = "TimeoutMins::when_given")]
+    #[serde(
+        default,
+        rename = "timeout_mins",
+        alias = "timeoutMins",
+        deserialize_with = "TimeoutMins::when_given"
+    )]
     timeout_mins: Option<TimeoutMins>,
 }
 
@@ -168,7 +173,7 @@ fn drop_descriptions(value: &mut Value) {
     }
 }
 
-/// A schema made without inlining could not be finished; this one names the type for every generator.
+/// The whole schema of `T`, even from a generator that would only refer to it: [`finish`] copies from it.
 pub(super) fn inline<T: JsonSchema>(generator: &mut schemars::SchemaGenerator) -> Schema {
     T::json_schema(generator)
 }

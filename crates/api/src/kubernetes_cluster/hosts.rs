@@ -161,7 +161,8 @@ mod tests {
             ..DeclaredCluster::default()
         };
         let hosts = cluster.hosts().unwrap();
-        let shown: Vec<_> = hosts.iter().map(|h| (h.ip.to_string(), h.port, h.roles.worker, h.roles.etcd)).collect();
+        let shown: Vec<_> =
+            hosts.iter().map(|h| (h.ip.to_string(), h.port, h.roles.worker, h.roles.etcd)).collect();
         assert_eq!(
             shown,
             [
@@ -174,7 +175,8 @@ mod tests {
 
     #[test]
     fn puts_etcd_on_the_masters_when_nothing_else_is_said() {
-        let cluster = DeclaredCluster { master_list: list(&[node("10.0.0.1")]), ..DeclaredCluster::default() };
+        let cluster =
+            DeclaredCluster { master_list: list(&[node("10.0.0.1")]), ..DeclaredCluster::default() };
         assert_eq!(cluster.hosts().unwrap()[0].roles, Roles { master: true, worker: false, etcd: true });
     }
 
@@ -193,6 +195,9 @@ mod tests {
             node_list: list(&[node("10.0.0.1")]),
             ..DeclaredCluster::default()
         };
-        assert_eq!(both.hosts().unwrap_err().to_string(), "10.0.0.1 is in masterList and in nodeList; a host has one role");
+        assert_eq!(
+            both.hosts().unwrap_err().to_string(),
+            "10.0.0.1 is in masterList and in nodeList; a host has one role"
+        );
     }
 }

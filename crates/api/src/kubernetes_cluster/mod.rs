@@ -1,6 +1,6 @@
 //! The `KubernetesCluster`: a business cluster as a person declares it.
 
-pub(crate) mod defaults;
+pub mod defaults;
 mod flat;
 mod hosts;
 mod nodes;
@@ -15,13 +15,13 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-pub use defaults::{NetworkSettings, Reach, Settings};
+pub use defaults::{NetworkSettings, Reach, Settings, SettingsError};
 pub use hosts::{Host, HostConflict, Roles};
 pub use nodes::{NodeList, NodeListError};
 pub use operation::{Operation, Phase};
 pub use spec::{
-    ApiServer, AuthConfig, Certificates, ClusterType, Cni, CredentialsRef, DeclaredCluster, DeclaredNode, DeployMode,
-    LoadBalancer, LoadBalancerMode, Network, ProxyMode, Role,
+    ApiServer, AuthConfig, Certificates, ClusterType, Cni, CredentialsRef, DeclaredCluster, DeclaredNode,
+    DeployMode, LoadBalancer, LoadBalancerMode, Network, ProxyMode, Role,
 };
 pub use status::{KubernetesClusterStatus, NodeStatus, SecretName};
 pub use timeout::TimeoutMins;

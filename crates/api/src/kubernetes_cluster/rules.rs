@@ -23,7 +23,7 @@ pub(super) fn cluster() -> Vec<Rule> {
     vec![
         Rule {
             rule: "!has(self.masterList) || !has(self.nodeList) || \
-                   self.masterList.all(m, !self.nodeList.exists(n, n.ip == m.ip))"
+                   [self.masterList.map(m, m.ip)].all(ips, self.nodeList.all(n, !(n.ip in ips)))"
                 .to_owned(),
             message: "a host is in masterList and in nodeList; a host has one role",
             field: Some(".nodeList"),
@@ -94,9 +94,21 @@ fn fixed() -> Vec<Rule> {
     };
     let region = |root: &str, whole: &str| effective(&[root, whole], &["region"], "");
     vec![
-        fixed(&["clusterType"], defaults::CLUSTER_TYPE.as_str(), "clusterType cannot be changed; make a new cluster"),
-        fixed(&["deployMode"], defaults::DEPLOY_MODE.as_str(), "deployMode cannot be changed; make a new cluster"),
-        fixed(&["podCIDR", "containerCIDR"], defaults::POD_CIDR, "podCIDR cannot be changed; make a new cluster"),
+        fixed(
+            &["clusterType"],
+            defaults::CLUSTER_TYPE.as_str(),
+            "clusterType cannot be changed; make a new cluster",
+        ),
+        fixed(
+            &["deployMode"],
+            defaults::DEPLOY_MODE.as_str(),
+            "deployMode cannot be changed; make a new cluster",
+        ),
+        fixed(
+            &["podCIDR", "containerCIDR"],
+            defaults::POD_CIDR,
+            "podCIDR cannot be changed; make a new cluster",
+        ),
         fixed(&["serviceCIDR"], defaults::SERVICE_CIDR, "serviceCIDR cannot be changed; make a new cluster"),
         Rule {
             rule: format!(
@@ -113,7 +125,8 @@ fn fixed() -> Vec<Rule> {
 /// The text of a field: the first of `names` that is set under the first of `roots`, else `default`. Written with `has`
 /// alone, because not every evaluator of these rules knows the shorter `.?`.
 fn effective(roots: &[&str], names: &[&str], default: &str) -> String {
-    let places = roots.iter().flat_map(|root| names.iter().map(move |name| (*root, format!("{root}.{name}"))));
+    let places =
+        roots.iter().flat_map(|root| names.iter().map(move |name| (*root, format!("{root}.{name}"))));
     let places: Vec<(&str, String)> = places.collect();
     places.iter().rev().fold(format!("'{default}'"), |otherwise, (root, place)| {
         let reachable = if root.contains('.') { format!("has({root}) && ") } else { String::new() };

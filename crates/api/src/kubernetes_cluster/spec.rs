@@ -283,7 +283,12 @@ pub struct ApiServer {
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// Further names and addresses for the API server's certificate, at most 100.
-    #[serde(default, rename = "certSANs", skip_serializing_if = "Vec::is_empty", deserialize_with = "unset::when_null")]
+    #[serde(
+        default,
+        rename = "certSANs",
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "unset::when_null"
+    )]
     #[schemars(length(max = 100))]
     pub cert_sans: Vec<Endpoint>,
 }

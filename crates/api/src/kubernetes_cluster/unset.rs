@@ -9,7 +9,8 @@ where
     T: DeserializeOwned,
 {
     let text = Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty());
-    let parse = |text: String| T::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(text));
+    let parse =
+        |text: String| T::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(text));
     text.map(parse).transpose().map_err(D::Error::custom)
 }
 

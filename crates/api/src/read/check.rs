@@ -52,8 +52,13 @@ impl Check {
                 Some(_) if matches!(value.kind, Kind::Null) => {}
                 Some(schema) => {
                     let newer = newer_spelling(schema);
-                    if let Some(newer) = newer.filter(|newer| fields.iter().any(|(other, ..)| other == newer)) {
-                        self.report(*at, &inner, format!("is an older spelling of {newer}, which is given too; keep {newer}"));
+                    if let Some(newer) = newer.filter(|newer| fields.iter().any(|(other, ..)| other == newer))
+                    {
+                        self.report(
+                            *at,
+                            &inner,
+                            format!("is an older spelling of {newer}, which is given too; keep {newer}"),
+                        );
                     }
                     self.value(&inner, value, schema);
                 }
@@ -63,7 +68,8 @@ impl Check {
         }
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         for name in required.filter_map(Value::as_str) {
-            let given = |field: &&(String, Place, Tree)| field.0 == name && !matches!(field.2.kind, Kind::Null);
+            let given =
+                |field: &&(String, Place, Tree)| field.0 == name && !matches!(field.2.kind, Kind::Null);
             if !fields.iter().any(|field| given(&field)) {
                 self.report(place, &join(path, name), "is missing".to_owned());
             }
@@ -107,7 +113,8 @@ impl Check {
     fn number(&mut self, path: &str, place: Place, number: i128, schema: &Value) {
         let bound = |name| schema.get(name).and_then(Value::as_f64);
         let (least, most) = (bound("minimum"), bound("maximum"));
-        let outside = least.is_some_and(|least| (number as f64) < least) || most.is_some_and(|most| number as f64 > most);
+        let outside = least.is_some_and(|least| (number as f64) < least)
+            || most.is_some_and(|most| number as f64 > most);
         if outside {
             let range = match (least, most) {
                 (Some(least), Some(most)) => format!("{least} to {most}"),
@@ -129,15 +136,16 @@ fn types(schema: &Value) -> Vec<&str> {
 
 fn takes(schema: &Value, kind: &Kind) -> bool {
     let types = types(schema);
-    types.is_empty() || types.iter().any(|name| match kind {
-        Kind::Null => *name == "null",
-        Kind::Bool => *name == "boolean",
-        Kind::Integer(_) => *name == "integer" || *name == "number",
-        Kind::Fraction => *name == "number",
-        Kind::Text(_) => *name == "string",
-        Kind::List(_) => *name == "array",
-        Kind::Map(_) => *name == "object",
-    })
+    types.is_empty()
+        || types.iter().any(|name| match kind {
+            Kind::Null => *name == "null",
+            Kind::Bool => *name == "boolean",
+            Kind::Integer(_) => *name == "integer" || *name == "number",
+            Kind::Fraction => *name == "number",
+            Kind::Text(_) => *name == "string",
+            Kind::List(_) => *name == "array",
+            Kind::Map(_) => *name == "object",
+        })
 }
 
 fn wrong_kind(schema: &Value, kind: &Kind) -> String {

@@ -30,7 +30,9 @@ pub enum ReadError {
     #[error("the file is empty; it should hold one KubernetesCluster")]
     Empty,
     /// More than one YAML document.
-    #[error("the file holds {count} documents, the second from line {line}; give one KubernetesCluster per file")]
+    #[error(
+        "the file holds {count} documents, the second from line {line}; give one KubernetesCluster per file"
+    )]
     SeveralDocuments {
         /// How many.
         count: usize,
@@ -116,10 +118,12 @@ fn only_document(text: &str) -> Result<Tree, ReadError> {
 }
 
 fn expect_kind(document: &Tree) -> Result<(), ReadError> {
-    let text = |name| document.get(name).and_then(|value| match &value.kind {
-        Kind::Text(text) => Some(text.as_str()),
-        _ => None,
-    });
+    let text = |name| {
+        document.get(name).and_then(|value| match &value.kind {
+            Kind::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+    };
     let found = match (&document.kind, text("apiVersion"), text("kind")) {
         (Kind::Map(_), Some("ecs.yun.com/v1"), Some("KubernetesCluster")) => return Ok(()),
         (Kind::Map(_), Some(version), Some(kind)) => format!("apiVersion: {version}, kind: {kind}"),
@@ -139,13 +143,20 @@ fn named(cluster: &KubernetesCluster, document: &Tree) -> Option<Mistake> {
     };
     match metadata.and_then(|metadata| metadata.get("name")) {
         None => at(metadata.unwrap_or(document).place, "is missing; give the cluster a name".to_owned()),
-        Some(name) => cluster.cluster_name().err().and_then(|error| at(name.place, format!("is wrong: {error}"))),
+        Some(name) => {
+            cluster.cluster_name().err().and_then(|error| at(name.place, format!("is wrong: {error}")))
+        }
     }
 }
 
 fn mistake(error: &serde_saphyr::Error, document: &Tree) -> Mistake {
     let (place, reason) = tree::explain(error);
-    Mistake { line: place.line, column: place.column, field: document.path_at(place), reason: format!("is wrong: {reason}") }
+    Mistake {
+        line: place.line,
+        column: place.column,
+        field: document.path_at(place),
+        reason: format!("is wrong: {reason}"),
+    }
 }
 
 #[cfg(test)]

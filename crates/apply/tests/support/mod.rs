@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use kubeon_apply::{Happening, Hands, Stop, run};
+use kubeon_apply::{Hands, Happening, Stop, run};
 use kubeon_plan::{Outcome, Plan, StepOutcome};
 use kubeon_testkit::World;
 use kubeon_wire::{Category, StepFailure};

@@ -11,7 +11,7 @@ use crate::cache::Scratch;
 use crate::catalogue::DebianRecipe;
 use crate::manifest::DebianPackage;
 use crate::pack::{self, Content, Tree};
-use crate::process::{self, Guarded, ProcessError};
+use crate::process::{self, Guarded};
 use crate::{Part, PartKind, Source, digest};
 
 const ASK_LIMIT: Duration = Duration::from_secs(120);
@@ -35,12 +35,12 @@ pub(super) fn resolve(task: &Task<'_>, recipe: &DebianRecipe) -> Result<Vec<Debi
             let why = format!(
                 "{tool} is missing: this needs Debian or Ubuntu; elsewhere bring the parts: --from DIR"
             );
-            return Err(unexpected(task, why));
+            return Err(task.unexpected(why));
         }
     }
     let mut apt = Guarded::new("apt-get", ASK_LIMIT);
     apt.command().args(["install", "--print-uris", "-qq", "-y"]).args(EMPTY_MACHINE).args(&recipe.packages);
-    let uris = apt.output().map_err(|source| failed(task, "resolve the packages", source))?;
+    let uris = apt.output().map_err(|source| task.failed("resolve the packages", source))?;
     let mut exact: Vec<String> = uris
         .lines()
         .filter_map(package_of)
@@ -50,12 +50,11 @@ pub(super) fn resolve(task: &Task<'_>, recipe: &DebianRecipe) -> Result<Vec<Debi
     exact.sort();
     let mut cache = Guarded::new("apt-cache", ASK_LIMIT);
     cache.command().args(["show", "--no-all-versions"]).args(&EMPTY_MACHINE[..3]).args(&exact);
-    let stanzas = cache.output().map_err(|source| failed(task, "read the packages' digests", source))?;
+    let stanzas = cache.output().map_err(|source| task.failed("read the packages' digests", source))?;
     let mut packages = Vec::new();
     for exact in &exact {
         let found = stanzas.split("\n\n").find_map(|stanza| package(stanza, exact));
-        packages
-            .push(found.ok_or_else(|| unexpected(task, format!("the index has no SHA-256 for {exact}")))?);
+        packages.push(found.ok_or_else(|| task.unexpected(format!("the index has no SHA-256 for {exact}")))?);
     }
     packages.sort();
     Ok(packages)
@@ -100,7 +99,7 @@ pub(super) fn make(
         task.say(State::Building { done, total: files.len() });
         let mut dpkg = Guarded::new("dpkg-deb", UNPACK_LIMIT);
         dpkg.command().arg("-x").arg(file).arg(&root);
-        dpkg.output().map_err(|source| failed(task, "unpack a package", source))?;
+        dpkg.output().map_err(|source| task.failed("unpack a package", source))?;
     }
     task.say(State::Packing);
     let mut tree = pack::tree(&root).map_err(at("read", &root))?;
@@ -133,7 +132,7 @@ fn download(
         .args(["download", "-qq", "-oAPT::Sandbox::User=root", "-oAcquire::Retries=3"])
         .args(&EMPTY_MACHINE[1..4]);
     apt.command().args(packages.iter().map(|p| format!("{}={}", p.name, p.version))).current_dir(&folder);
-    apt.output().map_err(|source| failed(task, "download the packages", source))?;
+    apt.output().map_err(|source| task.failed("download the packages", source))?;
     let mut by_digest = std::collections::BTreeMap::new();
     for entry in fs::read_dir(&folder).map_err(at("read", &folder))? {
         let path = entry.map_err(at("read", &folder))?.path();
@@ -142,7 +141,7 @@ fn download(
     let file = |package: &DebianPackage| {
         let text =
             || format!("the downloaded {} {} does not have its SHA-256", package.name, package.version);
-        by_digest.get(&package.sha256).cloned().ok_or_else(|| unexpected(task, text()))
+        by_digest.get(&package.sha256).cloned().ok_or_else(|| task.unexpected(text()))
     };
     packages.iter().map(file).collect()
 }
@@ -192,7 +191,7 @@ fn check_program(task: &Task<'_>, root: &Path, tree: &Tree, program: &str) -> Re
         path = target.strip_prefix('/').map_or_else(|| format!("{folder}/{target}"), str::to_owned);
     }
     if !matches!(tree.get(&path), Some(Content::File { .. })) {
-        return Err(unexpected(task, format!("{program} is not in the packages")));
+        return Err(task.unexpected(format!("{program} is not in the packages")));
     }
     let triplet = task.arch.triplet();
     let folders =
@@ -202,32 +201,14 @@ fn check_program(task: &Task<'_>, root: &Path, tree: &Tree, program: &str) -> Re
     list.command()
         .args(["--inhibit-cache", "--library-path", &folders.join(":"), "--list"])
         .arg(root.join(&path));
-    let libraries = list.output().map_err(|source| failed(task, "list a program's libraries", source))?;
+    let libraries = list.output().map_err(|source| task.failed("list a program's libraries", source))?;
     let outside = |line: &&str| {
         line.contains("not found") || (line.contains("=>") && !line.contains(&root.display().to_string()))
     };
     match libraries.lines().find(outside) {
         None => Ok(()),
-        Some(line) => Err(unexpected(task, format!("{program} lacks a library: {}", line.trim()))),
+        Some(line) => Err(task.unexpected(format!("{program} lacks a library: {}", line.trim()))),
     }
-}
-
-fn unexpected(task: &Task<'_>, why: String) -> BuildError {
-    BuildError::Unexpected { component: task.component.name.clone(), why }
-}
-
-fn failed(task: &Task<'_>, action: &'static str, source: ProcessError) -> BuildError {
-    let text = source.to_string();
-    let hint = if text.contains("Unable to locate")
-        || text.contains("404")
-        || text.contains("no installation candidate")
-    {
-        "\nthe package lists are missing or old; renew them with: apt-get update"
-    } else {
-        ""
-    };
-    let source = Box::new(source);
-    BuildError::Command { component: task.component.name.clone(), action, source, hint }
 }
 
 #[cfg(test)]

@@ -88,3 +88,42 @@ pub(crate) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     let path = path.to_owned();
     move |source| BuildError::File { action, path, source }
 }
+
+const OLD_GO: &str =
+    "\nthe installed Go is too old for this component; install a newer one (backports, or go.dev)";
+const NO_PROXY: &str =
+    "\nthe module proxy does not answer; set GOPROXY to one that does, or bring the parts: --from DIR";
+const OLD_LISTS: &str = "\nthe package lists are missing or old; renew them with: apt-get update";
+const NO_SPACE: &str =
+    "\nthe cache folder needs about 5 GiB while building; set KUBEON_CACHE to a larger disk";
+
+/// What programs say when a person can do something about it, and what.
+const WAYS_OUT: [(&str, &str); 10] = [
+    ("no space left on device", NO_SPACE),
+    ("No space left on device", NO_SPACE),
+    ("requires go >=", OLD_GO),
+    ("unknown directive: tool", OLD_GO),
+    ("Unable to locate package", OLD_LISTS),
+    ("no installation candidate", OLD_LISTS),
+    ("404  Not Found", OLD_LISTS),
+    ("GOPROXY=off", NO_PROXY),
+    ("dial tcp", NO_PROXY),
+    ("proxy.golang.org", NO_PROXY),
+];
+
+/// The hint for a program's last words; empty when there is none.
+pub(super) fn way_out(words: &str) -> &'static str {
+    WAYS_OUT.iter().find(|(sign, _)| words.contains(sign)).map_or("", |(_, hint)| hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_way_out() {
+        assert!(way_out("Get \"https://proxy.golang.org/x\": dial tcp: lookup failed").contains("GOPROXY"));
+        assert!(way_out("E: Failed to fetch x  404  Not Found [IP: 10.0.0.1 80]").contains("apt-get update"));
+        assert_eq!(way_out("undefined: x"), "");
+    }
+}

@@ -100,7 +100,7 @@ pub(super) fn prepare(
     }
     let mut go = Guarded::new("go", Duration::from_secs(300));
     go.command().args(["env", "GOVERSION"]).current_dir(&modules).env("GOWORK", "off");
-    let version = go.output().map_err(|source| failed(task, "ask go for its version", source))?;
+    let version = go.output().map_err(|source| task.failed("ask go for its version", source))?;
     Ok(Toolchain { version: version.trim().to_owned(), modules })
 }
 
@@ -133,7 +133,7 @@ pub(super) fn make(
             }
             is_package
         })
-        .map_err(|source| failed(task, "compile", source))?;
+        .map_err(|source| task.failed("compile", source))?;
     }
     task.say(State::Packing);
     drop_compile_cache(scratch);
@@ -201,7 +201,7 @@ fn fetch(
                 tracing::warn!(component = task.component.name, %error, "fetching again in {} s", pause.as_secs());
                 thread::sleep(*pause);
             }
-            _ => return Err(failed(task, "fetch the modules", error)),
+            _ => return Err(task.failed("fetch the modules", error)),
         }
     }
 }
@@ -212,9 +212,7 @@ const FINAL: [&str; 5] =
 /// Whether trying again may help. Sums that do not match never will.
 fn is_passing(error: &ProcessError) -> bool {
     let ProcessError::Failed { words, .. } = error else { return false };
-    !["checksum mismatch", "SECURITY ERROR", "missing go.sum entry", "requires go >="]
-        .iter()
-        .any(|w| words.contains(w))
+    !FINAL.iter().any(|word| words.contains(word))
 }
 
 /// `go` with its own compile cache, so that gigabytes do not stay behind, and the user's module cache, which is small
@@ -297,19 +295,6 @@ fn source(task: &Task<'_>, recipe: &GoRecipe, toolchain: &Toolchain) -> Result<S
         modules: modules.collect::<Result<_, BuildError>>()?,
         toolchain: toolchain.version.clone(),
     })
-}
-
-fn failed(task: &Task<'_>, action: &'static str, source: ProcessError) -> BuildError {
-    let text = source.to_string();
-    let hint = if text.contains("requires go >=") || text.contains("unknown directive: tool") {
-        "\nthe installed Go is too old for this component; install a newer one (golang-go from backports, or go.dev)"
-    } else if ["proxy.golang.org", "dial tcp", "GOPROXY=off"].iter().any(|word| text.contains(word)) {
-        "\nthe module proxy does not answer; set GOPROXY to one that does, or bring the parts: --from DIR"
-    } else {
-        ""
-    };
-    let source = Box::new(source);
-    BuildError::Command { component: task.component.name.clone(), action, source, hint }
 }
 
 #[cfg(test)]

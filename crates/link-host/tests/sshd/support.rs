@@ -61,7 +61,7 @@ impl Sshd {
         );
         fs::write(at.join("config"), config).unwrap();
         let inner = format!(
-            "mount -t tmpfs none /var/lib && mount -t tmpfs none /run && mkdir -p /run/sshd && \
+            "mount -t tmpfs none /var/lib && mount -t tmpfs none /root && mount -t tmpfs none /run && mkdir -p /run/sshd && \
              exec /usr/sbin/sshd -D -f '{at}/config' -E '{at}/log'",
             at = at.display()
         );
@@ -89,7 +89,7 @@ impl Sshd {
 
     /// How many logins sshd has accepted.
     pub fn logins(&self) -> usize {
-        self.log().matches("Accepted ").count()
+        self.log().matches("Accepted publickey ").count()
     }
 
     pub fn login(&self) -> Login {

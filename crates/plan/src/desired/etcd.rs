@@ -18,16 +18,23 @@ pub(crate) fn member_id(host: &Host<'_>) -> String {
 /// changed one after the other, each healthy before the next.
 pub(crate) fn members(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     let initial = site.master_addresses();
+    let healthy = quorum(site);
     let mut previous: Option<String> = None;
     for host in site.masters() {
         wishes.push(keys(host));
         wishes.push(choose(site, host, "etcd", "choose", &["etcd"], &[("etcd", "etcdctl"), ("etcd", "etcdutl")]));
         let mut member = member(site, host, &initial);
-        if host.did(&member.id) {
+        if healthy && host.did(&member.id) {
             member.needs.extend(previous.replace(member.id.clone()));
         }
         wishes.push(member);
     }
+}
+
+/// Whether a quorum answers now.
+fn quorum(site: &Site<'_>) -> bool {
+    let seen = site.masters().filter_map(|host| host.facts.cluster.as_ref());
+    seen.into_iter().any(|seen| seen.etcd_members.values().filter(|good| **good).count() * 2 > site.masters().count())
 }
 
 fn keys(host: &Host<'_>) -> Wish {

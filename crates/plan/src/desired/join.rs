@@ -71,7 +71,7 @@ fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
             what: "runtime",
             unit_name: "containerd.service",
             unit: systemd::containerd(),
-            watches: vec!["/etc/containerd/config.toml".to_owned(), current("containerd")],
+            watches: vec!["/etc/containerd/config.toml".to_owned(), etc("cni.json.template"), current("containerd")],
             ready: vec![Check::Socket { path: CONTAINERD_SOCKET.to_owned() }],
         }
         .wish(host)
@@ -92,7 +92,9 @@ fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
 }
 
 fn keys(site: &Site<'_>, host: &Host<'_>) -> Wish {
-    let mut files = vec![authority(pki("ca.crt"), "kubernetes")];
+    // A master has the authority's certificate among the keys of its control plane: a file has one writer.
+    let mut files =
+        if host.master { Vec::new() } else { vec![authority(pki("ca.crt"), "kubernetes")] };
     let serving = server("kubelet-serving", &format!("system:node:{}", host.name), host, Usage::Server);
     files.extend(pair(&pki("kubelet-serving"), serving));
     // Short-lived: good for asking once for the certificate that the kubelet renews by itself from then on.

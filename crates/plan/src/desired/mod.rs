@@ -27,10 +27,9 @@ pub(crate) struct Wish {
     pub(crate) reads: Vec<String>,
     pub(crate) timeout_seconds: u32,
     pub(crate) tries: u8,
-    /// Whether the journal remembers it. One that it does not is done when one of its needs is, or when
-    /// `unmet`.
-    pub(crate) journal: bool,
-    /// Whether the snapshot shows that what it waits for is not so now.
+    /// Whether it is a look, not a change: done again whenever something that it comes after is.
+    pub(crate) check: bool,
+    /// What the snapshot shows when that which a check waits for is not so now.
     pub(crate) unmet: Option<String>,
     pub(crate) op: Op,
 }
@@ -47,7 +46,7 @@ impl Wish {
             reads: Vec::new(),
             timeout_seconds: 60,
             tries: 3,
-            journal: true,
+            check: false,
             unmet: None,
             op,
         }
@@ -81,9 +80,10 @@ impl Wish {
         self
     }
 
-    /// A look, not a change: never in the journal.
+    /// A look, not a change: tried once, and due until it held for all that it comes after.
     pub(crate) fn check(mut self, unmet: Option<String>) -> Self {
-        self.journal = false;
+        self.check = true;
+        self.tries = 1;
         self.unmet = unmet;
         self
     }

@@ -11,6 +11,11 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
         let facts = snapshot.hosts.get(&step.host).and_then(Seen::fresh);
         facts.is_some_and(|facts| facts.journal.iter().any(|entry| entry.id == step.id))
     };
+    let answers = snapshot.hosts.values().filter_map(Seen::fresh).filter_map(|facts| facts.cluster.as_ref());
+    let quorum = answers.into_iter().any(|seen| seen.etcd_members.values().filter(|good| **good).count() * 2 > seen.etcd_members.len());
+    if !quorum {
+        return Vec::new();
+    }
     let changes: Vec<&Step> =
         plan.steps.iter().filter(|step| step.id.starts_with("etcd/member@")).filter(existed).collect();
     changes

@@ -22,7 +22,9 @@ pub(super) enum Effect {
     Link { path: String, target: String },
     /// A unit file.
     Unit { name: String, text: String },
-    /// A unit is enabled, and started or restarted where that is needed.
+    /// A unit that runs with something older is stopped, to be started again.
+    Halt { name: String, watches: Vec<String> },
+    /// A unit is enabled, and started where it does not run.
     Start { name: String, watches: Vec<String> },
     /// An image is imported.
     Image { name: String, part: Digest },
@@ -79,12 +81,14 @@ pub(super) fn effects_of(op: &Op, host: &Host) -> Result<Vec<Effect>, String> {
             links.into_iter().map(|link| Effect::Link { path: link.path, target: link.target }).collect()
         }
         Op::Service { name, unit, watches, ready: _ } => {
-            vec![Effect::Unit { name: name.clone(), text: unit }, Effect::Start { name, watches }]
+            let halt = Effect::Halt { name: name.clone(), watches: watches.clone() };
+            vec![Effect::Unit { name: name.clone(), text: unit }, halt, Effect::Start { name, watches }]
         }
         Op::Image { name, part } => vec![Effect::Image { name, part }],
-        Op::Objects { objects } => {
-            objects.into_iter().map(|object| Effect::Object { path: object.path, body: object.body }).collect()
-        }
+        Op::Objects { objects } => objects
+            .into_iter()
+            .map(|object| Effect::Object { path: object.path, body: object.body })
+            .collect(),
         Op::Await { checks: _ } => Vec::new(),
         Op::Reset { cluster } => reset(host, cluster.as_str())?,
     })

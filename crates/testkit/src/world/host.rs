@@ -107,14 +107,17 @@ impl Host {
             Effect::Unit { name, text } => self.write_unit(name, text),
             Effect::Image { name, part } => self.import(name, &part)?,
             Effect::Journal { id, digest, op } => {
-                let same = self.journal.get(&id).is_some_and(|entry| entry.digest == digest && entry.op == op);
+                let same =
+                    self.journal.get(&id).is_some_and(|entry| entry.digest == digest && entry.op == op);
                 let line = format!("remember {id}");
                 self.journal.insert(id, Remembered { digest, op });
                 (!same).then_some(line)
             }
             Effect::Stop(name) => self.units.remove(&name).map(|_| format!("stop {name}")),
             Effect::Remove(traces) => self.remove(traces).then(|| format!("remove {traces:?}")),
-            Effect::Start { .. } | Effect::Object { .. } => return Err("concerns more than one host".to_owned()),
+            Effect::Halt { .. } | Effect::Start { .. } | Effect::Object { .. } => {
+                return Err("concerns more than one host".to_owned());
+            }
         })
     }
 
@@ -168,7 +171,9 @@ impl Host {
         let Some(program) = command.and_then(|command| command.split_whitespace().next()) else {
             return Err("the unit starts nothing".to_owned());
         };
-        if let Some((chosen, target)) = self.links.iter().find(|(path, _)| program.starts_with(&format!("{path}/"))) {
+        if let Some((chosen, target)) =
+            self.links.iter().find(|(path, _)| program.starts_with(&format!("{path}/")))
+        {
             let digest = target.rsplit('/').next().unwrap_or_default();
             if !self.parts.iter().any(|part| part.as_str() == digest) {
                 return Err(format!("{chosen} leads to {target}, which is not unpacked"));
@@ -177,7 +182,10 @@ impl Host {
             return Err(format!("{program} does not exist"));
         }
         let named = unit.split_whitespace().filter_map(|word| Some(word.split_once('=')?.1));
-        match named.filter(|path| path.starts_with("/etc/")).find(|path| !self.made_later(path) && !self.has(path)) {
+        match named
+            .filter(|path| path.starts_with("/etc/"))
+            .find(|path| !self.made_later(path) && !self.has(path))
+        {
             Some(missing) => Err(format!("{program}: {missing} does not exist")),
             None => Ok(()),
         }
@@ -217,7 +225,8 @@ impl Host {
         facts.node_program = self.claim.is_some().then(|| sha256_like("kubeon-node").parse().unwrap());
         facts.parts = self.parts.iter().cloned().collect();
         facts.busy_ports = ports.iter().filter(|(unit, _)| self.runs(unit)).map(|(_, port)| *port).collect();
-        facts.certificates = self.files.iter().filter_map(|(path, file)| certificate(path, &file.text)).collect();
+        facts.certificates =
+            self.files.iter().filter_map(|(path, file)| certificate(path, &file.text)).collect();
         facts.journal = self.journal.iter().map(|(id, entry)| self.entry(id, entry)).collect();
         facts
     }
@@ -232,17 +241,28 @@ impl Host {
             Op::Kernel { modules, parameters, optional: _ } => {
                 let module = modules.iter().find(|name| !self.kernel.contains_key(&format!("module {name}")));
                 let parameter = parameters.iter().find(|(key, value)| self.kernel.get(*key) != Some(value));
-                module.map(|name| format!("{name} is not loaded")).or(parameter.map(|(key, _)| format!("{key} differs")))
+                module
+                    .map(|name| format!("{name} is not loaded"))
+                    .or(parameter.map(|(key, _)| format!("{key} differs")))
             }
-            Op::Hosts { entries } => (self.names.as_ref() != Some(entries)).then(|| "the names differ".to_owned()),
+            Op::Hosts { entries } => {
+                (self.names.as_ref() != Some(entries)).then(|| "the names differ".to_owned())
+            }
             Op::Files { files } => files.iter().find_map(|file| {
-                let (kubeon_wire::Content::Text(wanted) | kubeon_wire::Content::Sealed(wanted)) = &file.content else {
+                let (kubeon_wire::Content::Text(wanted) | kubeon_wire::Content::Sealed(wanted)) =
+                    &file.content
+                else {
                     return Some(format!("{} was never resolved", file.path));
                 };
-                let there = self.files.get(&file.path).is_some_and(|there| there.text == *wanted && there.mode == file.mode);
+                let there = self
+                    .files
+                    .get(&file.path)
+                    .is_some_and(|there| there.text == *wanted && there.mode == file.mode);
                 (!there).then(|| format!("{} differs", file.path))
             }),
-            Op::Part { name, digest, .. } => (!self.parts.contains(digest)).then(|| format!("{name} is missing")),
+            Op::Part { name, digest, .. } => {
+                (!self.parts.contains(digest)).then(|| format!("{name} is missing"))
+            }
             Op::Links { links } => links
                 .iter()
                 .find(|link| self.links.get(&link.path) != Some(&link.target))
@@ -253,7 +273,9 @@ impl Host {
                 Some(Unit { running: Some(with), .. }) => (*with != self.unit_fingerprint(name, watches))
                     .then(|| format!("{name} was started with something older")),
             },
-            Op::Image { name, part: _ } => (!self.images.contains(name)).then(|| format!("{name} is missing")),
+            Op::Image { name, part: _ } => {
+                (!self.images.contains(name)).then(|| format!("{name} is missing"))
+            }
             Op::Objects { .. } | Op::Await { .. } | Op::Reset { .. } => None,
         }
     }
@@ -264,7 +286,11 @@ fn clear<T: Default + PartialEq>(things: &mut T) -> bool {
 }
 
 fn put<V: PartialEq>(
-    map: &mut BTreeMap<String, V>, first: &str, again: &str, key: String, value: V,
+    map: &mut BTreeMap<String, V>,
+    first: &str,
+    again: &str,
+    key: String,
+    value: V,
 ) -> Option<String> {
     let verb = match map.get(&key) {
         Some(there) if *there == value => return None,

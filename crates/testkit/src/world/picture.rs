@@ -17,7 +17,10 @@ pub(super) fn draw(state: &State) -> String {
     for (uid, cluster) in &state.clusters {
         let mut line = |text: String| writeln!(picture, "{uid} {text}").unwrap();
         line(format!("etcd {:?}", cluster.formed));
-        cluster.objects.iter().for_each(|(path, body)| line(format!("object {path} {}", fingerprint(&body.to_string()))));
+        cluster
+            .objects
+            .iter()
+            .for_each(|(path, body)| line(format!("object {path} {}", fingerprint(&body.to_string()))));
         cluster.nodes.iter().for_each(|(name, at)| line(format!("node {name} {at}")));
     }
     picture

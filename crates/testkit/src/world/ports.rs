@@ -53,7 +53,8 @@ impl Ports {
             None => tokio::task::yield_now().await,
         }
         self.up(host).await?;
-        let changed = self.world.lock().happen(host, effect).map_err(|cause| failure(Category::Failed, cause))?;
+        let changed =
+            self.world.lock().happen(host, effect).map_err(|cause| failure(Category::Failed, cause))?;
         self.world.stir();
         // The process may have died of this very effect: then nobody hears of it.
         self.alive().await;
@@ -95,7 +96,8 @@ impl ProbeHost for Ports {
 impl ActHost for Ports {
     async fn open(&self, host: HostAddress, fence: &Fence) -> Result<Arc<dyn HostSession>, StepFailure> {
         self.up(host).await?;
-        let fault = self.world.lock().opening_faults.get_mut(&host).and_then(std::collections::VecDeque::pop_front);
+        let fault =
+            self.world.lock().opening_faults.get_mut(&host).and_then(std::collections::VecDeque::pop_front);
         match fault {
             Some(Fault::Fail(failure)) => return Err(failure),
             Some(Fault::BreakBefore | Fault::BreakAfter) => return Err(broken(host)),
@@ -106,10 +108,14 @@ impl ActHost for Ports {
         let claim = self.world.lock().host(host).claim.clone();
         if let Some(claim) = claim {
             if claim.cluster != fence.cluster || claim.uid != fence.uid {
-                return Err(failure(Category::Fenced, format!("{host} belongs to cluster {}", claim.cluster)));
+                return Err(failure(
+                    Category::Fenced,
+                    format!("{host} belongs to cluster {}", claim.cluster),
+                ));
             }
             if claim.generation > fence.generation {
-                let cause = format!("{host} has seen generation {}, this is {}", claim.generation, fence.generation);
+                let cause =
+                    format!("{host} has seen generation {}, this is {}", claim.generation, fence.generation);
                 return Err(failure(Category::Fenced, cause));
             }
         }
@@ -158,9 +164,15 @@ struct Session {
 
 #[async_trait]
 impl HostSession for Session {
-    async fn run(&self, step: HostStep, blob: Option<PathBuf>, sink: EventSink<'_>) -> Result<Report, StepFailure> {
+    async fn run(
+        &self,
+        step: HostStep,
+        blob: Option<PathBuf>,
+        sink: EventSink<'_>,
+    ) -> Result<Report, StepFailure> {
         self.usable().await?;
-        let fault = self.world().lock().faults.get_mut(&step.id).and_then(std::collections::VecDeque::pop_front);
+        let fault =
+            self.world().lock().faults.get_mut(&step.id).and_then(std::collections::VecDeque::pop_front);
         let id = step.id.clone();
         self.trace(format!("+{id}"));
         sink(Event::Started { id: id.clone() });
@@ -191,11 +203,14 @@ impl Session {
         }
     }
 
-    async fn usable(&self) -> Result<(), StepFailure> {
+    async fn connected(&self) -> Result<(), StepFailure> {
         self.ports.alive().await;
-        if self.broken.load(Ordering::SeqCst) || self.world().lock().host(self.host).cuts != self.cuts {
-            return Err(broken(self.host));
-        }
+        let cut = self.world().lock().host(self.host).cuts != self.cuts;
+        if cut || self.broken.load(Ordering::SeqCst) { Err(broken(self.host)) } else { Ok(()) }
+    }
+
+    async fn usable(&self) -> Result<(), StepFailure> {
+        self.connected().await?;
         let seen = self.world().lock().host(self.host).claim.as_ref().map_or(0, |claim| claim.generation);
         if seen > self.generation {
             return Err(failure(Category::Fenced, format!("{} has seen generation {seen}", self.host)));
@@ -204,7 +219,11 @@ impl Session {
     }
 
     async fn meet(
-        &self, fault: Option<Fault>, step: HostStep, blob: Option<PathBuf>, sink: EventSink<'_>,
+        &self,
+        fault: Option<Fault>,
+        step: HostStep,
+        blob: Option<PathBuf>,
+        sink: EventSink<'_>,
     ) -> Result<Report, StepFailure> {
         match fault {
             Some(Fault::Fail(failure)) => return Err(failure),
@@ -212,7 +231,7 @@ impl Session {
             Some(Fault::Silence) => std::future::pending().await,
             Some(Fault::Slow(time)) => {
                 sleep(time).await;
-                self.usable().await?;
+                self.connected().await?;
             }
             Some(Fault::BreakAfter) => {
                 self.perform(step, blob, sink).await?;
@@ -224,7 +243,10 @@ impl Session {
     }
 
     async fn perform(
-        &self, step: HostStep, blob: Option<PathBuf>, sink: EventSink<'_>,
+        &self,
+        step: HostStep,
+        blob: Option<PathBuf>,
+        sink: EventSink<'_>,
     ) -> Result<Report, StepFailure> {
         let start = Instant::now();
         if let Op::Part { name, size, .. } = &step.op {
@@ -245,7 +267,8 @@ impl Session {
             Ok(held) => held?,
             Err(_) => {
                 self.ports.alive().await;
-                let cause = format!("{} after {} s", self.ports.missing(self.host, checks), patience.as_secs());
+                let cause =
+                    format!("{} after {} s", self.ports.missing(self.host, checks), patience.as_secs());
                 return Err(failure(Category::Timeout, cause));
             }
         }

@@ -41,7 +41,8 @@ impl State {
         way && self.any_api(at)
     }
 
-    fn any_api(&self, at: HostAddress) -> bool {
+    /// Whether any API server of the host's cluster is ready.
+    pub fn any_api(&self, at: HostAddress) -> bool {
         let uid = self.host(at).uid();
         uid.is_some() && self.hosts.values().any(|other| other.uid() == uid && self.api_ready(other.address))
     }
@@ -51,8 +52,10 @@ impl State {
         let host = self.host(at);
         let Some(cluster) = host.uid().and_then(|uid| self.clusters.get(uid)) else { return false };
         let allowed = cluster.objects.keys().any(|path| path.contains("/clusterrolebindings/"));
-        let approver =
-            self.hosts.values().any(|other| other.uid() == host.uid() && other.runs("kube-controller-manager.service"));
+        let approver = self
+            .hosts
+            .values()
+            .any(|other| other.uid() == host.uid() && other.runs("kube-controller-manager.service"));
         !host.joined && host.runs("kubelet.service") && allowed && approver && self.reaches_api(at)
     }
 
@@ -117,11 +120,13 @@ impl State {
                 (self.available(at, namespace, name), format!("deployment {namespace}/{name}"))
             }
             Check::Dns { server, name } => {
-                let served = self.available(at, "kube-system", "coredns") || self.reaches_api(at) && self.dns(at);
+                let served =
+                    self.available(at, "kube-system", "coredns") || self.reaches_api(at) && self.dns(at);
                 (served && self.host(at).runs("kube-proxy.service"), format!("{name} from {server}"))
             }
             Check::Reachable { addresses, port: _ } => {
-                let silent = addresses.iter().find(|other| !self.hosts.get(other).is_some_and(|host| host.up));
+                let silent =
+                    addresses.iter().find(|other| !self.hosts.get(other).is_some_and(|host| host.up));
                 (silent.is_none(), format!("host {silent:?}"))
             }
         };
@@ -129,7 +134,11 @@ impl State {
     }
 
     fn seen_from(&self, at: HostAddress, address: Ipv4Addr) -> Option<HostAddress> {
-        if address.is_loopback() { Some(at) } else { Some(HostAddress::from(address)).filter(|it| self.hosts.contains_key(it)) }
+        if address.is_loopback() {
+            Some(at)
+        } else {
+            Some(HostAddress::from(address)).filter(|it| self.hosts.contains_key(it))
+        }
     }
 
     fn listens(&self, at: HostAddress, address: Ipv4Addr, port: u16) -> bool {
@@ -176,6 +185,9 @@ impl State {
         let Some(cluster) = self.host(at).uid().and_then(|uid| self.clusters.get(uid)) else { return false };
         let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{name}");
         cluster.objects.contains_key(&path)
-            && cluster.nodes.values().any(|node| self.node_ready(*node) && self.host(*node).runs("flanneld.service"))
+            && cluster
+                .nodes
+                .values()
+                .any(|node| self.node_ready(*node) && self.host(*node).runs("flanneld.service"))
     }
 }

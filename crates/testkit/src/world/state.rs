@@ -74,6 +74,7 @@ impl State {
     pub fn happen(&mut self, at: HostAddress, effect: Effect) -> Result<bool, String> {
         let line = match effect {
             Effect::Object { path, body } => self.put(at, path, body)?,
+            Effect::Halt { name, watches } => self.halt(at, &name, &watches),
             Effect::Start { name, watches } => self.start(at, &name, watches)?,
             other => self.host_mut(at).take(other)?,
         };
@@ -111,7 +112,6 @@ impl State {
             return Ok(None);
         }
         host.can_start(&unit.text)?;
-        let verb = if unit.running.is_some() { "restart" } else { "start" };
         if name == "etcd.service" {
             self.start_etcd(at)?;
         }
@@ -119,7 +119,34 @@ impl State {
             unit.running = Some(wanted);
             unit.watches = watches;
         }
-        Ok(Some(format!("{verb} {name}")))
+        Ok(Some(format!("start {name}")))
+    }
+
+    /// The first half of a restart. What others rest on may be down on one host at a time only.
+    fn halt(&mut self, at: HostAddress, name: &str, watches: &[String]) -> Option<String> {
+        let host = self.host(at);
+        let wanted = host.unit_fingerprint(name, watches);
+        if host.units.get(name)?.running.as_ref()? == &wanted {
+            return None;
+        }
+        let uid = self.uid(at).unwrap_or_default();
+        let before = (self.quorum(&uid), self.any_api(at));
+        self.host_mut(at).units.get_mut(name)?.running = None;
+        let masters = self
+            .hosts
+            .values()
+            .filter(|host| host.uid() == Some(uid.as_str()) && host.etcd.is_some())
+            .count();
+        if masters > 1 && before.0 && !self.quorum(&uid) {
+            self.harms.push(format!(
+                "{} restarts {name}, which leaves etcd without a quorum",
+                self.host(at).name()
+            ));
+        }
+        if masters > 1 && before.1 && !self.any_api(at) {
+            self.harms.push(format!("{} restarts {name}, which leaves no API server", self.host(at).name()));
+        }
+        Some(format!("restart {name}"))
     }
 
     /// A member without data starts as part of a new cluster. Doing that twice, or with other peers, makes a
@@ -138,12 +165,14 @@ impl State {
         }
         let known = self.clusters.entry(uid.clone()).or_default();
         if known.formed.is_some() && known.started.contains(&name) {
-            self.harms.push(format!("{name} starts its etcd member anew, its data lost, while the cluster exists"));
+            self.harms
+                .push(format!("{name} starts its etcd member anew, its data lost, while the cluster exists"));
         }
         known.started.insert(name.clone());
         let others = self.hosts.values().filter(|host| host.uid() == Some(uid.as_str()));
         if let Some(other) = others.filter_map(|host| host.etcd.as_ref()).find(|other| **other != peers) {
-            self.harms.push(format!("{name} starts an etcd member with peers {peers:?}, others have {other:?}"));
+            self.harms
+                .push(format!("{name} starts an etcd member with peers {peers:?}, others have {other:?}"));
         }
         self.host_mut(at).etcd = Some(peers);
         Ok(())
@@ -163,7 +192,8 @@ impl State {
                 self.clusters.entry(uid).or_default().formed.get_or_insert(peers);
             }
         }
-        let joining: Vec<HostAddress> = self.hosts.keys().copied().filter(|host| self.may_join(*host)).collect();
+        let joining: Vec<HostAddress> =
+            self.hosts.keys().copied().filter(|host| self.may_join(*host)).collect();
         for at in joining {
             let host = self.host_mut(at);
             host.joined = true;
@@ -186,8 +216,11 @@ impl State {
 /// The names in `--initial-cluster=NAME=URL,NAME=URL`.
 fn first_members(unit: &str) -> Vec<String> {
     let list = unit.split_whitespace().find_map(|word| word.strip_prefix("--initial-cluster="));
-    let mut names: Vec<String> =
-        list.unwrap_or_default().split(',').filter_map(|pair| Some(pair.split_once('=')?.0.to_owned())).collect();
+    let mut names: Vec<String> = list
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|pair| Some(pair.split_once('=')?.0.to_owned()))
+        .collect();
     names.sort_unstable();
     names
 }

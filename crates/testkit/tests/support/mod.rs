@@ -1,12 +1,15 @@
 //! Whole commands over a world, as a door would run them.
 
-use kubeon_apply::{Happening, Hands, Stop};
+use kubeon_apply::{Hands, Happening, Stop};
 use kubeon_plan::{Intent, Plan, PlanError, Snapshot, StepOutcome};
 use kubeon_reconcile::{Turn, Wheel};
 use kubeon_testkit::World;
 
 /// One command to its end: the last turn, or why it did not get there.
-pub async fn turn(world: &World, plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>) -> Result<Turn, String> {
+pub async fn turn(
+    world: &World,
+    plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
+) -> Result<Turn, String> {
     let (ports, hosts, stop) = (world.ports(), world.hosts(), Stop::new());
     let hands = Hands { act: &ports, secrets: &ports, blobs: &ports };
     let watch = |_: Happening| {};

@@ -1,0 +1,194 @@
+//! Every flag of the contract is known, and says what it says.
+
+use clap::{CommandFactory as _, Parser as _};
+
+use super::missing::{MISSING, Takes};
+use super::node::SecretText;
+use super::{Cli, Command};
+
+fn wish(args: &[&str]) -> super::wish::WishArgs {
+    let cli = Cli::try_parse_from([&["kubeon", "create", "x", "v1.36.3"], args].concat());
+    match cli.unwrap_or_else(|error| panic!("{error}")).command {
+        Some(Command::Create(args)) => args.wish,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_parser_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn knows_every_flag_of_the_contract() {
+    let nodes = [
+        ["--default-port", "2222"],
+        ["--default-user", "admin"],
+        ["--default-passwd", "@f"],
+        ["--default-pk-file", "k"],
+        ["--default-pk-password", "-"],
+    ];
+    for [flag, value] in nodes {
+        wish(&[flag, value]);
+        for role in ["master", "worker"] {
+            wish(&[&flag.replace("--default-", &format!("--default-{role}-")), value]);
+            wish(&[&flag.replace("--default-", &format!("--{role}-")), value]);
+        }
+    }
+    for flag in ["-m", "--master", "-w", "--worker"] {
+        wish(&[flag, "10.0.0.1"]);
+    }
+    for flag in ["-M", "--master-name", "-W", "--worker-name"] {
+        wish(&[flag, "a"]);
+    }
+    for [flag, value] in [
+        ["--lb-domain", "a.b"],
+        ["--dns-domain", "c.d"],
+        ["--max-pods", "100"],
+        ["--port-range", "1-2"],
+        ["--node-mask-size", "24"],
+        ["--feature-gates", "A=true"],
+        ["--svc-cidr", "10.0.0.0/16"],
+        ["--pod-cidr", "10.1.0.0/16"],
+        ["--lb-ip", "10.0.0.9"],
+        ["--lb-port", "6443"],
+        ["--lb-mode", "haproxy"],
+        ["--proxy", "nftables"],
+        ["--cri", "containerd"],
+        ["--cni", "flannel"],
+        ["--ic", "none"],
+        ["--cert-san", "x,y"],
+        ["--master-labels", "a=b"],
+        ["--worker-labels", "a=b"],
+    ] {
+        wish(&[flag, value]);
+    }
+    for flag in ["-C", "--only-create", "-O", "--offline", "--offline=false"] {
+        wish(&[flag]);
+    }
+    for args in [
+        &["exec", "t@all", "ls", "-p", "x", "-R", "-P"][..],
+        &["exec", "t@all", "ls", "--arg", "-l", "--result", "--parallel"],
+        &["copy", "t@all", "a", "b"],
+        &["destroy", "t", "-f"],
+        &["-v", "4", "ls"],
+        &["ls", "--v=8"],
+    ] {
+        Cli::try_parse_from([&["kubeon"], args].concat()).unwrap_or_else(|error| panic!("{args:?}: {error}"));
+    }
+}
+
+#[test]
+fn every_flag_of_a_missing_part_is_refused_unless_it_asks_for_nothing() {
+    for flag in MISSING {
+        let long = format!("--{}", flag.flag);
+        let asked = match flag.takes {
+            Takes::Switch => wish(&[&long]),
+            Takes::Value => wish(&[&long, "7"]),
+        };
+        assert_eq!(asked.missing.refusals.len(), 1, "{long}");
+        let refusal = &asked.missing.refusals[0];
+        assert!(refusal.subject.starts_with(&long) && !refusal.reason.is_empty(), "{refusal:?}");
+        for harmless in flag.harmless {
+            let given = format!("{long}={harmless}");
+            assert!(wish(&[&given]).missing.refusals.is_empty(), "{given}");
+        }
+    }
+    assert!(wish(&[]).missing.refusals.is_empty());
+}
+
+#[test]
+fn every_alias_of_the_contract_leads_to_its_command() {
+    let name = |args: &[&str]| {
+        let cli = Cli::try_parse_from([&["kubeon"], args].concat())
+            .unwrap_or_else(|error| panic!("{args:?}: {error}"));
+        let text = format!("{:?}", cli.command.unwrap());
+        text.split(['(', ' ']).next().unwrap().to_owned()
+    };
+    for (args, command) in [
+        (&["c", "a", "b"][..], "Create"),
+        (&["new", "a", "b"], "Create"),
+        (&["D", "a"], "Destroy"),
+        (&["rmr", "a"], "Destroy"),
+        (&["d", "a"], "Display"),
+        (&["dp"], "Display"),
+        (&["cluster-info"], "Display"),
+        (&["cp", "a@all", "b", "c"], "Copy"),
+        (&["v", "sp"], "View"),
+        (&["v", "cp", "v1.36.3"], "View"),
+        (&["ver"], "Version"),
+        (&["U", "a", "b"], "Later"),
+        (&["add", "a", "-w", "b"], "Later"),
+        (&["R", "hosts", "a"], "Later"),
+    ] {
+        assert_eq!(name(args), command, "{args:?}");
+    }
+}
+
+#[test]
+fn logins_resolve_from_list_over_role_to_all() {
+    let args = wish(&[
+        "-m",
+        "10.0.0.1,10.0.0.2",
+        "-w",
+        "10.0.0.3",
+        "--master-port",
+        "2201,2202",
+        "--default-master-user",
+        "boss",
+        "--default-user",
+        "admin",
+        "--default-port",
+        "22",
+        "--default-worker-pk-file",
+        "w.key",
+        "--default-pk-file",
+        "all.key",
+        "--default-passwd",
+        "@secret",
+    ]);
+    let mut refusals = Vec::new();
+    let hosts = args.nodes.hosts(&mut refusals);
+    assert!(refusals.is_empty(), "{refusals:?}");
+    let told: Vec<_> = hosts
+        .masters
+        .iter()
+        .chain(&hosts.workers)
+        .map(|host| {
+            let login = &host.login;
+            let file = login.key_file.as_ref().unwrap().display().to_string();
+            (login.port.unwrap(), login.user.clone().unwrap(), file, login.password.clone().unwrap())
+        })
+        .collect();
+    let secret = SecretText::File("secret".into());
+    let login = |port, user: &str, key: &str| (port, user.to_owned(), key.to_owned(), secret.clone());
+    assert_eq!(
+        told,
+        [login(2201, "boss", "all.key"), login(2202, "boss", "all.key"), login(22, "admin", "w.key")]
+    );
+}
+
+#[test]
+fn labels_are_one_flag_for_each_host() {
+    let args = wish(&[
+        "-w",
+        "10.0.0.1,10.0.0.2",
+        "--worker-labels",
+        "a=b,c=d",
+        "--worker-labels",
+        "e=f",
+        "-m",
+        "10.0.0.3",
+    ]);
+    let hosts = args.nodes.hosts(&mut Vec::new());
+    let labels: Vec<Vec<_>> =
+        hosts.workers.iter().map(|host| host.labels.keys().cloned().collect()).collect();
+    assert_eq!(labels, [vec!["a", "c"], vec!["e"]]);
+    assert!(hosts.masters[0].labels.is_empty(), "a worker's labels are not a master's");
+}
+
+#[test]
+fn a_secret_is_never_shown() {
+    let args = wish(&["--default-passwd", "hunter2", "--master-passwd", "hunter2"]);
+    assert!(!format!("{args:?}").contains("hunter2"));
+}

@@ -1,0 +1,155 @@
+//! `kubeon use`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use kubeon_api::{ClusterName, Version};
+use kubeon_bundle::{Arch, Bundle, PartKind};
+
+use super::Context;
+use crate::args::day::UseArgs;
+use crate::engine::{self, Engine};
+use crate::stop::Stop;
+
+/// Chooses a cluster, for kubeon and for kubectl.
+pub fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), Stop> {
+    let engine = Engine::new(context)?;
+    let Some(given) = &args.name else {
+        let name = engine.name(None)?;
+        return context.talk.result(&format!("{name}\n"));
+    };
+    let name = engine.name(Some(given))?;
+    let state = engine.load(&name)?;
+    let kubeconfig = engine.store.kubeconfig_path(&name);
+    if !kubeconfig.is_file() {
+        let stop = Stop::refused(format!("{name} has no kubeconfig yet: it was not finished"));
+        return Err(stop.hint(format!("continue with: kubeon create {name}")));
+    }
+    engine.store.set_current(&name).map_err(engine::stop)?;
+    let link = link_kubeconfig(context, &kubeconfig)?;
+    context.talk.result(&format!("{name} is chosen; {} points to it\n", context.shorten(&link)))?;
+    match kubectl(&engine, state.version.unwrap_or(state.spec.version)) {
+        Ok(program) => hint(context, &program),
+        Err(stop) => context.talk.warn(&format!("kubectl is not linked: {}", stop.title)),
+    }
+    Ok(())
+}
+
+/// `~/.kube/config` becomes a link; a file that was there is kept beside it.
+fn link_kubeconfig(context: &Context<'_>, kubeconfig: &Path) -> Result<PathBuf, Stop> {
+    let home = context
+        .environment
+        .home
+        .as_ref()
+        .ok_or_else(|| Stop::refused("HOME is not set: there is no ~/.kube"))?;
+    let link = home.join(".kube/config");
+    if let Some(folder) = link.parent() {
+        fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
+    }
+    if fs::symlink_metadata(&link).is_ok_and(|meta| !meta.is_symlink()) {
+        let kept = free_name(&link)?;
+        fs::rename(&link, &kept).map_err(|error| cannot("keep", &link, &error))?;
+        context.talk.say(&format!(
+            "what was in {} is kept in {}",
+            context.shorten(&link),
+            context.shorten(&kept)
+        ));
+    }
+    point(&link, kubeconfig)?;
+    Ok(link)
+}
+
+/// How many copies are kept before somebody has to tidy up.
+const MOST_COPIES: u32 = 1000;
+
+/// A name beside the file that nobody uses.
+fn free_name(file: &Path) -> Result<PathBuf, Stop> {
+    let name = |n: u32| if n == 0 { "config.backup".to_owned() } else { format!("config.backup.{n}") };
+    (0..MOST_COPIES)
+        .map(|n| file.with_file_name(name(n)))
+        .find(|path| fs::symlink_metadata(path).is_err())
+        .ok_or_else(|| {
+            Stop::refused(format!("there are {MOST_COPIES} copies beside {}; remove some", file.display()))
+        })
+}
+
+/// Makes or moves a link in one step.
+fn point(link: &Path, target: &Path) -> Result<(), Stop> {
+    let mut name = link.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    let new = link.with_file_name(name);
+    if fs::symlink_metadata(&new).is_ok() {
+        fs::remove_file(&new).map_err(|error| cannot("remove", &new, &error))?;
+    }
+    symlink(target, &new).map_err(|error| cannot("link", &new, &error))?;
+    fs::rename(&new, link).map_err(|error| cannot("replace", link, &error))
+}
+
+fn cannot(action: &str, path: &Path, error: &std::io::Error) -> Stop {
+    Stop::failed(format!("cannot {action} {}: {error}", path.display()))
+}
+
+/// Unpacks the bundle's kubectl once and links it in `bin` of the state folder.
+fn kubectl(engine: &Engine<'_>, version: Version) -> Result<PathBuf, Stop> {
+    let store = super::bundle::store(engine.context)?;
+    let bundle = store.find(version, Arch::native()).map_err(|error| Stop::refused(error.to_string()))?;
+    let folder = engine.store.base().join("bin");
+    fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
+    let program = folder.join(format!("kubectl-{version}"));
+    if !program.is_file() {
+        unpack(&bundle, &program)?;
+    }
+    let link = folder.join("kubectl");
+    point(&link, &program)?;
+    Ok(link)
+}
+
+/// The program `kubectl` out of the bundle, whole or not at all.
+fn unpack(bundle: &Bundle, place: &Path) -> Result<(), Stop> {
+    let carries = |part: &&kubeon_bundle::Part| {
+        part.kind != PartKind::Image && part.programs.iter().any(|program| program.ends_with("/kubectl"))
+    };
+    let part = bundle.manifest().parts.iter().find(carries).ok_or_else(|| {
+        Stop::refused(format!("the bundle of {} has no kubectl", bundle.manifest().kubernetes))
+    })?;
+    let blob = bundle.blob(&part.digest);
+    let unpacked = || -> std::io::Result<bool> {
+        let file = fs::File::open(&blob)?;
+        let mut archive = tar::Archive::new(zstd::stream::read::Decoder::new(file)?);
+        for entry in archive.entries()? {
+            let mut entry = entry?;
+            if !entry.path()?.ends_with("kubectl") || !entry.header().entry_type().is_file() {
+                continue;
+            }
+            let folder = place.parent().unwrap_or(Path::new("."));
+            let mut new = tempfile::NamedTempFile::new_in(folder)?;
+            std::io::copy(&mut entry, &mut new)?;
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            new.as_file().set_permissions(mode)?;
+            new.as_file().sync_all()?;
+            new.persist(place).map_err(|error| error.error)?;
+            return Ok(true);
+        }
+        Ok(false)
+    };
+    match unpacked() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Stop::failed(format!("{} holds no kubectl", blob.display()))),
+        Err(error) => Err(cannot("unpack", &blob, &error)),
+    }
+}
+
+/// Says how the program gets into reach, where it is not.
+fn hint(context: &Context<'_>, program: &Path) {
+    let folder = program.parent().unwrap_or(program);
+    if context.environment.path.iter().any(|path| path == folder) {
+        return;
+    }
+    context.talk.say(&format!("kubectl:  export PATH={}:$PATH", context.shorten(folder)));
+}
+
+/// The chosen cluster, for marks in lists; none when it cannot be told.
+pub fn current(engine: &Engine<'_>) -> Option<ClusterName> {
+    engine.store.current().ok().flatten()
+}

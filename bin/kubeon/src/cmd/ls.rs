@@ -1,0 +1,226 @@
+//! `kubeon ls`: asks the masters of every cluster, side by side, and never for long.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kubeon_api::{ClusterName, HostAddress};
+use kubeon_link_host::SshHosts;
+use kubeon_plan::{ClusterSpec, HostSpec};
+use kubeon_ports::ProbeHost as _;
+use kubeon_store::Status;
+use kubeon_wire::{ClusterFacts, NodeFact};
+use serde::Serialize;
+
+use super::{Context, choose, create};
+use crate::args::day::LsArgs;
+use crate::args::node::LoginWish;
+use crate::engine::contact::Purpose;
+use crate::engine::login::with_remembered;
+use crate::engine::{Engine, State};
+use crate::output::{Answer, Table, words};
+use crate::stop::Stop;
+
+/// How long a cluster may take to answer.
+const GLANCE: Duration = Duration::from_secs(2);
+/// How many clusters are asked at once.
+const AT_ONCE: usize = 32;
+
+/// A cluster in the list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    name: String,
+    current: bool,
+    version: String,
+    masters: Count,
+    workers: Count,
+    state: &'static str,
+    api: String,
+    age_seconds: i64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    note: String,
+    uid: String,
+}
+
+/// How many of how many are Ready; `None` when nobody could be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Count {
+    ready: Option<usize>,
+    all: usize,
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.ready {
+            Some(ready) => write!(f, "{ready}/{}", self.all),
+            None => write!(f, "?/{}", self.all),
+        }
+    }
+}
+
+/// Lists clusters.
+pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), Stop> {
+    let engine = Engine::new(context)?;
+    let names = engine.store.list().map_err(crate::engine::stop)?;
+    let rows: Vec<Row> =
+        futures::stream::iter(&names).map(|name| look(&engine, args, name)).buffered(AT_ONCE).collect().await;
+    if rows.is_empty() {
+        context.talk.say("no cluster here; make one with: kubeon create NAME VERSION -m ADDRESS");
+    }
+    let mut table =
+        Table::new(&["NAME", "VERSION", "MASTERS", "WORKERS", "STATE", "API", "AGE", ""]).wide(&["UID"]);
+    if rows.is_empty() {
+        table = Table::new(&[]);
+    }
+    for row in &rows {
+        let note = if row.note.is_empty() { String::new() } else { format!("({})", row.note) };
+        table.row([
+            format!("{} {}", if row.current { "*" } else { " " }, row.name),
+            row.version.clone(),
+            row.masters.to_string(),
+            row.workers.to_string(),
+            row.state.to_owned(),
+            row.api.clone(),
+            words::age(row.age_seconds),
+            note,
+            row.uid.clone(),
+        ]);
+    }
+    let names = rows.iter().map(|row| row.name.clone()).collect();
+    context.talk.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
+}
+
+async fn look(engine: &Engine<'_>, args: &LsArgs, name: &ClusterName) -> Row {
+    let current = choose::current(engine).as_ref() == Some(name);
+    let state = match engine.load(name) {
+        Ok(state) => state,
+        Err(stop) => return damaged(name, current, stop.title),
+    };
+    let seen = glance(engine, args, &state).await;
+    row(&state, current, seen, jiff::Timestamp::now().as_second())
+}
+
+fn damaged(name: &ClusterName, current: bool, note: String) -> Row {
+    let none = Count { ready: None, all: 0 };
+    Row {
+        name: name.to_string(),
+        current,
+        version: "?".to_owned(),
+        masters: none,
+        workers: none,
+        state: "Damaged",
+        api: String::new(),
+        age_seconds: 0,
+        note,
+        uid: String::new(),
+    }
+}
+
+/// What the first master that answers says of the cluster, or why none did.
+async fn glance(engine: &Engine<'_>, args: &LsArgs, state: &State) -> Result<ClusterFacts, String> {
+    let masters: Vec<HostAddress> = state.spec.masters.iter().map(|host| host.address).collect();
+    let asking = async {
+        let said = with_remembered(masters.iter().copied(), &LoginWish::from(&args.login), &state.logins);
+        let logins = engine.logins(&said).map_err(|stop| stop.title)?;
+        let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Glance(GLANCE)).await;
+        let contact = contact.map_err(|stop| stop.title)?;
+        first_answer(&contact.hosts, &masters).await
+    };
+    match tokio::time::timeout(GLANCE, asking).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!("no master answered within {} s", GLANCE.as_secs())),
+    }
+}
+
+/// Asks all masters at once; the first whose API server is ready wins, then the first that answered at all.
+async fn first_answer(hosts: &SshHosts, masters: &[HostAddress]) -> Result<ClusterFacts, String> {
+    let mut answers = futures::stream::iter(masters.iter().copied())
+        .map(|master| async move { hosts.facts(master).await })
+        .buffer_unordered(masters.len().max(1));
+    let mut second = Err("no master answered".to_owned());
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(facts) => match facts.cluster {
+                Some(cluster) if cluster.api_ready => return Ok(cluster),
+                Some(cluster) => second = Ok(cluster),
+                None if second.is_err() => second = Err("the API server does not answer".to_owned()),
+                None => {}
+            },
+            Err(failure) if second.is_err() => second = Err(failure.cause),
+            Err(_) => {}
+        }
+    }
+    second
+}
+
+fn row(state: &State, current: bool, seen: Result<ClusterFacts, String>, now: i64) -> Row {
+    let spec = &state.spec;
+    let facts = seen.as_ref().ok();
+    let count = |hosts: &[HostSpec]| Count {
+        ready: facts
+            .map(|facts| hosts.iter().filter(|host| node(facts, host).is_some_and(|n| n.ready)).count()),
+        all: hosts.len(),
+    };
+    let (masters, workers) = (count(&spec.masters), count(&spec.workers));
+    let all_ready = masters.ready == Some(masters.all) && workers.ready == Some(workers.all);
+    let verdict = match (state.status, facts) {
+        (Status::Destroying, _) => "Destroying",
+        (Status::Creating, _) => "Creating",
+        (Status::Upgrading, _) => "Upgrading",
+        (Status::Running, None) => "Unreachable",
+        (Status::Running, Some(facts)) if all_ready && facts.api_ready => "Ready",
+        (Status::Running, Some(_)) => "Degraded",
+    };
+    let note = match &seen {
+        Err(why) => why.clone(),
+        Ok(facts) => trouble(spec, facts),
+    };
+    Row {
+        name: state.name.to_string(),
+        current,
+        version: state.version.unwrap_or(spec.version).to_string(),
+        masters,
+        workers,
+        state: verdict,
+        api: create::api(spec),
+        age_seconds: now - state.created_at.as_second(),
+        note: if state.status == Status::Creating {
+            format!("continue with: kubeon create {}", state.name)
+        } else {
+            note
+        },
+        uid: state.uid.clone(),
+    }
+}
+
+fn node<'a>(facts: &'a ClusterFacts, host: &HostSpec) -> Option<&'a NodeFact> {
+    let by_name = host.name.as_ref().and_then(|name| facts.nodes.get(name.as_str()));
+    by_name.or_else(|| facts.nodes.values().find(|node| node.addresses.contains(&host.address.ip())))
+}
+
+/// The first host that is not well, and how many more there are.
+fn trouble(spec: &ClusterSpec, facts: &ClusterFacts) -> String {
+    let masters = spec.masters.len();
+    let sick: Vec<String> = spec
+        .hosts()
+        .enumerate()
+        .filter_map(|(i, host)| {
+            let role = if i < masters { "master" } else { "worker" };
+            let name = host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string);
+            match node(facts, host) {
+                Some(node) if node.ready => None,
+                Some(node) if node.reason.is_empty() => Some(format!("{role} {name}: not ready")),
+                Some(node) => Some(format!("{role} {name}: {}", node.reason)),
+                None => Some(format!("{role} {name}: not in the cluster")),
+            }
+        })
+        .collect();
+    match sick.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first, rest @ ..] => format!("{first}; {} more", rest.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+//! The program as a person runs it, in all cases that need no host.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn kubeon(&self, args: &[&str]) -> Said {
+        let output = Command::new(env!("CARGO_BIN_EXE_kubeon"))
+            .args(args)
+            .env_clear()
+            .env("HOME", self.path())
+            .env("PATH", "/usr/bin:/bin")
+            .output()
+            .unwrap();
+        Said::from(output)
+    }
+
+    /// Writes down a cluster that was never made. Its hosts are on the loopback and are not talked to.
+    fn with_cluster(name: &str) -> Self {
+        Self::with_cluster_at(name, 1)
+    }
+
+    fn with_cluster_at(name: &str, port: u16) -> Self {
+        let (home, port) = (Self::new(), port.to_string());
+        let hosts = ["-m", "127.0.2.1", "-w", "127.0.2.2", "--default-port", &port];
+        let said = home.kubeon(&[&["create", name, "v1.36.3", "-C"], &hosts[..]].concat());
+        assert_eq!(said.code, 0, "{}", said.err);
+        home
+    }
+
+    /// Names of everything below the state folder.
+    fn files(&self) -> Vec<String> {
+        let folder = self.path().join(".kubeon");
+        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+#[derive(Debug)]
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Said {
+    /// Refused: code 2, nothing on standard output, and these words on standard error.
+    #[track_caller]
+    fn refuses(&self, words: &[&str]) {
+        assert_eq!((self.code, self.out.as_str()), (2, ""), "{self:?}");
+        assert!(self.err.starts_with("error: "), "{}", self.err);
+        for word in words {
+            assert!(self.err.contains(word), "{word:?} is missing in:\n{}", self.err);
+        }
+    }
+}
+
+const MASTER: &str = "127.0.2.1";
+
+#[test]
+fn case_1_says_its_version_in_two_ways() {
+    let home = Home::new();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(home.kubeon(&["version"]).out, format!("kubeon version: {version}\n"));
+    assert_eq!(home.kubeon(&["--version"]).out, format!("kubeon version {version}\n"));
+    let json: serde_json::Value = serde_json::from_str(&home.kubeon(&["version", "-o", "json"]).out).unwrap();
+    assert_eq!(json["version"], version);
+}
+
+#[test]
+fn case_2_lists_supported_versions_one_range_a_line() {
+    let said = Home::new().kubeon(&["view", "support"]);
+    assert_eq!(said.code, 0);
+    assert!(said.out.lines().any(|line| line == "v1.36.3"), "{}", said.out);
+    assert!(said.out.lines().all(|line| line.starts_with('v') && !line.contains(' ')));
+    assert_eq!(Home::new().kubeon(&["v", "sp"]).out, said.out);
+}
+
+#[test]
+fn case_3_an_unknown_version_has_no_components() {
+    Home::new().kubeon(&["view", "component", "v9.9.9"]).refuses(&["input version v9.9.9 is not support"]);
+    let known = Home::new().kubeon(&["view", "component", "v1.36.3"]);
+    assert!(known.out.contains("etcd"), "{known:?}");
+}
+
+#[test]
+fn case_4_an_unknown_cluster_is_named() {
+    let home = Home::new();
+    let words = ["Cluster[nosuch] not exist, please create"];
+    for command in ["display", "cluster-info", "d", "use", "destroy", "rmr", "plan"] {
+        home.kubeon(&[command, "nosuch"]).refuses(&words);
+    }
+    home.kubeon(&["exec", "nosuch@all", "ls"]).refuses(&words);
+    home.kubeon(&["copy", "nosuch@all", "/etc/hosts", "/tmp/x"]).refuses(&words);
+    assert!(home.files().is_empty(), "{:?}", home.files());
+}
+
+#[test]
+fn case_5_create_wants_name_and_version() {
+    let home = Home::new();
+    home.kubeon(&["create", "a"]).refuses(&["accepts 2 arg(s), received 1", "nothing to continue"]);
+    home.kubeon(&["create"]).refuses(&["accepts 2 arg(s), received 0"]);
+    home.kubeon(&["create", "a", "-m", MASTER]).refuses(&["accepts 2 arg(s), received 1"]);
+}
+
+#[test]
+fn case_6_versions_are_checked() {
+    let home = Home::new();
+    home.kubeon(&["upgrade", "x", "1.2"]).refuses(&["Input version [1.2] error"]);
+    home.kubeon(&["create", "x", "1.2", "-m", MASTER]).refuses(&["Input version [1.2] error"]);
+    home.kubeon(&["create", "x", "v1.29.9", "-m", MASTER])
+        .refuses(&["[check] Input version[v1.29.9] not support"]);
+    home.kubeon(&["bundle", "build", "v1.29.9"]).refuses(&["[check] Input version[v1.29.9] not support"]);
+}
+
+#[test]
+fn case_7_what_no_bundle_carries_is_refused_by_name() {
+    let home = Home::new();
+    for (flag, value, noun) in [
+        ("--cni", "calico", "cni"),
+        ("--cni", "cilium", "cni"),
+        ("--cni", "weave", "cni"),
+        ("--cri", "crio", "cri"),
+        ("--cri", "docker", "cri"),
+        ("--ic", "nginx", "ingress"),
+        ("--ic", "istio", "ingress"),
+        ("--proxy", "none", "proxy mode"),
+        ("--proxy", "ipvs", "proxy mode"),
+        ("--lb-mode", "updater", "lb mode"),
+    ] {
+        let said = home.kubeon(&["create", "x", "v1.36.3", "-m", MASTER, flag, value]);
+        said.refuses(&[&format!("[check] Input {noun}[{value}] not support"), &format!("{flag} {value}")]);
+    }
+    assert!(home.files().is_empty());
+}
+
+#[test]
+fn case_8_and_10_hosts_are_checked() {
+    let home = Home::new();
+    home.kubeon(&["create", "x", "v1.36.3"]).refuses(&["Cluster must has one node"]);
+    home.kubeon(&["create", "x", "v1.36.3", "-m", MASTER, "-m", MASTER])
+        .refuses(&["Cluster master is duplicate"]);
+    home.kubeon(&["create", "x", "v1.36.3", "-m", MASTER, "-w", MASTER])
+        .refuses(&["Cluster ip is duplicate"]);
+    assert!(home.files().is_empty());
+}
+
+#[test]
+fn case_9_names_are_counted_and_distinct() {
+    let home = Home::new();
+    let two = ["create", "x", "v1.36.3", "-m", "127.0.2.1,127.0.2.2"];
+    home.kubeon(&[&two[..], &["-M", "a,a"]].concat()).refuses(&["[master] hostnames is duplicate"]);
+    home.kubeon(&[&two[..], &["-M", "a"]].concat()).refuses(&["--master-name", "1 given for 2 hosts"]);
+    home.kubeon(&[&two[..], &["--master-port", "22"]].concat())
+        .refuses(&["--master-port", "1 given for 2 hosts"]);
+}
+
+#[test]
+fn case_13_only_create_touches_no_host() {
+    let home = Home::with_cluster("t");
+    let state = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    assert_eq!(state["status"], "creating");
+    assert_eq!(state["generation"], 0);
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(home.path().join(".kubeon/t.json")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn case_26_selectors_are_checked() {
+    let home = Home::with_cluster("t");
+    home.kubeon(&["exec", "all", "ls"]).refuses(&["selector format error"]);
+    home.kubeon(&["exec", "@all", "ls"]).refuses(&["selector format error"]);
+    home.kubeon(&["exec", "t@bad", "ls"]).refuses(&["Invalid node selector \"@bad\"", "127.0.2.1"]);
+    home.kubeon(&["exec", "t@foo=bar", "ls"]).refuses(&["Use one of [ip=ipv4, name=hostname]"]);
+    home.kubeon(&["exec", "t@name=nosuch", "ls"]).refuses(&["t has no node nosuch"]);
+}
+
+#[test]
+fn tells_all_reasons_at_once() {
+    let said = Home::new().kubeon(&[
+        "create",
+        "demo",
+        "v1.36.3",
+        "-m",
+        "172.30.0.11",
+        "-m",
+        "172.30.0.12",
+        "-w",
+        "172.30.0.11",
+        "--pod-cidr",
+        "10.64.0.0/12",
+        "--cilium-enable-dsr",
+        "--with-nvidia",
+        "--max-pods",
+        "1",
+    ]);
+    said.refuses(&[
+        "demo cannot be planned, 5 reasons",
+        "-w 172.30.0.11",
+        "is a master already: a host has one role",
+        "--pod-cidr 10.64.0.0/12",
+        "overlaps the service range 10.64.0.0/12 (--svc-cidr)",
+        "--cilium-enable-dsr",
+        "--with-nvidia",
+        "--max-pods 1",
+        "warning: 2 masters survive no failure that 1 does not; use 1, 3 or 5",
+    ]);
+}
+
+#[test]
+fn a_flag_that_asks_for_nothing_is_accepted() {
+    let home = Home::new();
+    let said = home.kubeon(&[
+        "create",
+        "x",
+        "v1.36.3",
+        "-C",
+        "-m",
+        MASTER,
+        "--with-nvidia=false",
+        "--calico-mtu",
+        "0",
+        "--offline",
+        "--cni",
+        "flannel",
+        "--ic",
+        "none",
+        "--cri",
+        "containerd",
+    ]);
+    assert_eq!(said.code, 0, "{}", said.err);
+}
+
+#[test]
+fn a_file_says_it_all() {
+    let home = Home::new();
+    let file = home.path().join("demo.yaml");
+    let shown = file.to_str().unwrap();
+    let text = "apiVersion: ecs.yun.com/v1\nkind: KubernetesCluster\nmetadata: {name: demo}\nspec:\n  cluster:\n    kubeVersion: v1.36.3\n    masterList: [{ip: 127.0.2.1}]\n    nodeList: [{ip: 127.0.2.2}]\n";
+    std::fs::write(&file, text).unwrap();
+    let said = home.kubeon(&["create", "-C", "-f", shown]);
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "demo is written down; no host was touched\n"),
+        "{said:?}"
+    );
+    home.kubeon(&["create", "-f", shown, "--cni", "flannel"])
+        .refuses(&["-f says everything about the cluster"]);
+    std::fs::write(&file, text.replace("nodeList", "nodelist")).unwrap();
+    home.kubeon(&["create", "-f", shown]).refuses(&["1 mistake", "nodelist"]);
+    std::fs::write(&file, text.replace("kubeVersion", "deployMode: container\n    kubeVersion")).unwrap();
+    home.kubeon(&["create", "-f", shown]).refuses(&["spec.cluster.deployMode", "only binary"]);
+    home.kubeon(&["create", "-f", "/nonexistent.yaml"]).refuses(&["cannot read /nonexistent.yaml"]);
+}
+
+#[test]
+fn another_wish_under_a_known_name_waits_for_destroy_once_hosts_were_written() {
+    let home = Home::with_cluster("t");
+    let again = ["create", "t", "v1.36.3", "-C", "-m", "127.0.2.1", "--default-port", "1"];
+    assert_eq!(home.kubeon(&again).code, 0, "nothing was written to a host yet");
+    let path = home.path().join(".kubeon/t.json");
+    let state = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, state.replace("\"generation\": 0", "\"generation\": 3")).unwrap();
+    assert_eq!(home.kubeon(&again).code, 0, "the same wish is no other one");
+    let other = home.kubeon(&["create", "t", "v1.36.3", "-m", "127.0.2.9", "-w", "127.0.2.2"]);
+    other.refuses(&["Input cluster[t] exist", "masters", "127.0.2.1", "127.0.2.9", "kubeon destroy t"]);
+}
+
+#[test]
+fn names_that_are_taken_refuse_with_what_serves_today() {
+    let home = Home::new();
+    for command in
+        ["upgrade", "up", "addon", "add", "delon", "del", "etcd", "module", "redo", "cloud", "download"]
+    {
+        home.kubeon(&[command, "x", "--flag", "-z"]).refuses(&["is not there yet", "instead"]);
+    }
+    home.kubeon(&["view", "config", "t", "kubelet"]).refuses(&["is not there yet"]);
+    let help = home.kubeon(&["--help"]).out;
+    for command in ["upgrade", "addon", "delon", "etcd", "module", "redo", "cloud", "download"] {
+        assert!(!help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is in the help");
+    }
+}
+
+#[test]
+fn groups_without_a_child_print_help() {
+    let home = Home::new();
+    for path in [&[][..], &["lab"], &["bundle"], &["view"], &["image"]] {
+        let said = home.kubeon(path);
+        assert_eq!(said.code, 0);
+        assert!(said.out.contains("Usage: kubeon"), "{path:?}: {}", said.out);
+    }
+    let unknown = home.kubeon(&["frobnicate"]);
+    assert_eq!((unknown.code, unknown.out.as_str()), (2, ""));
+}
+
+#[test]
+fn without_a_name_the_chosen_cluster_is_meant() {
+    let home = Home::with_cluster("t");
+    home.kubeon(&["display"]).refuses(&["no cluster is named", "kubeon use NAME"]);
+    home.kubeon(&["use", "t"]).refuses(&["t has no kubeconfig yet", "kubeon create t"]);
+}
+
+#[test]
+fn a_list_is_never_more_than_asked_for() {
+    let home = Home::new();
+    let empty = home.kubeon(&["ls", "-o", "json"]);
+    assert_eq!((empty.code, empty.out.as_str()), (0, "[]\n"), "{empty:?}");
+    assert_eq!(home.kubeon(&["ls", "--quiet"]).err, "");
+    assert_eq!(home.kubeon(&["ls", "-o", "xml"]).code, 2);
+}
+
+#[test]
+fn a_silent_cluster_is_listed_within_seconds() {
+    // Takes connections and never says a word.
+    let silent = std::net::TcpListener::bind("127.0.2.1:0").unwrap();
+    let home = Home::with_cluster_at("t", silent.local_addr().unwrap().port());
+    let begin = std::time::Instant::now();
+    let said = home.kubeon(&["ls", "-o", "name"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "t\n"));
+    let row: serde_json::Value = serde_json::from_str(&home.kubeon(&["ls", "-o", "json"]).out).unwrap();
+    assert_eq!((&row[0]["state"], &row[0]["masters"]["all"]), (&"Creating".into(), &1.into()));
+    assert!(begin.elapsed() < std::time::Duration::from_secs(8), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn destroying_wants_agreement() {
+    let home = Home::with_cluster("t");
+    home.kubeon(&["destroy", "t"]).refuses(&["nobody agreed", "kubeon destroy t --yes"]);
+    home.kubeon(&["destroy", "t", "--force"]).refuses(&["--without ADDRESS"]);
+    home.kubeon(&["destroy", "t", "--yes", "--without", "127.0.2.77"]).refuses(&["is no host of t"]);
+}
+
+#[test]
+fn secrets_come_from_files_and_literals_are_warned_about() {
+    let home = Home::new();
+    let base = ["create", "t", "v1.36.3", "-C", "-m", MASTER];
+    home.kubeon(&[&base[..], &["--default-passwd", "@/nonexistent"]].concat())
+        .refuses(&["cannot read the secret"]);
+    home.kubeon(&[&base[..], &["--default-passwd", "-"]].concat())
+        .refuses(&["there is no terminal", "@FILE"]);
+    let literal = home.kubeon(&[&base[..], &["--default-passwd", "hunter2"]].concat());
+    assert_eq!(literal.code, 0, "{literal:?}");
+    assert!(literal.err.contains("warning: a password on the command line"), "{}", literal.err);
+    let state = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
+    assert!(!state.contains("hunter2") && !literal.err.contains("hunter2"));
+}
+
+#[test]
+fn completion_is_written_for_four_shells() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let said = home.kubeon(&["completion", shell]);
+        assert_eq!(said.code, 0);
+        assert!(said.out.contains("kubeon") && said.out.len() > 1000, "{shell}");
+    }
+}
+
+#[test]
+fn a_missing_bundle_says_how_to_make_it() {
+    let home = Home::new();
+    let said = home.kubeon(&["plan", "x", "v1.36.3", "-m", MASTER]);
+    said.refuses(&["there is no bundle for v1.36.3", "kubeon bundle build v1.36.3"]);
+    assert!(home.files().is_empty(), "a plan writes nothing");
+    assert!(home.kubeon(&["bundle", "ls"]).err.contains("kubeon bundle build"));
+}
+
+#[test]
+fn a_lab_that_is_not_there_is_named() {
+    let home = Home::new();
+    home.kubeon(&["lab", "kill", "h1"]).refuses(&["there is no lab default", "kubeon lab up"]);
+    home.kubeon(&["lab", "up", "--hosts", "0"]).refuses(&["0 hosts"]);
+    assert_eq!(home.kubeon(&["lab", "ls", "-o", "json"]).out, "[]\n");
+}
