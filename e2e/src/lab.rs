@@ -73,7 +73,7 @@ impl Lab {
     /// The arguments of `create NAME` with the first hosts as masters and the rest as workers.
     #[must_use]
     pub fn create<'a>(&'a self, name: &'a str, masters: usize) -> Vec<&'a str> {
-        let mut arguments = vec!["create", name, VERSION, "--lab", &self.name];
+        let mut arguments = vec!["create", name, VERSION];
         for (index, address) in self.addresses.iter().enumerate() {
             arguments.extend([if index < masters { "-m" } else { "-w" }, address]);
         }

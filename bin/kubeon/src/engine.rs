@@ -10,6 +10,7 @@
 pub mod artifacts;
 pub mod contact;
 pub mod host_keys;
+pub mod hosts_file;
 pub mod interrupt;
 pub mod login;
 pub mod memory;

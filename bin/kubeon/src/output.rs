@@ -1,5 +1,6 @@
 //! Results: to standard output, in the form that was asked for.
 
+mod keys;
 pub mod table;
 pub mod talk;
 pub mod words;

@@ -17,6 +17,7 @@ use crate::args::Format;
 use crate::args::wish::CreateArgs;
 use crate::engine::artifacts::{BundleBlobs, artifacts};
 use crate::engine::contact::{Contact, Purpose};
+use crate::engine::hosts_file::HostsFile;
 use crate::engine::run::Run;
 use crate::engine::{self, Engine, State, intent, interrupt};
 use crate::output::{Answer, Table, words};
@@ -162,6 +163,27 @@ impl Making<'_> {
         }
     }
 
+    /// Where kubectl goes by default: a name that all masters answer to, where this machine's hosts file
+    /// may be written.
+    fn entrance(&self, spec: &ClusterSpec) -> String {
+        let masters: Vec<_> = spec.masters.iter().map(|host| host.address.ip()).collect();
+        if masters.len() < 2 || spec.load_balancer != LoadBalancer::Haproxy {
+            return api(spec);
+        }
+        let name = format!("{}.{}", spec.name, spec.api_domain);
+        match HostsFile::of_this_machine().set(spec.name.as_str(), &name, &masters) {
+            Ok(()) => format!("https://{name}:6443"),
+            Err(error) => {
+                self.engine.context.talk.say(&format!(
+                    "note: /etc/hosts cannot be written ({error}): kubectl uses the first master; while it is dead, \
+                     use the context of another: kubectl --context {}-NAME",
+                    spec.name
+                ));
+                api(spec)
+            }
+        }
+    }
+
     fn kubeconfig(&self) -> Result<String, Stop> {
         let spec = &self.state.spec;
         let client = Leaf {
@@ -174,15 +196,15 @@ impl Making<'_> {
             hours: ADMIN_HOURS,
         };
         let keys = self.keys(spec)?;
-        kubeconfig(&keys, &spec.name, &servers(spec), spec.name.as_str(), &client)
+        kubeconfig(&keys, &spec.name, &servers(spec, &self.entrance(spec)), spec.name.as_str(), &client)
             .map_err(|error| Stop::failed(error.to_string()))
     }
 }
 
 /// The cluster under its own name, then every master under its name.
-fn servers(spec: &ClusterSpec) -> Vec<Server> {
+fn servers(spec: &ClusterSpec, entrance: &str) -> Vec<Server> {
     let server = |context: String, url: String| Server { context, url };
-    let mut servers = vec![server(spec.name.to_string(), api(spec))];
+    let mut servers = vec![server(spec.name.to_string(), entrance.to_owned())];
     servers.extend(spec.masters.iter().map(|host| {
         let name = host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string);
         server(format!("{}-{name}", spec.name), format!("https://{}:6443", host.address))

@@ -13,6 +13,7 @@ use crate::args::Format;
 use crate::args::day::DestroyArgs;
 use crate::args::node::LoginWish;
 use crate::engine::contact::Purpose;
+use crate::engine::hosts_file::HostsFile;
 use crate::engine::login::with_remembered;
 use crate::engine::run::Run;
 use crate::engine::{self, Engine, State, interrupt, members};
@@ -106,6 +107,9 @@ fn forget(engine: &Engine<'_>, lock: &kubeon_store::Lock, name: &ClusterName) ->
         {
             std::fs::remove_file(&link)?;
         }
+    }
+    if let Err(error) = HostsFile::of_this_machine().forget(name.as_str()) {
+        engine.context.talk.say(&format!("note: /etc/hosts still names {name}: {error}"));
     }
     engine.store.remove(lock, name).map_err(engine::stop)
 }

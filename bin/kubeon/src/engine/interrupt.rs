@@ -26,6 +26,7 @@ pub fn watch(switch: &Switch, talk: &Talk) -> Result<(), Stop> {
         switch.stop();
         talk.say("stopping: steps under way are finished first; press Ctrl-C again to stop at once");
         next().await;
+        talk.on_screen(None);
         std::process::exit(Code::Interrupted as i32);
     });
     Ok(())

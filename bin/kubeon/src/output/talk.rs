@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::MultiProgress;
 
+use super::keys::SilentKeys;
 use crate::args::{Environment, TalkFlags};
 use crate::stop::Stop;
 
@@ -12,7 +13,7 @@ use crate::stop::Stop;
 const DEBUG: u8 = 6;
 
 /// What may be said, and how.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Talk {
     quiet: bool,
     verbosity: u8,
@@ -22,7 +23,13 @@ pub struct Talk {
     pub colour: bool,
     /// A person can be asked: standard input and error are terminals.
     pub can_ask: bool,
-    screen: Arc<Mutex<Option<MultiProgress>>>,
+    screen: Arc<Mutex<Option<Moving>>>,
+}
+
+/// Lines that move, for as long as they do.
+struct Moving {
+    screen: MultiProgress,
+    _keys: Option<SilentKeys>,
 }
 
 impl Talk {
@@ -69,14 +76,15 @@ impl Talk {
         }
         let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = match screen.as_ref() {
-            Some(screen) => screen.println(line),
+            Some(moving) => moving.screen.println(line),
             None => writeln!(io::stderr().lock(), "{line}"),
         };
     }
 
     /// From now on lines move on this screen, and what is said goes above them; `None` when they stand still again.
     pub fn on_screen(&self, screen: Option<MultiProgress>) {
-        *self.screen.lock().unwrap_or_else(PoisonError::into_inner) = screen;
+        *self.screen.lock().unwrap_or_else(PoisonError::into_inner) =
+            screen.map(|screen| Moving { screen, _keys: SilentKeys::new() });
     }
 
     /// A line for those who asked for more with `-v`.
