@@ -29,7 +29,8 @@ pub fn write(program: &Path, archive: &Path) -> Result<()> {
         "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)],
     }))?;
     let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
-    entry["annotations"] = json!({ "io.containerd.image.name": NAME, "org.opencontainers.image.ref.name": "1" });
+    entry["annotations"] =
+        json!({ "io.containerd.image.name": NAME, "org.opencontainers.image.ref.name": "1" });
     let index = serde_json::to_vec(&json!({ "schemaVersion": 2, "manifests": [entry] }))?;
     let blob = |content: &[u8]| format!("blobs/sha256/{}", sha256(content));
     let files: Vec<(String, &[u8])> = vec![
@@ -39,7 +40,8 @@ pub fn write(program: &Path, archive: &Path) -> Result<()> {
         (blob(&config), &config),
         (blob(&layer), &layer),
     ];
-    let entries: Vec<(&str, &[u8], u32)> = files.iter().map(|(name, content)| (name.as_str(), *content, 0o644)).collect();
+    let entries: Vec<(&str, &[u8], u32)> =
+        files.iter().map(|(name, content)| (name.as_str(), *content, 0o644)).collect();
     File::create(archive)?.write_all(&tar_of(&entries)?)?;
     Ok(())
 }

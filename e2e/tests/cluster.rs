@@ -68,7 +68,8 @@ fn workloads(lab: &Lab) -> Result<()> {
           "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": "default" }] },
     ] }))?;
     lab.kubectl(CLUSTER, &["rollout", "status", "deployment/hello", "--timeout=120s"])?;
-    let hosts = lab.kubectl(CLUSTER, &["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"])?;
+    let hosts = lab
+        .kubectl(CLUSTER, &["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"])?;
     let mut hosts: Vec<&str> = hosts.split_whitespace().collect();
     hosts.sort_unstable();
     assert_eq!(hosts, ["h4", "h5"], "the pods run on both workers");
@@ -77,7 +78,10 @@ fn workloads(lab: &Lab) -> Result<()> {
         lab.kubectl(CLUSTER, &["exec", "deployment/hello", "--", "/lab-client", "get", own])
     })?;
     assert!(answer.contains("you asked for /name"), "{answer}");
-    let address = lab.kubectl(CLUSTER, &["exec", "deployment/hello", "--", "/lab-client", "resolve", "kubernetes.default.svc.cluster.local"])?;
+    let address = lab.kubectl(
+        CLUSTER,
+        &["exec", "deployment/hello", "--", "/lab-client", "resolve", "kubernetes.default.svc.cluster.local"],
+    )?;
     assert_eq!(address.trim(), "10.64.0.1");
     Ok(())
 }
@@ -90,11 +94,15 @@ fn survives(lab: &Lab, master: &str) -> Result<()> {
         "containers": [{ "name": "writer", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
             "args": ["write", "https://127.0.0.1:6443", "30"], "env": [{ "name": "RUN", "value": format!("run-{master}") }] }],
     } }))?;
-    lab.kubectl(CLUSTER, &["wait", "--for=jsonpath={.status.phase}=Running", &format!("pod/{pod}"), "--timeout=60s"])?;
+    lab.kubectl(
+        CLUSTER,
+        &["wait", "--for=jsonpath={.status.phase}=Running", &format!("pod/{pod}"), "--timeout=60s"],
+    )?;
     std::thread::sleep(Duration::from_secs(3));
     lab.host("kill", master)?;
     let start = Instant::now();
-    lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=30s"]).context("the admin kubeconfig serves without it")?;
+    lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=30s"])
+        .context("the admin kubeconfig serves without it")?;
     told(&format!("kubectl answers with {master} dead, after"), start);
     let done = eventually("the writer ends", 3 * MINUTE, || {
         let phase = lab.kubectl(CLUSTER, &["get", "pod", &pod, "-o", "jsonpath={.status.phase}"])?;

@@ -47,8 +47,11 @@ fn layers(root: &Path, findings: &mut Vec<String>) -> Result<()> {
         for name in own.filter(|name| !allowed.contains(name)) {
             findings.push(format!("{package} uses {name}: layers.toml does not allow it"));
         }
-        for name in layers.forbidden.get(&package).into_iter().flatten().filter(|name| linked.contains(*name)) {
-            findings.push(format!("{package} links {name}, which its room forbids (cargo tree -p {package} -i {name})"));
+        for name in layers.forbidden.get(&package).into_iter().flatten().filter(|name| linked.contains(*name))
+        {
+            findings.push(format!(
+                "{package} links {name}, which its room forbids (cargo tree -p {package} -i {name})"
+            ));
         }
     }
     Ok(())
@@ -120,7 +123,8 @@ fn lints(root: &Path, findings: &mut Vec<String>) -> Result<()> {
     }
     for folder in folders {
         let manifest: Manifest = toml::from_str(&std::fs::read_to_string(folder.join("Cargo.toml"))?)?;
-        let inherits = manifest.lints.is_some_and(|lints| lints.get("workspace") == Some(&toml::Value::Boolean(true)));
+        let inherits =
+            manifest.lints.is_some_and(|lints| lints.get("workspace") == Some(&toml::Value::Boolean(true)));
         if !inherits {
             findings.push(format!("{}/Cargo.toml has no `[lints] workspace = true`", folder.display()));
         }

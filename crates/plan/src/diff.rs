@@ -19,7 +19,8 @@ struct Seen<'a> {
 
 /// Keeps the wishes that are needed, each with its reason.
 pub(crate) fn plan(site: &Site<'_>, now: i64, wishes: Vec<Wish>, notes: Vec<Note>) -> Plan {
-    let seen: BTreeMap<HostAddress, Seen<'_>> = site.hosts.iter().map(|host| (host.address(), look(host.facts))).collect();
+    let seen: BTreeMap<HostAddress, Seen<'_>> =
+        site.hosts.iter().map(|host| (host.address(), look(host.facts))).collect();
     let mut digests: HashMap<String, String> = HashMap::with_capacity(wishes.len());
     let mut needed: HashSet<String> = HashSet::new();
     let (mut steps, mut standing) = (Vec::new(), 0);
@@ -62,7 +63,8 @@ pub(crate) fn planned_hosts(site: &Site<'_>, generation: u64) -> BTreeMap<HostAd
 
 fn count(facts: &Facts) -> usize {
     const BASE: usize = 20;
-    let cluster = facts.cluster.as_ref().map_or(0, |cluster| cluster.nodes.len() + cluster.etcd_members.len() + 1);
+    let cluster =
+        facts.cluster.as_ref().map_or(0, |cluster| cluster.nodes.len() + cluster.etcd_members.len() + 1);
     BASE + facts.journal.len() + facts.parts.len() + facts.certificates.len() + cluster
 }
 
@@ -103,7 +105,8 @@ fn reason(wish: &Wish, digest: &str, seen: &Seen<'_>, needed: &HashSet<String>, 
 /// A certificate that is past two thirds of its life.
 fn aging(op: &Op, facts: &Facts, now: i64) -> Option<String> {
     let Op::Files { files } = op else { return None };
-    let leaves = files.iter().filter(|file| matches!(file.content, Content::Secret(SecretRef::LeafCertificate(_))));
+    let leaves =
+        files.iter().filter(|file| matches!(file.content, Content::Secret(SecretRef::LeafCertificate(_))));
     leaves.filter_map(|file| facts.certificates.iter().find(|seen| seen.path == file.path)).find_map(|seen| {
         let due = seen.not_before + (seen.not_after - seen.not_before) / 3 * 2;
         let days = (seen.not_after - now).div_euclid(86_400);
@@ -112,7 +115,20 @@ fn aging(op: &Op, facts: &Facts, now: i64) -> Option<String> {
 }
 
 fn step(wish: Wish, digest: String, why: String, needed: &HashSet<String>) -> Step {
-    let Wish { id, stage, host, title, because: _, needs, reads: _, timeout_seconds, tries, check: _, unmet: _, op } = wish;
+    let Wish {
+        id,
+        stage,
+        host,
+        title,
+        because: _,
+        needs,
+        reads: _,
+        timeout_seconds,
+        tries,
+        check: _,
+        unmet: _,
+        op,
+    } = wish;
     let mut needs: Vec<String> = needs.into_iter().filter(|need| needed.contains(need)).collect();
     needs.sort_unstable();
     needs.dedup();

@@ -17,7 +17,10 @@ const CLOCK_LIMIT_SECONDS: i64 = 120;
 const LOW_MEMORY_BYTES: u64 = 1_500 << 20;
 
 /// Judges hosts for a cluster that is to be or to stay.
-pub(crate) fn admit<'a>(intent: &'a Intent, snapshot: &'a Snapshot) -> Result<(Site<'a>, Vec<Note>), PlanError> {
+pub(crate) fn admit<'a>(
+    intent: &'a Intent,
+    snapshot: &'a Snapshot,
+) -> Result<(Site<'a>, Vec<Note>), PlanError> {
     judge(intent, snapshot, |host, refusals, notes| {
         belongs(intent, host, refusals);
         capable(intent, host, refusals, notes);
@@ -26,14 +29,19 @@ pub(crate) fn admit<'a>(intent: &'a Intent, snapshot: &'a Snapshot) -> Result<(S
 }
 
 /// Judges hosts for a cluster that is to go: only whose they are matters.
-pub(crate) fn recognize<'a>(intent: &'a Intent, snapshot: &'a Snapshot) -> Result<(Site<'a>, Vec<Note>), PlanError> {
+pub(crate) fn recognize<'a>(
+    intent: &'a Intent,
+    snapshot: &'a Snapshot,
+) -> Result<(Site<'a>, Vec<Note>), PlanError> {
     judge(intent, snapshot, |host, refusals, _| belongs(intent, host, refusals))
 }
 
 type Verdict<'v> = dyn Fn(&Host<'_>, &mut Vec<Refusal>, &mut Vec<Note>) + 'v;
 
 fn judge<'a>(
-    intent: &'a Intent, snapshot: &'a Snapshot, verdict: impl Fn(&Host<'_>, &mut Vec<Refusal>, &mut Vec<Note>),
+    intent: &'a Intent,
+    snapshot: &'a Snapshot,
+    verdict: impl Fn(&Host<'_>, &mut Vec<Refusal>, &mut Vec<Note>),
 ) -> Result<(Site<'a>, Vec<Note>), PlanError> {
     let verdict: &Verdict<'_> = &verdict;
     let (mut refusals, mut notes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
@@ -108,8 +116,10 @@ fn same_names(hosts: &[Host<'_>]) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     for host in hosts {
         if let Some(other) = first.insert(&host.name, host.address()) {
-            let reason =
-                format!("is named {} like {other} (Cluster hostname is duplicate); give names with -M or -W", host.name);
+            let reason = format!(
+                "is named {} like {other} (Cluster hostname is duplicate); give names with -M or -W",
+                host.name
+            );
             refusals.push(refuse(host.address(), reason));
         }
     }
@@ -152,7 +162,10 @@ fn capable(intent: &Intent, host: &Host<'_>, refusals: &mut Vec<Refusal>, notes:
         no("the login is not root and cannot become root by sudo".to_owned());
     }
     if facts.clock_offset_seconds.abs() > CLOCK_LIMIT_SECONDS {
-        no(format!("its clock is off by {}; set the time (chrony, timesyncd)", span(facts.clock_offset_seconds)));
+        no(format!(
+            "its clock is off by {}; set the time (chrony, timesyncd)",
+            span(facts.clock_offset_seconds)
+        ));
     }
     let missing = missing_bytes(intent, host);
     if facts.disk_free_bytes < missing + SPARE_BYTES {
@@ -170,19 +183,31 @@ fn capable(intent: &Intent, host: &Host<'_>, refusals: &mut Vec<Refusal>, notes:
         notes.push(note(host.address(), format!("has only {} MiB of memory", facts.memory_bytes >> 20)));
     }
     if !facts.has_nftables {
-        notes.push(note(host.address(), "its kernel has no nftables: kube-proxy uses iptables here".to_owned()));
+        notes.push(note(
+            host.address(),
+            "its kernel has no nftables: kube-proxy uses iptables here".to_owned(),
+        ));
     }
 }
 
 fn span(seconds: i64) -> String {
     let (size, way) = (seconds.unsigned_abs(), if seconds > 0 { "ahead" } else { "behind" });
-    if size >= 3600 { format!("{} h {} min, {way}", size / 3600, size % 3600 / 60) } else { format!("{size} s, {way}") }
+    if size >= 3600 {
+        format!("{} h {} min, {way}", size / 3600, size % 3600 / 60)
+    } else {
+        format!("{size} s, {way}")
+    }
 }
 
 fn missing_bytes(intent: &Intent, host: &Host<'_>) -> u64 {
     let programs = parts(host.master).filter_map(|name| intent.artifacts.parts.get(name));
-    let images = NODE_IMAGES.iter().filter_map(|role| intent.artifacts.images.get(*role)).map(|image| &image.part);
-    programs.chain(images).filter(|part| !host.facts.parts.contains(&part.digest)).map(|part| part.unpacked_size).sum()
+    let images =
+        NODE_IMAGES.iter().filter_map(|role| intent.artifacts.images.get(*role)).map(|image| &image.part);
+    programs
+        .chain(images)
+        .filter(|part| !host.facts.parts.contains(&part.digest))
+        .map(|part| part.unpacked_size)
+        .sum()
 }
 
 fn bundle_is_whole(site: Site<'_>, notes: Vec<Note>) -> Result<(Site<'_>, Vec<Note>), PlanError> {
@@ -193,7 +218,10 @@ fn bundle_is_whole(site: Site<'_>, notes: Vec<Note>) -> Result<(Site<'_>, Vec<No
         .chain(images)
         .map(|name| Refusal {
             subject: format!("bundle {}", site.spec().version),
-            reason: format!("does not hold {name}; build it again: kubeon bundle build {}", site.spec().version),
+            reason: format!(
+                "does not hold {name}; build it again: kubeon bundle build {}",
+                site.spec().version
+            ),
         })
         .collect();
     refusals.dedup();

@@ -23,7 +23,8 @@ pub mod validate;
 
 pub use destroy::destroy;
 pub use input::{
-    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot, Valid,
+    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot,
+    Valid,
 };
 pub use lint::{Finding, Severity, lint};
 pub use output::{Note, Outcome, Plan, PlanError, PlannedHost, Refusal, Step, StepOutcome};

@@ -69,7 +69,11 @@ fn leave(step: &Step, now: i64, facts: &mut Facts) {
                 }
                 facts.certificates.retain(|seen| seen.path != file.path);
                 let not_after = now + i64::from(leaf.hours) * 3600;
-                facts.certificates.push(CertificateFact { path: file.path.clone(), not_before: now, not_after });
+                facts.certificates.push(CertificateFact {
+                    path: file.path.clone(),
+                    not_before: now,
+                    not_after,
+                });
             }
         }
         _ => {}

@@ -16,12 +16,28 @@ pub struct Stage {
 
 /// From bare hosts to a working cluster.
 pub const STAGES: &[Stage] = &[
-    Stage { name: "prepare", title: "load kernel modules, set parameters, write hosts entries", wishes: prepare::host },
+    Stage {
+        name: "prepare",
+        title: "load kernel modules, set parameters, write hosts entries",
+        wishes: prepare::host,
+    },
     Stage { name: "artifacts", title: "put parts of the bundle where missing", wishes: prepare::artifacts },
     Stage { name: "etcd", title: "start the members", wishes: etcd::members },
-    Stage { name: "control", title: "start kube-apiserver, controller-manager, scheduler", wishes: control::plane },
-    Stage { name: "join", title: "start containerd and kubelet, approve, haproxy to the masters", wishes: join::nodes },
-    Stage { name: "network", title: "start kube-proxy and flannel, apply CoreDNS", wishes: network::services },
+    Stage {
+        name: "control",
+        title: "start kube-apiserver, controller-manager, scheduler",
+        wishes: control::plane,
+    },
+    Stage {
+        name: "join",
+        title: "start containerd and kubelet, approve, haproxy to the masters",
+        wishes: join::nodes,
+    },
+    Stage {
+        name: "network",
+        title: "start kube-proxy and flannel, apply CoreDNS",
+        wishes: network::services,
+    },
     Stage { name: "verify", title: "nodes Ready, DNS answers on every host", wishes: verify::cluster },
 ];
 

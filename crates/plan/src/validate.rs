@@ -11,7 +11,10 @@ use crate::output::{Note, PlanError, Refusal};
 ///
 /// # Errors
 /// Every reason why the wish cannot be planned.
-pub fn validate(spec: ClusterSpec, supported: &[Version]) -> Result<(Valid<ClusterSpec>, Vec<Note>), PlanError> {
+pub fn validate(
+    spec: ClusterSpec,
+    supported: &[Version],
+) -> Result<(Valid<ClusterSpec>, Vec<Note>), PlanError> {
     let mut refusals = Vec::new();
     version(&spec, supported, &mut refusals);
     roles(&spec, &mut refusals);
@@ -70,7 +73,8 @@ fn names(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
         let Some(name) = &host.name else { continue };
         let (flag, role) = if index < masters { ("-M", "master") } else { ("-W", "worker") };
         if let Some(other) = first.insert(name.as_str(), host) {
-            let reason = format!("is the name of {} already ([{role}] hostnames is duplicate)", other.address);
+            let reason =
+                format!("is the name of {} already ([{role}] hostnames is duplicate)", other.address);
             refuse(refusals, format!("{flag} {name}"), reason);
         }
     }
@@ -79,7 +83,11 @@ fn names(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
 fn networks(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     let (pods, services) = (spec.pod_cidr, spec.service_cidr);
     if pods.overlaps(services) {
-        refuse(refusals, format!("--pod-cidr {pods}"), format!("overlaps the service range {services} (--svc-cidr)"));
+        refuse(
+            refusals,
+            format!("--pod-cidr {pods}"),
+            format!("overlaps the service range {services} (--svc-cidr)"),
+        );
     }
     for (flag, net) in [("--pod-cidr", pods), ("--svc-cidr", services)] {
         for host in spec.hosts().filter(|host| net.net().contains(&host.address.ip())) {
@@ -97,19 +105,30 @@ fn pod_network(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     let (prefix, mask) = (spec.pod_cidr.net().prefix_len(), spec.node_mask_size);
     let subject = format!("--node-mask-size {mask}");
     if mask < prefix || mask > 30 || mask - prefix > 16 {
-        let reason = format!("must lie between the prefix of --pod-cidr {} and 16 bits more, at most 30", spec.pod_cidr);
+        let reason = format!(
+            "must lie between the prefix of --pod-cidr {} and 16 bits more, at most 30",
+            spec.pod_cidr
+        );
         return refuse(refusals, subject, reason);
     }
     let (nodes, hosts) = (1_usize << (mask - prefix), spec.hosts().count());
     if nodes < hosts {
-        refuse(refusals, subject, format!("leaves --pod-cidr {} room for {nodes} nodes; there are {hosts}", spec.pod_cidr));
+        refuse(
+            refusals,
+            subject,
+            format!("leaves --pod-cidr {} room for {nodes} nodes; there are {hosts}", spec.pod_cidr),
+        );
     }
 }
 
 fn limits(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     let (low, high) = spec.node_ports;
     if low == 0 || low > high {
-        refuse(refusals, format!("--port-range {low}-{high}"), "must be two ports between 1 and 65535, the lower first");
+        refuse(
+            refusals,
+            format!("--port-range {low}-{high}"),
+            "must be two ports between 1 and 65535, the lower first",
+        );
     }
     if !(1..=1000).contains(&spec.ca_years) {
         refuse(refusals, format!("--cert-years {}", spec.ca_years), "must lie between 1 and 1000");

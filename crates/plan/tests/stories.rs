@@ -7,8 +7,8 @@ use std::path::Path;
 use kubeon_api::HostAddress;
 use kubeon_plan::sim::{apply, bare, describe, refused, story};
 use kubeon_plan::{
-    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot, destroy,
-    lint, plan, validate,
+    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot,
+    destroy, lint, plan, validate,
 };
 use kubeon_wire::{Claim, ClusterFacts, NodeFact, Standing};
 
@@ -30,8 +30,18 @@ fn hex_of(text: &str) -> String {
 
 fn artifacts() -> Artifacts {
     let names = [
-        "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet", "kube-proxy",
-        "containerd", "runc", "cni-plugins", "flannel", "haproxy",
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubectl",
+        "kubelet",
+        "kube-proxy",
+        "containerd",
+        "runc",
+        "cni-plugins",
+        "flannel",
+        "haproxy",
     ];
     let image = |name: &str| ImageInfo { name: format!("registry.k8s.io/{name}:1"), part: part(name) };
     Artifacts {
@@ -67,7 +77,8 @@ fn intent(masters: usize, workers: usize) -> Intent {
 }
 
 fn bare_hosts(count: usize) -> Snapshot {
-    let hosts = (0..count).map(|index| (address(index), Seen::Fresh(bare(&format!("h{}", index + 1))))).collect();
+    let hosts =
+        (0..count).map(|index| (address(index), Seen::Fresh(bare(&format!("h{}", index + 1))))).collect();
     Snapshot { taken_at: NOW, hosts }
 }
 
@@ -85,7 +96,12 @@ fn healthy_etcd() -> ClusterFacts {
     let members = ["h1", "h2", "h3"].map(|name| (name.to_owned(), true));
     let node = NodeFact { ready: true, ..NodeFact::default() };
     let nodes = members.clone().map(|(name, _)| (name, node.clone()));
-    ClusterFacts { api_ready: true, etcd_members: members.into(), nodes: nodes.into(), ..ClusterFacts::default() }
+    ClusterFacts {
+        api_ready: true,
+        etcd_members: members.into(),
+        nodes: nodes.into(),
+        ..ClusterFacts::default()
+    }
 }
 
 fn edit(snapshot: &mut Snapshot, index: usize, change: impl FnOnce(&mut kubeon_wire::Facts)) {
@@ -125,7 +141,9 @@ fn a_run_that_died_half_way_continues() {
     apply(&first, half, &mut snapshot);
     let rest = plan(&intent, &snapshot).unwrap();
     let remembered = |step: &&kubeon_plan::Step| step.journal;
-    let ids = |steps: &[kubeon_plan::Step]| steps.iter().filter(remembered).map(|step| step.id.clone()).collect::<Vec<_>>();
+    let ids = |steps: &[kubeon_plan::Step]| {
+        steps.iter().filter(remembered).map(|step| step.id.clone()).collect::<Vec<_>>()
+    };
     assert_eq!(ids(&rest.steps), ids(&first.steps[half..]));
     golden("died-half-way", &describe(&rest));
 }

@@ -43,7 +43,12 @@ pub trait HostSession: Send + Sync {
     ///
     /// # Errors
     /// What the host says of the failure, or that the connection broke; the step may then have happened.
-    async fn run(&self, step: HostStep, blob: Option<PathBuf>, sink: EventSink<'_>) -> Result<Report, StepFailure>;
+    async fn run(
+        &self,
+        step: HostStep,
+        blob: Option<PathBuf>,
+        sink: EventSink<'_>,
+    ) -> Result<Report, StepFailure>;
 
     /// Ends the session; steps under way are finished by the host.
     async fn close(&self);

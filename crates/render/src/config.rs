@@ -252,7 +252,8 @@ mod tests {
 
     #[test]
     fn lists_every_master_as_a_backend() {
-        let config = haproxy(&[("h1".into(), Ipv4Addr::new(10, 0, 0, 1)), ("h2".into(), Ipv4Addr::new(10, 0, 0, 2))]);
+        let config =
+            haproxy(&[("h1".into(), Ipv4Addr::new(10, 0, 0, 1)), ("h2".into(), Ipv4Addr::new(10, 0, 0, 2))]);
         assert!(config.contains("  server h1 10.0.0.1:6443\n  server h2 10.0.0.2:6443\n"), "{config}");
     }
 }

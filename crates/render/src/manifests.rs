@@ -52,9 +52,21 @@ pub fn rights() -> Vec<ApiObject> {
     let approver = "system:certificates.k8s.io:certificatesigningrequests";
     vec![
         cluster_role_binding("kubeon:bootstrap", "system:node-bootstrapper", &group(BOOTSTRAP_GROUP)),
-        cluster_role_binding("kubeon:approve-bootstrap", &format!("{approver}:nodeclient"), &group(BOOTSTRAP_GROUP)),
-        cluster_role_binding("kubeon:approve-renewal", &format!("{approver}:selfnodeclient"), &group("system:nodes")),
-        cluster_role_binding("kubeon:kubelet-api", "system:kubelet-api-admin", &user("kube-apiserver-kubelet-client")),
+        cluster_role_binding(
+            "kubeon:approve-bootstrap",
+            &format!("{approver}:nodeclient"),
+            &group(BOOTSTRAP_GROUP),
+        ),
+        cluster_role_binding(
+            "kubeon:approve-renewal",
+            &format!("{approver}:selfnodeclient"),
+            &group("system:nodes"),
+        ),
+        cluster_role_binding(
+            "kubeon:kubelet-api",
+            "system:kubelet-api-admin",
+            &user("kube-apiserver-kubelet-client"),
+        ),
         cluster_role(
             "kubeon:flannel",
             json!([
@@ -101,7 +113,10 @@ pub fn coredns(image: &str, address: Ipv4Addr, domain: &str) -> Vec<ApiObject> {
             format!("{system}/configmaps/coredns"),
             json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "coredns", "namespace": "kube-system" }, "data": { "Corefile": corefile(domain) } }),
         ),
-        object("/apis/apps/v1/namespaces/kube-system/deployments/coredns".to_owned(), coredns_deployment(image, &labels)),
+        object(
+            "/apis/apps/v1/namespaces/kube-system/deployments/coredns".to_owned(),
+            coredns_deployment(image, &labels),
+        ),
         object(
             format!("{system}/services/kube-dns"),
             json!({
@@ -185,7 +200,8 @@ mod tests {
 
     #[test]
     fn answers_at_the_address_the_kubelets_were_told() {
-        let objects = coredns("registry.k8s.io/coredns/coredns:v1", Ipv4Addr::new(10, 64, 0, 10), "cluster.local");
+        let objects =
+            coredns("registry.k8s.io/coredns/coredns:v1", Ipv4Addr::new(10, 64, 0, 10), "cluster.local");
         let service = objects.iter().find(|o| o.path.ends_with("/services/kube-dns")).unwrap();
         assert_eq!(service.body["spec"]["clusterIP"], "10.64.0.10");
     }

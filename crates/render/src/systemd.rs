@@ -353,10 +353,20 @@ mod tests {
 
     #[test]
     fn names_every_first_member() {
-        let initial =
-            vec![("h1".to_owned(), Ipv4Addr::new(10, 0, 0, 1)), ("h2".to_owned(), Ipv4Addr::new(10, 0, 0, 2))];
-        let unit = etcd(&EtcdMember { name: "h1", address: Ipv4Addr::new(10, 0, 0, 1), initial: &initial, token: "t" });
-        assert!(unit.contains("--initial-cluster=h1=https://10.0.0.1:2380,h2=https://10.0.0.2:2380 \\\n"), "{unit}");
+        let initial = vec![
+            ("h1".to_owned(), Ipv4Addr::new(10, 0, 0, 1)),
+            ("h2".to_owned(), Ipv4Addr::new(10, 0, 0, 2)),
+        ];
+        let unit = etcd(&EtcdMember {
+            name: "h1",
+            address: Ipv4Addr::new(10, 0, 0, 1),
+            initial: &initial,
+            token: "t",
+        });
+        assert!(
+            unit.contains("--initial-cluster=h1=https://10.0.0.1:2380,h2=https://10.0.0.2:2380 \\\n"),
+            "{unit}"
+        );
         assert!(unit.contains("Type=notify"), "{unit}");
     }
 

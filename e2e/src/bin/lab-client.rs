@@ -94,7 +94,11 @@ fn write(server: &str, duration: Duration) -> Result<()> {
     }
     let found = count(&agent, &collection, &run)?;
     say(&format!("written {written} found {found} longest gap {} ms", longest.as_millis()))?;
-    if found == written { Ok(()) } else { bail!("{} writes were lost", i64::from(written) - i64::from(found)) }
+    if found == written {
+        Ok(())
+    } else {
+        bail!("{} writes were lost", i64::from(written) - i64::from(found))
+    }
 }
 
 fn agent() -> Result<ureq::Agent> {
@@ -136,6 +140,7 @@ fn create(agent: &ureq::Agent, collection: &str, body: &serde_json::Value) -> Re
 fn count(agent: &ureq::Agent, collection: &str, run: &str) -> Result<u32> {
     let url = format!("{collection}?labelSelector=run%3D{run}");
     let mut response = agent.get(url).header("Authorization", bearer()?).call()?;
-    let list: serde_json::Value = serde_json::from_str(&response.body_mut().with_config().limit(256 << 20).read_to_string()?)?;
+    let list: serde_json::Value =
+        serde_json::from_str(&response.body_mut().with_config().limit(256 << 20).read_to_string()?)?;
     Ok(u32::try_from(list["items"].as_array().map_or(0, Vec::len))?)
 }

@@ -77,6 +77,9 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
         }
     }
     forget(&engine, &lock, &state.name)?;
+    for host in &intent.without {
+        context.talk.warn(&format!("{host} was left out and keeps what it has of {}", state.name));
+    }
     gone(context, args, &state.name, count, begin)
 }
 

@@ -46,11 +46,14 @@ pub async fn create(
     let begin = Instant::now();
     let intent = intent(target.spec, &target.state, artifacts(&bundle), target.without);
     let plan = look(engine, &contact.hosts, hosts, &|snapshot| kubeon_plan::plan(&intent, snapshot)).await?;
-    let command = match &args.file {
+    let mut command = match &args.file {
         Some(file) => format!("kubeon create -f {}", file.display()),
         None if target.known => format!("kubeon create {}", plan.cluster),
         None => format!("kubeon create {} {} … (the same flags)", plan.cluster, plan.version),
     };
+    for host in &intent.without {
+        command.push_str(&format!(" --without {host}"));
+    }
     show(engine, &plan, Some(&intent), begin.elapsed(), &command, format.output)
 }
 
@@ -131,6 +134,7 @@ fn head(plan: &Plan, intent: &Intent) -> String {
         1 => "1 step stands".to_owned(),
         n => format!("{n} steps stand"),
     };
-    let (masters, workers) = (words::count(masters, "master"), words::count(workers, "worker"));
-    format!("{}  {}  {masters}, {workers}, {standing}\n", plan.cluster, plan.version)
+    let workers = if workers == 0 { String::new() } else { format!("{}, ", words::count(workers, "worker")) };
+    let masters = words::count(masters, "master");
+    format!("{}  {}  {masters}, {workers}{standing}\n", plan.cluster, plan.version)
 }

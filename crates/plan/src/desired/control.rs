@@ -131,7 +131,8 @@ fn apiserver(site: &Site<'_>, host: &Host<'_>) -> Wish {
         dns_domain: &spec.dns_domain,
         feature_gates: &spec.feature_gates,
     });
-    let files = ["ca.crt", "apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "sa.pub"];
+    let files =
+        ["ca.crt", "apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "sa.pub"];
     Daemon {
         stage: "control",
         what: "apiserver",

@@ -22,7 +22,14 @@ pub(crate) fn members(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     let mut previous: Option<String> = None;
     for host in site.masters() {
         wishes.push(keys(host));
-        wishes.push(choose(site, host, "etcd", "choose", &["etcd"], &[("etcd", "etcdctl"), ("etcd", "etcdutl")]));
+        wishes.push(choose(
+            site,
+            host,
+            "etcd",
+            "choose",
+            &["etcd"],
+            &[("etcd", "etcdctl"), ("etcd", "etcdutl")],
+        ));
         let mut member = member(site, host, &initial);
         if healthy && host.did(&member.id) {
             member.needs.extend(previous.replace(member.id.clone()));
@@ -34,7 +41,8 @@ pub(crate) fn members(site: &Site<'_>, wishes: &mut Vec<Wish>) {
 /// Whether a quorum answers now.
 fn quorum(site: &Site<'_>) -> bool {
     let seen = site.masters().filter_map(|host| host.facts.cluster.as_ref());
-    seen.into_iter().any(|seen| seen.etcd_members.values().filter(|good| **good).count() * 2 > site.masters().count())
+    seen.into_iter()
+        .any(|seen| seen.etcd_members.values().filter(|good| **good).count() * 2 > site.masters().count())
 }
 
 fn keys(host: &Host<'_>) -> Wish {

@@ -71,7 +71,11 @@ fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
             what: "runtime",
             unit_name: "containerd.service",
             unit: systemd::containerd(),
-            watches: vec!["/etc/containerd/config.toml".to_owned(), etc("cni.json.template"), current("containerd")],
+            watches: vec![
+                "/etc/containerd/config.toml".to_owned(),
+                etc("cni.json.template"),
+                current("containerd"),
+            ],
             ready: vec![Check::Socket { path: CONTAINERD_SOCKET.to_owned() }],
         }
         .wish(host)
@@ -93,8 +97,7 @@ fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
 
 fn keys(site: &Site<'_>, host: &Host<'_>) -> Wish {
     // A master has the authority's certificate among the keys of its control plane: a file has one writer.
-    let mut files =
-        if host.master { Vec::new() } else { vec![authority(pki("ca.crt"), "kubernetes")] };
+    let mut files = if host.master { Vec::new() } else { vec![authority(pki("ca.crt"), "kubernetes")] };
     let serving = server("kubelet-serving", &format!("system:node:{}", host.name), host, Usage::Server);
     files.extend(pair(&pki("kubelet-serving"), serving));
     // Short-lived: good for asking once for the certificate that the kubelet renews by itself from then on.
@@ -176,7 +179,11 @@ fn kubelet(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
         .because("the cluster does not know the host")
         .needs([host.id("join/runtime"), host.id("join/image-pause")])
         .needs(reach_api(site, host))
-        .reads([host.id("join/kubelet-config"), host.id("join/keys"), host.id("join/choose-kubelet")]),
+        .reads([
+            host.id("join/kubelet-config"),
+            host.id("join/keys"),
+            host.id("join/choose-kubelet"),
+        ]),
     );
 }
 
@@ -196,7 +203,8 @@ fn ready(site: &Site<'_>, host: &Host<'_>) -> Wish {
 
 /// What the cluster says when it does not have the node as Ready; `None` when all is well or unknown.
 fn not_ready(site: &Site<'_>, host: &Host<'_>) -> Option<String> {
-    let cluster = site.masters().find_map(|master| master.facts.cluster.as_ref().filter(|seen| seen.api_ready))?;
+    let cluster =
+        site.masters().find_map(|master| master.facts.cluster.as_ref().filter(|seen| seen.api_ready))?;
     match cluster.nodes.get(host.name.as_str()) {
         None => Some("the cluster does not know the node".to_owned()),
         Some(node) if !node.ready => Some(format!("the node is not Ready: {}", node.reason)),

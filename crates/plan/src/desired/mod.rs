@@ -96,11 +96,17 @@ pub(crate) fn part_id(part: &str, host: &Host<'_>) -> String {
 
 /// Links that choose the bundle's version of parts, and put programs where people look for them.
 pub(crate) fn choose(
-    site: &Site<'_>, host: &Host<'_>, stage: &'static str, what: &str, parts: &[&str], programs: &[(&str, &str)],
+    site: &Site<'_>,
+    host: &Host<'_>,
+    stage: &'static str,
+    what: &str,
+    parts: &[&str],
+    programs: &[(&str, &str)],
 ) -> Wish {
     use kubeon_render::paths::{PARTS, current, program};
-    let chosen =
-        parts.iter().map(|part| Link { path: current(part), target: format!("{PARTS}/{}", site.part(part).digest) });
+    let chosen = parts
+        .iter()
+        .map(|part| Link { path: current(part), target: format!("{PARTS}/{}", site.part(part).digest) });
     let visible = programs
         .iter()
         .map(|(part, name)| Link { path: format!("/usr/local/bin/{name}"), target: program(part, name) });

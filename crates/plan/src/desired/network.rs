@@ -58,7 +58,12 @@ fn kube_proxy(site: &Site<'_>, host: &Host<'_>) -> Wish {
         what: "kube-proxy",
         unit_name: "kube-proxy.service",
         unit: systemd::kube_proxy(),
-        watches: vec![etc("kube-proxy.yaml"), etc("kube-proxy.conf"), pki("kube-proxy.crt"), current("kube-proxy")],
+        watches: vec![
+            etc("kube-proxy.yaml"),
+            etc("kube-proxy.conf"),
+            pki("kube-proxy.crt"),
+            current("kube-proxy"),
+        ],
         ready: vec![Check::Tcp { address: std::net::Ipv4Addr::LOCALHOST, port: 10256 }],
     }
     .wish(host)

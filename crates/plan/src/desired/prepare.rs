@@ -48,12 +48,19 @@ pub(crate) fn host(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     for host in &site.hosts {
         let kernel = Op::Kernel {
             modules: MODULES.iter().map(|&m| m.to_owned()).collect(),
-            parameters: PARAMETERS.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect::<BTreeMap<_, _>>(),
+            parameters: PARAMETERS
+                .iter()
+                .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+                .collect::<BTreeMap<_, _>>(),
             optional: PARAMETERS[1..].iter().map(|&(k, _)| k.to_owned()).collect(),
         };
         wishes.push(
             Wish::new("prepare", host, "kernel", kernel)
-                .title(format!("load {} kernel modules, set {} parameters, swap off", MODULES.len(), PARAMETERS.len()))
+                .title(format!(
+                    "load {} kernel modules, set {} parameters, swap off",
+                    MODULES.len(),
+                    PARAMETERS.len()
+                ))
                 .because("the host is not prepared"),
         );
         wishes.push(
@@ -70,7 +77,11 @@ fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {
 
 fn shared_names(site: &Site<'_>) -> Vec<HostsEntry> {
     let all = site.hosts.len() <= HOSTS_FILE_LIMIT;
-    site.hosts.iter().filter(|host| all || host.master).map(|host| entry(host.ip(), host.name.as_str())).collect()
+    site.hosts
+        .iter()
+        .filter(|host| all || host.master)
+        .map(|host| entry(host.ip(), host.name.as_str()))
+        .collect()
 }
 
 fn hosts_file(site: &Site<'_>, host: &Host<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {

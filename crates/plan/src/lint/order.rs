@@ -11,13 +11,19 @@ pub(super) fn check(plan: &Plan, _: &Snapshot) -> Vec<Finding> {
     let mut findings = Vec::new();
     for step in &plan.steps {
         for need in step.needs.iter().filter(|need| !before.contains(need.as_str())) {
-            findings.push(Finding::fatal("order", format!("{} needs {need}, which does not come before it", step.id)));
+            findings.push(Finding::fatal(
+                "order",
+                format!("{} needs {need}, which does not come before it", step.id),
+            ));
         }
         if !before.insert(&step.id) {
             findings.push(Finding::fatal("order", format!("{} is in the plan twice", step.id)));
         }
         if !plan.hosts.contains_key(&step.host) {
-            findings.push(Finding::fatal("order", format!("{} is on {}, which is not in the plan", step.id, step.host)));
+            findings.push(Finding::fatal(
+                "order",
+                format!("{} is on {}, which is not in the plan", step.id, step.host),
+            ));
         }
     }
     findings

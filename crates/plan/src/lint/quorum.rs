@@ -12,7 +12,9 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
         facts.is_some_and(|facts| facts.journal.iter().any(|entry| entry.id == step.id))
     };
     let answers = snapshot.hosts.values().filter_map(Seen::fresh).filter_map(|facts| facts.cluster.as_ref());
-    let quorum = answers.into_iter().any(|seen| seen.etcd_members.values().filter(|good| **good).count() * 2 > seen.etcd_members.len());
+    let quorum = answers
+        .into_iter()
+        .any(|seen| seen.etcd_members.values().filter(|good| **good).count() * 2 > seen.etcd_members.len());
     if !quorum {
         return Vec::new();
     }
@@ -22,7 +24,10 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
         .windows(2)
         .filter(|pair| !reaches(plan, pair[1], &pair[0].id))
         .map(|pair| {
-            Finding::fatal("quorum", format!("{} and {} would change members at the same time", pair[0].id, pair[1].id))
+            Finding::fatal(
+                "quorum",
+                format!("{} and {} would change members at the same time", pair[0].id, pair[1].id),
+            )
         })
         .collect()
 }

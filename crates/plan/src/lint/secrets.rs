@@ -17,10 +17,16 @@ pub(super) fn check(plan: &Plan, _: &Snapshot) -> Vec<Finding> {
                 Content::Secret(secret) => (false, is_key(secret) && file.mode & 0o077 != 0),
             };
             if open {
-                findings.push(Finding::fatal("secret", format!("{} holds a secret in clear: {}", step.id, file.path)));
+                findings.push(Finding::fatal(
+                    "secret",
+                    format!("{} holds a secret in clear: {}", step.id, file.path),
+                ));
             }
             if wide {
-                findings.push(Finding::fatal("secret", format!("{} would make {} readable by others", step.id, file.path)));
+                findings.push(Finding::fatal(
+                    "secret",
+                    format!("{} would make {} readable by others", step.id, file.path),
+                ));
             }
         }
     }
@@ -28,7 +34,9 @@ pub(super) fn check(plan: &Plan, _: &Snapshot) -> Vec<Finding> {
 }
 
 fn is_key(secret: &kubeon_wire::SecretRef) -> bool {
-    use kubeon_wire::SecretRef::{CaCertificate, CaKey, LeafCertificate, LeafKey, ServiceAccountKey, ServiceAccountPublicKey};
+    use kubeon_wire::SecretRef::{
+        CaCertificate, CaKey, LeafCertificate, LeafKey, ServiceAccountKey, ServiceAccountPublicKey,
+    };
     match secret {
         CaKey { .. } | LeafKey(_) | ServiceAccountKey => true,
         CaCertificate { .. } | LeafCertificate(_) | ServiceAccountPublicKey => false,

@@ -8,6 +8,8 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
     plan.steps
         .iter()
         .filter(|step| step.destructive && snapshot.hosts.get(&step.host).and_then(Seen::fresh).is_none())
-        .map(|step| Finding::fatal("unknown", format!("{} destroys on {}, which was not seen", step.id, step.host)))
+        .map(|step| {
+            Finding::fatal("unknown", format!("{} destroys on {}, which was not seen", step.id, step.host))
+        })
         .collect()
 }

@@ -33,7 +33,8 @@ fn subjects(spec: ClusterSpec) -> Vec<String> {
 
 #[test]
 fn accepts_a_plain_cluster_without_a_word() {
-    let (_, notes) = validate(spec(&["172.30.0.11"], &["172.30.0.12"]), &["v1.36.3".parse().unwrap()]).unwrap();
+    let (_, notes) =
+        validate(spec(&["172.30.0.11"], &["172.30.0.12"]), &["v1.36.3".parse().unwrap()]).unwrap();
     assert!(notes.is_empty(), "{notes:?}");
 }
 
