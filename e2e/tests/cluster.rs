@@ -1,5 +1,7 @@
 //! Three masters and two workers, from bare hosts to destroyed ones, each master dead once on the way.
 
+#![allow(clippy::print_stdout, reason = "what was measured is for people")]
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};

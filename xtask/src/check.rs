@@ -38,13 +38,14 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 fn layers(root: &Path, findings: &mut Vec<String>) -> Result<()> {
     let layers: Layers = toml::from_str(&std::fs::read_to_string(root.join("layers.toml"))?)?;
     for package in packages(root)? {
-        let Some(allowed) = layers.edges.get(&package) else {
+        if !layers.edges.contains_key(&package) {
             findings.push(format!("{package} is not in layers.toml"));
             continue;
-        };
+        }
+        let allowed = closure(&layers.edges, &package);
         let linked = linked(root, &package)?;
         let own = linked.iter().filter(|name| layers.edges.contains_key(*name) && **name != package);
-        for name in own.filter(|name| !allowed.contains(name)) {
+        for name in own.filter(|name| !allowed.contains(*name)) {
             findings.push(format!("{package} uses {name}: layers.toml does not allow it"));
         }
         for name in layers.forbidden.get(&package).into_iter().flatten().filter(|name| linked.contains(*name))
@@ -55,6 +56,19 @@ fn layers(root: &Path, findings: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a package may use, and what those may use.
+fn closure(edges: &BTreeMap<String, Vec<String>>, package: &str) -> BTreeSet<String> {
+    let (mut open, mut reached) = (vec![package.to_owned()], BTreeSet::new());
+    while let Some(name) = open.pop() {
+        for next in edges.get(&name).into_iter().flatten() {
+            if reached.insert(next.clone()) {
+                open.push(next.clone());
+            }
+        }
+    }
+    reached
 }
 
 fn packages(root: &Path) -> Result<Vec<String>> {
