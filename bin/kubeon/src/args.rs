@@ -74,7 +74,7 @@ pub enum Format {
 #[derive(Debug, Clone, Args)]
 pub struct OutputFlag {
     /// How the result is written
-    #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT", default_value = "table")]
+    #[arg(short = 'o', long = "output", value_enum, help_heading = None, value_name = "FORMAT", default_value = "table")]
     pub output: Format,
 }
 

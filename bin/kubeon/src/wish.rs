@@ -114,7 +114,11 @@ pub fn from_file(
     }
     let version = settings.version.or_else(|| supported.iter().max().copied());
     let spec = spec(name.clone(), version, &settings, masters, workers, &mut refusals)?;
-    let (spec, notes) = validated(spec, supported, refusals, name.as_str(), false)?;
+    let (spec, mut notes) = validated(spec, supported, refusals, name.as_str(), false)?;
+    if declared.timeout_mins.is_some() {
+        let text = "spec.cluster.timeout_mins bounds operations in a meta cluster; here every step has its own bound";
+        notes.push(Note { host: None, text: text.to_owned() });
+    }
     Ok(Wish { spec, notes, logins })
 }
 

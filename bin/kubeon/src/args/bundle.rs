@@ -42,7 +42,7 @@ pub struct BundleBuild {
     #[arg(long)]
     pub refresh: bool,
     /// Only show what would be built
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub dry_run: bool,
 }
 
@@ -83,6 +83,6 @@ pub struct ImageLoad {
     #[command(flatten)]
     pub contact: ContactFlags,
     /// Only show what would be done
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub dry_run: bool,
 }

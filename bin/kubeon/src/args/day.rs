@@ -81,7 +81,7 @@ pub struct CopyArgs {
     /// The file there; a folder when it is one or ends in /
     pub destination: String,
     /// Only show where it would be copied to
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
     pub login: LoginFlags,
@@ -104,7 +104,7 @@ pub struct DestroyArgs {
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub without: Vec<String>,
     /// Only show the plan
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
     pub login: LoginFlags,

@@ -69,8 +69,7 @@ macro_rules! role_flags {
         #[derive(Debug, Clone, Default, Args)]
         #[command(next_help_heading = $heading)]
         pub struct $name {
-            #[doc = concat!("Address of a ", $role, "; may be repeated")]
-            #[arg(id = $role, short = $short, long = $role, value_name = "ADDRESS", value_delimiter = ',')]
+            #[arg(help = concat!("Address of a ", $role, "; repeat it or use commas"), id = $role, short = $short, long = $role, value_name = "ADDRESS", value_delimiter = ',')]
             pub addresses: Vec<String>,
             #[doc = "Its name as a node, in the order of the addresses [default: the host's own]"]
             #[arg(id = $names, short = $name_short, long = $names, value_name = "NAME", value_delimiter = ',')]
@@ -78,27 +77,25 @@ macro_rules! role_flags {
             #[doc = "Its labels, k=v,k=v; one flag for each host, in the order of the addresses"]
             #[arg(id = $labels, long = $labels, value_name = "K=V,…")]
             pub labels: Vec<String>,
-            #[doc = "Its port, user and login, in the order of the addresses"]
-            #[arg(id = $port, long = $port, value_name = "PORT", value_delimiter = ',')]
+            #[arg(help = "Its port, in the order of the addresses", id = $port, long = $port, value_name = "PORT", value_delimiter = ',')]
             pub ports: Vec<u16>,
-            #[arg(id = $user, long = $user, value_name = "USER", value_delimiter = ',', hide_short_help = true)]
+            #[arg(help = "Its user, in the order of the addresses", id = $user, long = $user, value_name = "USER", value_delimiter = ',', hide_short_help = true)]
             pub users: Vec<String>,
-            #[arg(id = $passwd, long = $passwd, value_name = "@FILE", value_delimiter = ',', allow_hyphen_values = true, hide_short_help = true)]
+            #[arg(help = "Its password, @FILE or -", id = $passwd, long = $passwd, value_name = "@FILE", value_delimiter = ',', allow_hyphen_values = true, hide_short_help = true)]
             pub passwds: Vec<SecretText>,
-            #[arg(id = $pk_file, long = $pk_file, value_name = "FILE", value_delimiter = ',', hide_short_help = true)]
+            #[arg(help = "Its private key", id = $pk_file, long = $pk_file, value_name = "FILE", value_delimiter = ',', hide_short_help = true)]
             pub pk_files: Vec<PathBuf>,
-            #[arg(id = $pk_password, long = $pk_password, value_name = "@FILE", value_delimiter = ',', allow_hyphen_values = true, hide_short_help = true)]
+            #[arg(help = "The passphrase of its key, @FILE or -", id = $pk_password, long = $pk_password, value_name = "@FILE", value_delimiter = ',', allow_hyphen_values = true, hide_short_help = true)]
             pub pk_passwords: Vec<SecretText>,
-            #[doc = concat!("For every ", $role, " that is not named closer")]
-            #[arg(id = $default_port, long = $default_port, value_name = "PORT", hide_short_help = true)]
+            #[arg(help = concat!("Port for every ", $role, " that is not named closer"), id = $default_port, long = $default_port, value_name = "PORT", hide_short_help = true)]
             pub default_port: Option<u16>,
-            #[arg(id = $default_user, long = $default_user, value_name = "USER", hide_short_help = true)]
+            #[arg(help = concat!("User for every ", $role, " that is not named closer"), id = $default_user, long = $default_user, value_name = "USER", hide_short_help = true)]
             pub default_user: Option<String>,
-            #[arg(id = $default_passwd, long = $default_passwd, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
+            #[arg(help = concat!("Password for every ", $role, " that is not named closer"), id = $default_passwd, long = $default_passwd, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
             pub default_passwd: Option<SecretText>,
-            #[arg(id = $default_pk_file, long = $default_pk_file, value_name = "FILE", hide_short_help = true)]
+            #[arg(help = concat!("Private key for every ", $role, " that is not named closer"), id = $default_pk_file, long = $default_pk_file, value_name = "FILE", hide_short_help = true)]
             pub default_pk_file: Option<PathBuf>,
-            #[arg(id = $default_pk_password, long = $default_pk_password, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
+            #[arg(help = concat!("Passphrase of the key for every ", $role, " that is not named closer"), id = $default_pk_password, long = $default_pk_password, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
             pub default_pk_password: Option<SecretText>,
         }
 

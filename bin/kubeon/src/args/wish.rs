@@ -50,10 +50,10 @@ pub struct CreateArgs {
     #[command(flatten)]
     pub wish: WishArgs,
     /// Only check the wish and write it down; no host is touched
-    #[arg(short = 'C', long)]
+    #[arg(short = 'C', long, help_heading = None)]
     pub only_create: bool,
     /// Only show the plan
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
     pub format: OutputFlag,

@@ -163,6 +163,11 @@ impl Board {
         self.places.get(id).map(|&place| &self.steps[place])
     }
 
+    /// Whether the step failed because its host was lost for that cause.
+    pub fn is_lost(&self, id: &str, cause: &str) -> bool {
+        self.find(id).is_some_and(|step| self.hosts[step.host].trouble == cause)
+    }
+
     /// How long the run will have taken in all, as far as can be told.
     pub fn expected(&self, now: Duration) -> Duration {
         self.estimate.total(self, now)

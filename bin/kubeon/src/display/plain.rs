@@ -18,6 +18,10 @@ pub fn line(board: &Board, happening: &Happening, level: u8) -> Option<String> {
             let same = if *changed { "" } else { ", nothing changed" };
             format!("{}  ✓ {} ({took}{same})", host(step), title(step))
         }
+        // That a host is lost is told once, not for each of its steps.
+        Happening::Failed { step, failure, .. } if level < 4 && board.is_lost(step, &failure.cause) => {
+            return None;
+        }
         Happening::Failed { step, failure, .. } => format!("{}  ✗ {}: {failure}", host(step), title(step)),
         Happening::Retrying { step, failure, attempt, .. } => {
             format!("{}  ● {}, try {attempt}: {failure}", host(step), title(step))

@@ -60,7 +60,7 @@ impl Run<'_> {
     /// Applies what was looked at, and goes on while that may help. `before` is told every plan before it is applied.
     ///
     /// # Errors
-    /// When a later look finds that no plan can be made any more, or `before` fails.
+    /// When `before` fails. What failed on a host is in the outcome.
     pub async fn act(
         &self,
         looked: Looked,
@@ -79,7 +79,10 @@ impl Run<'_> {
                 return Ok(done);
             }
             self.talk.say("some steps failed in a way that may go away by itself; looking again");
-            let again = self.look(plan).await?;
+            let Ok(again) = self.look(plan).await else {
+                // A host that is gone now was told of as the cause already.
+                return Ok(done);
+            };
             if !covers(again.plan(), &done.outcome) {
                 // What failed was a check that the new plan does not repeat: nothing has shown that it holds now.
                 return Ok(done);
