@@ -69,9 +69,6 @@ pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), Stop> {
     }
     let mut table =
         Table::new(&["NAME", "VERSION", "MASTERS", "WORKERS", "STATE", "API", "AGE", ""]).wide(&["UID"]);
-    if rows.is_empty() {
-        table = Table::new(&[]);
-    }
     for row in &rows {
         let note = if row.note.is_empty() { String::new() } else { format!("({})", row.note) };
         table.row([

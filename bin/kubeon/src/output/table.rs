@@ -39,8 +39,11 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as text: two spaces between columns, none at the end of a line.
+    /// The table as text: two spaces between columns, none at the end of a line. Nothing when it has no row.
     pub fn text(&self, wide: bool) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
         let shown: Vec<usize> = (0..self.titles.len()).filter(|&i| wide || !self.wide[i]).collect();
         let width = |i: usize| {
             let cells = self.rows.iter().map(|row| measure_text_width(&row[i]));
