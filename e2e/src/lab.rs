@@ -45,7 +45,31 @@ impl Lab {
     /// # Errors
     /// When it cannot be started.
     pub fn kubeon(&self, arguments: &[&str]) -> Result<Answer> {
-        run(folder().join("kubeon"), arguments, &[("KUBEON_HOME", &self.home.to_string_lossy())])
+        self.kubeon_with(arguments, &[])
+    }
+
+    /// The same with more in its environment.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn kubeon_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Answer> {
+        let home = self.home.to_string_lossy();
+        let environment = [&[("KUBEON_HOME", &*home)], environment].concat();
+        run(folder().join("kubeon"), arguments, &environment)
+    }
+
+    /// A file in the home.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.home.join(name)
+    }
+
+    /// Runs a shell command on a host, which must succeed; returns its standard output.
+    ///
+    /// # Errors
+    /// When it fails; with everything it said.
+    pub fn on(&self, host: &str, command: &str) -> Result<String> {
+        self.must(&["lab", "ssh", host, "--lab", &self.name, "--", command])
     }
 
     /// Runs `kubeon`, which must succeed.

@@ -19,9 +19,16 @@ fn told(what: &str, start: Instant) {
 #[test]
 fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     let lab = Lab::up("e2e-ha", 5)?;
+    let planned = planned(&lab)?;
     let start = Instant::now();
-    lab.must(&lab.create(CLUSTER, 3))?;
+    let made = lab.kubeon(&lab.create(CLUSTER, 3))?;
     told("create 3 + 2", start);
+    assert_eq!(made.code, 0, "{}", made.err);
+    assert_eq!(done(&made.err), planned, "what the plan says is what is done, step for step");
+    logins(&lab)?;
+    let start = Instant::now();
+    lab.must(&["create", CLUSTER])?;
+    told("create once more, nothing to do", start);
     lab.must(&["use", CLUSTER])?;
     all_ready(&lab, 5)?;
     assert!(lab.plan(CLUSTER)?.is_empty(), "a fresh cluster has nothing to do");
@@ -36,6 +43,44 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     told("create 1 + 4 on the same hosts", start);
     lab.must(&["destroy", "again", "--yes"])?;
     bare(&lab)
+}
+
+/// Every step of the plan, as `HOST  ✓ TITLE`.
+fn planned(lab: &Lab) -> Result<Vec<String>> {
+    let mut arguments = lab.create(CLUSTER, 3);
+    arguments.extend(["--dry-run", "-o", "json"]);
+    let plan: serde_json::Value = serde_json::from_str(&lab.must(&arguments)?)?;
+    let line = |step: &serde_json::Value| {
+        let host = step["id"].as_str()?.rsplit('@').next()?;
+        Some(format!("{host}  ✓ {}", step["title"].as_str()?))
+    };
+    let steps = plan["steps"].as_array().context("a plan has steps")?;
+    let mut lines: Vec<String> = steps.iter().filter_map(line).collect();
+    assert!(lines.len() == steps.len() && lines.len() > 100, "{plan}");
+    lines.sort_unstable();
+    Ok(lines)
+}
+
+/// Every step that `create` says it did; before each stands the time, and after it how long it took.
+fn done(words: &str) -> Vec<String> {
+    let line = |line: &str| {
+        let (_, line) = line.split_once("  ")?;
+        Some(line.rsplit_once(" (")?.0.to_owned()).filter(|line| line.contains("  ✓ "))
+    };
+    let mut lines: Vec<String> = words.lines().filter_map(line).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// No host was logged in to more than three times, the plan before `create` included.
+fn logins(lab: &Lab) -> Result<()> {
+    for host in 1..=lab.addresses.len() {
+        let name = format!("h{host}");
+        let seen = lab.on(&name, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted '")?;
+        // One of them is this look.
+        assert!((2..=4).contains(&seen.trim().parse::<u32>()?), "{name} saw {seen} logins");
+    }
+    Ok(())
 }
 
 fn all_ready(lab: &Lab, count: usize) -> Result<()> {
@@ -127,7 +172,7 @@ fn bare(lab: &Lab) -> Result<()> {
         let look = "ls -d /var/lib/kubeon /etc/kubernetes /var/lib/etcd /var/lib/kubelet 2>/dev/null; \
                     pgrep -l 'kube|etcd|containerd|flanneld|haproxy'; ip -o link | grep -E 'cni0|flannel'; true";
         let name = format!("h{host}");
-        let left = lab.must(&["lab", "ssh", &name, "--lab", "e2e-ha", "--", look])?;
+        let left = lab.on(&name, look)?;
         assert_eq!(left.trim(), "", "left on {name}");
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Measures `kubeon create` beside its floor in one run, in the lab: a committed script that starts the same
-//! processes by hand, in order, with every file in place.
+//! Measures `kubeon create` in the lab, and in the same run what bounds it (a script that starts the same
+//! processes by hand, in order, with every file in place) and its peer (the bundle's own kubeadm, by hand).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ const LAB: &str = "bench";
 /// What can be measured.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// Bare lab hosts to all nodes Ready: `kubeon create` and the floor.
+    /// Bare lab hosts to all nodes Ready: `kubeon create`, the floor, and kubeadm.
     Create {
         /// How often; the medians are printed last.
         #[arg(long, default_value_t = 3)]
@@ -36,34 +36,39 @@ struct Ground {
     home: PathBuf,
 }
 
+/// Seconds of one run, all of them on the same machine within minutes.
+struct Times {
+    create: f64,
+    floor: f64,
+    kubeadm: f64,
+}
+
 impl Ground {
     fn create(&self, runs: usize) -> Result<()> {
         for (masters, workers) in [(1, 2), (3, 2)] {
-            let (mut engine, mut floor) = (Vec::new(), Vec::new());
+            let mut all = Vec::new();
             for _ in 0..runs.max(1) {
-                let (create, by_hand) = self.pair(masters, workers)?;
+                let times = self.times(masters, workers)?;
                 crate::say(&format!(
-                    "{masters} + {workers}: kubeon create {create:.2} s, floor {by_hand:.2} s"
+                    "{masters} + {workers}: kubeon create {:.2} s, floor {:.2} s, kubeadm {:.2} s",
+                    times.create, times.floor, times.kubeadm
                 ));
-                engine.push(create);
-                floor.push(by_hand);
+                all.push(times);
             }
-            let (engine, floor) = (median(engine), median(floor));
+            let of = |pick: fn(&Times) -> f64| median(all.iter().map(pick).collect());
+            let (create, floor, kubeadm) = (of(|it| it.create), of(|it| it.floor), of(|it| it.kubeadm));
             crate::say(&format!(
-                "{masters} + {workers}: medians {engine:.2} s and {floor:.2} s, ratio {:.2}",
-                engine / floor
+                "{masters} + {workers}: medians {create:.2} s, {floor:.2} s, {kubeadm:.2} s: {:.2} of the floor, {:.2} of kubeadm",
+                create / floor,
+                create / kubeadm
             ));
         }
         Ok(())
     }
 
-    /// One `create` on bare hosts, and the floor on the same hosts.
-    fn pair(&self, masters: usize, workers: usize) -> Result<(f64, f64)> {
-        self.kubeon(&["lab", "down", "--lab", LAB])?;
-        self.kubeon(&["lab", "up", "--lab", LAB, "--hosts", &(masters + workers).to_string()])?;
-        let listed: serde_json::Value =
-            serde_json::from_str(&self.kubeon(&["lab", "ls", "--lab", LAB, "-o", "json"])?)?;
-        let addresses = addresses(&listed);
+    /// `create` on bare hosts, the floor on the same hosts, and kubeadm on bare hosts again.
+    fn times(&self, masters: usize, workers: usize) -> Result<Times> {
+        let addresses = self.hosts(masters + workers)?;
         let mut arguments = vec!["create", "bench", VERSION];
         for (index, address) in addresses.iter().enumerate() {
             arguments.extend([if index < masters { "-m" } else { "-w" }, address]);
@@ -71,22 +76,47 @@ impl Ground {
         let begin = Instant::now();
         self.kubeon(&arguments)?;
         let create = begin.elapsed().as_secs_f64();
-        let floor = self.floor(&addresses[..masters], &addresses[masters..])?;
+        let (masters, workers) = addresses.split_at(masters);
+        let floor = self.script("floor", masters, workers, &[])?;
         self.kubeon(&["destroy", "bench", "--yes"])?;
-        Ok((create, floor))
+        self.hosts(addresses.len())?;
+        let bundle = self.bundle()?;
+        let kubeadm = self.script("kubeadm", masters, workers, &[&bundle, VERSION])?;
+        Ok(Times { create, floor, kubeadm })
     }
 
-    fn floor(&self, masters: &[String], workers: &[String]) -> Result<f64> {
+    /// Bare hosts.
+    fn hosts(&self, count: usize) -> Result<Vec<String>> {
+        self.kubeon(&["lab", "down", "--lab", LAB])?;
+        self.kubeon(&["lab", "up", "--lab", LAB, "--hosts", &count.to_string()])?;
+        let listed: serde_json::Value =
+            serde_json::from_str(&self.kubeon(&["lab", "ls", "--lab", LAB, "-o", "json"])?)?;
+        Ok(texts(&listed, "address"))
+    }
+
+    fn bundle(&self) -> Result<String> {
+        let listed: serde_json::Value = serde_json::from_str(&self.kubeon(&["bundle", "ls", "-o", "json"])?)?;
+        let all = texts(&listed, "folder");
+        all.into_iter().find(|path| path.contains(VERSION)).context("the bundle is not built")
+    }
+
+    /// A script of `scripts/bench`, which prints seconds.
+    fn script(&self, name: &str, masters: &[String], workers: &[String], more: &[&str]) -> Result<f64> {
         let lab = self.home.join("lab").join(LAB);
-        let (key, known) = (lab.join("id_ed25519"), self.home.join("floor-known-hosts"));
+        let (key, known) = (lab.join("id_ed25519"), self.home.join("bench-known-hosts"));
         // Every lab has host keys of its own at the same addresses.
         std::fs::write(&known, "")?;
-        let output = Command::new(self.root.join("scripts/bench/floor"))
+        let output = Command::new(self.root.join("scripts/bench").join(name))
             .args([key.as_os_str(), known.as_os_str()])
             .args([masters.join(" "), workers.join(" ")])
+            .args(more)
             .output()?;
+        let words = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            bail!("the floor failed: {}", String::from_utf8_lossy(&output.stderr));
+            bail!("{name} failed: {words}");
+        }
+        if !words.trim().is_empty() {
+            crate::say(&format!("  {name}: {}", words.trim()));
         }
         Ok(String::from_utf8(output.stdout)?.trim().parse()?)
     }
@@ -104,13 +134,14 @@ impl Ground {
     }
 }
 
-fn addresses(listed: &serde_json::Value) -> Vec<String> {
-    match listed {
+/// Every text under `key` in the document, in order: the list may be wrapped.
+fn texts(document: &serde_json::Value, key: &str) -> Vec<String> {
+    match document {
         serde_json::Value::Object(map) => {
-            let own = map.get("address").and_then(|address| address.as_str()).map(str::to_owned);
-            own.into_iter().chain(map.values().flat_map(addresses)).collect()
+            let own = map.get(key).and_then(|text| text.as_str()).map(str::to_owned);
+            own.into_iter().chain(map.values().flat_map(|value| texts(value, key))).collect()
         }
-        serde_json::Value::Array(list) => list.iter().flat_map(addresses).collect(),
+        serde_json::Value::Array(list) => list.iter().flat_map(|value| texts(value, key)).collect(),
         _ => Vec::new(),
     }
 }

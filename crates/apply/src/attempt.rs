@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubeon_plan::Step;
 use kubeon_ports::Report;
-use kubeon_wire::{Category, Event, StepFailure};
+use kubeon_wire::{Category, Event, Op, StepFailure};
 use tokio::time::sleep;
 
 use crate::line::{Line, millis, pause_after};
@@ -21,7 +21,9 @@ pub(crate) async fn attempt(line: &Line<'_>, step: &Step, hands: &Hands<'_>) -> 
             Ok(report) => return Ok(report),
             Err(failure) => failure,
         };
-        let hopeless = attempt >= step.tries || !failure.category.retryable();
+        let hopeless = attempt >= step.tries
+            || !failure.category.retryable()
+            || (waits(step) && exchange.lost.borrow().is_some());
         if hopeless || line.lost().is_some() || exchange.stop.is_stopped() {
             return Err(failure);
         }
@@ -51,7 +53,11 @@ async fn once(line: &Line<'_>, step: &Step, hands: &Hands<'_>) -> Result<Report,
         }
     };
     let patience = Duration::from_secs(step.timeout_seconds.into());
-    let result = line.hear(patience, session.run(parcel.step, parcel.blob, &tell)).await;
+    let work = line.hear(patience, session.run(parcel.step, parcel.blob, &tell));
+    let result = tokio::select! {
+        result = work => result,
+        failure = line.exchange().in_vain(), if waits(step) => Err(failure),
+    };
     line.heard();
     match result.as_ref().map_err(|failure| failure.category) {
         Err(Category::Unreachable) => line.broke(&session).await,
@@ -61,6 +67,15 @@ async fn once(line: &Line<'_>, step: &Step, hands: &Hands<'_>) -> Result<Report,
         _ => {}
     }
     result
+}
+
+/// Whether what it waits for may be on another host.
+fn waits(step: &Step) -> bool {
+    match &step.op {
+        Op::Await { .. } => true,
+        Op::Service { ready, .. } => !ready.is_empty(),
+        _ => false,
+    }
 }
 
 /// What of a host's event is news. That a step started, ended or failed is told by the run itself.

@@ -20,6 +20,13 @@ const OPEN_PATIENCE: Duration = Duration::from_secs(120);
 /// How much longer than a step's own timeout a host may be silent before its session counts as broken.
 const GRACE: Duration = Duration::from_secs(15);
 
+/// How many sessions of a host may end before their time in one run.
+const SESSIONS: u8 = 8;
+
+/// How long steps that wait for others go on waiting once a host of the run is lost: what they wait for may
+/// be on it.
+const IN_VAIN: Duration = Duration::from_secs(30);
+
 /// No try of a step takes longer than this, whatever its host says.
 const LONGEST_TRY: Duration = Duration::from_secs(4 * 3600);
 
@@ -33,6 +40,21 @@ pub(crate) struct Exchange<'a> {
     pub stop: &'a Stop,
     /// Bounds how many hosts are being opened at once.
     pub openings: Semaphore,
+    /// The first host that was lost.
+    pub lost: watch::Sender<Option<HostAddress>>,
+}
+
+impl Exchange<'_> {
+    /// Returns when waiting has no point any more; never, while all hosts are there.
+    pub async fn in_vain(&self) -> StepFailure {
+        let mut lost = self.lost.subscribe();
+        let lost = lost.wait_for(Option::is_some).await.map(|host| *host);
+        // The sender lives in `self`, so the channel cannot close while this waits.
+        let Ok(Some(host)) = lost else { return std::future::pending().await };
+        sleep(IN_VAIN).await;
+        let cause = format!("still waiting {} s after {host} was lost", IN_VAIN.as_secs());
+        StepFailure { category: Category::Timeout, cause, log: Vec::new() }
+    }
 }
 
 /// The line to one host.
@@ -70,6 +92,23 @@ impl<'a> Line<'a> {
             }
             () = self.exchange.stop.stopped() => Err(cancelled()),
         }
+    }
+
+    /// Sees to it that a session that ends by itself is noticed and opened again, also while no step uses it.
+    /// Returns when the host is lost or the run was told to stop.
+    pub async fn keep(&self) -> HostAddress {
+        for _ in 0..SESSIONS {
+            let Ok(session) = self.session().await else { return self.host };
+            let failure = session.ended().await;
+            self.exchange.watch.happened(Happening::HostRetrying {
+                host: self.host,
+                failure,
+                pause_milliseconds: 0,
+            });
+            self.broke(&session).await;
+        }
+        self.lose(&unreachable(format!("{} lost its session {SESSIONS} times", self.host)));
+        self.host
     }
 
     async fn open(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
@@ -160,6 +199,7 @@ impl<'a> Line<'a> {
             failure.clone()
         });
         if first {
+            self.exchange.lost.send_if_modified(|lost| lost.replace(self.host).is_none());
             let failure = failure.clone();
             self.exchange.watch.happened(Happening::HostLost { host: self.host, failure });
         }

@@ -10,7 +10,7 @@ use kubeon_api::HostAddress;
 use kubeon_plan::{Outcome, Plan, Step, StepOutcome};
 use kubeon_ports::Report;
 use kubeon_wire::{Category, StepFailure};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::attempt::attempt;
@@ -39,7 +39,8 @@ pub async fn run(plan: &Plan, hands: &Hands<'_>, watch: &dyn Watch, stop: &Stop)
     let Plan { cluster, version: _, generation: _, hosts, steps, standing, facts: _, notes: _ } = plan;
     let mut ledger =
         Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), watch, outcome: Outcome::default() };
-    let exchange = Exchange { act: hands.act, watch, stop, openings: Semaphore::new(OPENINGS_AT_ONCE) };
+    let openings = Semaphore::new(OPENINGS_AT_ONCE);
+    let exchange = Exchange { act: hands.act, watch, stop, openings, lost: watch::Sender::new(None) };
     let (mut lines, mut unknown) = (BTreeMap::new(), Vec::new());
     for host in ledger.order.hosts() {
         match hosts.get(&host) {
@@ -75,6 +76,7 @@ async fn turn_steps(
     for line in lines.values() {
         running.push(Box::pin(async { Ended::Opening(line.host, line.session().await.map(drop)) }));
     }
+    let mut kept: FuturesUnordered<_> = lines.values().map(Line::keep).collect();
     let mut farewell: Option<Instant> = None;
     loop {
         if farewell.is_none() {
@@ -91,6 +93,7 @@ async fn turn_steps(
                 Some(ended) => ledger.settle(ended, lines),
                 None => return,
             },
+            Some(host) = kept.next() => ledger.notice(host, lines),
             () = stop.stopped(), if farewell.is_none() => farewell = Some(Instant::now() + FAREWELL),
             () = sleep_until(deadline), if farewell.is_some() => return,
         }
@@ -123,6 +126,13 @@ impl Ledger<'_> {
                 lost(host).into_iter().for_each(|failure| self.lose(host, failure));
                 self.skip_followers(place);
             }
+        }
+    }
+
+    /// A host's line is kept no longer.
+    fn notice(&mut self, host: HostAddress, lines: &BTreeMap<HostAddress, Line<'_>>) {
+        if let Some(failure) = lines.get(&host).and_then(Line::lost) {
+            self.lose(host, failure);
         }
     }
 

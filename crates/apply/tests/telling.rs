@@ -88,6 +88,10 @@ impl HostSession for PrintsSession {
         self.inner.run(step, blob, sink).await
     }
 
+    async fn ended(&self) -> StepFailure {
+        self.inner.ended().await
+    }
+
     async fn close(&self) {
         self.inner.close().await;
     }

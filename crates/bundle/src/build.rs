@@ -147,6 +147,11 @@ fn make_all(
     for component in &entry.components {
         reporter.say(&component.name, component.expected_seconds, State::Queued);
     }
+    go::check_tools(entry)?;
+    let work = options.store.cache().join("work");
+    // One compile cache for all of them, so that what they share is compiled once; it goes with the run, for it
+    // has gigabytes.
+    let compiled = Scratch::new(&work, "go-build").map_err(at("create a folder in", &work))?;
     let failed = AtomicBool::new(false);
     let lane = |is_go: bool| -> Result<Vec<Finished>, BuildError> {
         let mut finished = Vec::new();
@@ -155,16 +160,22 @@ fn make_all(
             if matches!(component.recipe, Recipe::GoModules(_)) != is_go || failed.load(Ordering::Relaxed) {
                 continue;
             }
-            finished.push(make(component, options, reporter).inspect_err(|_| {
+            finished.push(make(component, options, compiled.path(), reporter).inspect_err(|_| {
                 failed.store(true, Ordering::Relaxed);
                 reporter.say(&component.name, component.expected_seconds, State::Failed);
             })?);
         }
         Ok(finished)
     };
-    go::check_tools(entry)?;
     let (go, debian) = thread::scope(|scope| {
         let debian = scope.spawn(|| lane(false));
+        scope.spawn(|| {
+            for component in entry.components.iter().skip(1) {
+                if !failed.load(Ordering::Relaxed) {
+                    fetch_ahead(component, options, compiled.path());
+                }
+            }
+        });
         (lane(true), debian.join())
     });
     let mut all = go?;
@@ -172,13 +183,35 @@ fn make_all(
     Ok(all)
 }
 
+/// Downloads the modules of a component while another one is compiled. What fails here is tried again, and told,
+/// when its turn comes.
+fn fetch_ahead(component: &Component, options: &BuildOptions, compiled: &Path) {
+    let Recipe::GoModules(recipe) = &component.recipe else { return };
+    let silent = Reporter::new(&|_| {});
+    let task = Task { component, arch: options.arch, compiled, reporter: &silent };
+    let fetched = || -> Result<(), BuildError> {
+        let work = options.store.cache().join("work");
+        let scratch = Scratch::new(&work, &component.name).map_err(at("create a folder in", &work))?;
+        let toolchain = go::prepare(&task, recipe, &scratch)?;
+        let place = task.place(options.store.cache(), &toolchain.version)?;
+        if Finished::load(&place).is_none() {
+            go::fetch_all(&task, recipe, &toolchain, &scratch)?;
+        }
+        Ok(())
+    };
+    if let Err(error) = fetched() {
+        tracing::debug!(component = component.name, %error, "not fetched ahead");
+    }
+}
+
 /// One component: from the cache, or made.
 fn make(
     component: &Component,
     options: &BuildOptions,
+    compiled: &Path,
     reporter: &Reporter<'_>,
 ) -> Result<Finished, BuildError> {
-    let task = Task { component, arch: options.arch, reporter };
+    let task = Task { component, arch: options.arch, compiled, reporter };
     let cache = options.store.cache();
     let work = cache.join("work");
     let scratch = Scratch::new(&work, &component.name).map_err(at("create a folder in", &work))?;
@@ -186,11 +219,10 @@ fn make(
         Recipe::GoModules(recipe) => Prepared::Go(go::prepare(&task, recipe, &scratch)?),
         Recipe::Debian(recipe) => Prepared::Debian(debian::resolve(&task, recipe)?),
     };
-    let key = task.key(&prepared.circumstances()).map_err(at("hash", &work))?;
-    let name = format!("{}-{}-{}", component.name, component.version, &key.as_str()[..16]);
+    let place = task.place(cache, &prepared.circumstances())?;
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
     let wait = || task.say(State::Waiting);
     let _lock = cache::lock(cache, &name, WAIT, wait).map_err(at("lock", cache))?;
-    let place = cache.join("components").join(&name);
     if let Some(finished) = Finished::load(&place) {
         task.say(State::Cached);
         return Ok(finished);
@@ -231,6 +263,8 @@ impl Prepared {
 struct Task<'a> {
     component: &'a Component,
     arch: Arch,
+    /// The run's compile cache.
+    compiled: &'a Path,
     reporter: &'a Reporter<'a>,
 }
 
@@ -246,6 +280,13 @@ impl Task<'_> {
 
     fn unexpected(&self, why: String) -> BuildError {
         BuildError::Unexpected { component: self.component.name.clone(), why }
+    }
+
+    /// Where the component lies when it is made of the same things.
+    fn place(&self, cache: &Path, circumstances: &str) -> Result<PathBuf, BuildError> {
+        let key = self.key(circumstances).map_err(at("hash", cache))?;
+        let name = format!("{}-{}-{}", self.component.name, self.component.version, &key.as_str()[..16]);
+        Ok(cache.join("components").join(name))
     }
 
     fn key(&self, circumstances: &str) -> std::io::Result<Digest> {

@@ -2,6 +2,7 @@
 
 mod verify;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -191,6 +192,14 @@ impl Bundle {
     /// Everything that is missing or changed, by name.
     pub fn verify(&self) -> Result<(), VerifyError> {
         verify::verify(self)
+    }
+
+    /// Re-hashes the parts with these digests, side by side: before they are sent anywhere.
+    ///
+    /// # Errors
+    /// Everything that is missing or changed, by name.
+    pub fn verify_parts(&self, wanted: &BTreeSet<Digest>) -> Result<(), VerifyError> {
+        verify::verify_parts(self, wanted)
     }
 
     fn no_such(&self, kind: &'static str, name: &str, known: Vec<&str>) -> BundleError {

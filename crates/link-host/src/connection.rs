@@ -9,6 +9,7 @@ use kubeon_wire::{Category, StepFailure};
 use russh::client::{self, Handle, Handler};
 use russh::keys::{Algorithm, PublicKeyOrCertificate};
 use russh::{Preferred, cipher};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
@@ -31,6 +32,10 @@ const KEY_EXCHANGE: Duration = Duration::from_secs(10);
 
 /// Time for the whole login; a refused password takes sshd about 2 s each.
 const LOGIN: Duration = Duration::from_secs(30);
+
+/// How long a host may leave what was sent to it unacknowledged. Keepalives cannot tell: they wait behind
+/// the bytes of a part that nobody takes.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// An authenticated connection.
 pub(crate) struct Connection {
@@ -136,8 +141,7 @@ async fn greet(
             return Err(DialError::network(host, port, why, false));
         }
     };
-    // Small requests must not wait for each other's acknowledgement.
-    socket.set_nodelay(true).map_err(|error| DialError::network(host, port, error, true))?;
+    tune(&socket).map_err(|error| DialError::network(host, port, error, true))?;
     let refusal = Arc::clone(&guard.refusal);
     let config = Arc::new(config(&guard.host_keys.algorithms(host, port)));
     let result = timeout(KEY_EXCHANGE, client::connect_stream(config, socket, guard)).await;
@@ -155,6 +159,12 @@ async fn greet(
             Err(DialError::network(host, port, why, false))
         }
     }
+}
+
+fn tune(socket: &TcpStream) -> std::io::Result<()> {
+    // Small requests must not wait for each other's acknowledgement.
+    socket.set_nodelay(true)?;
+    SockRef::from(socket).set_tcp_user_timeout(Some(SILENCE))
 }
 
 fn tcp_words(error: &std::io::Error) -> String {

@@ -22,8 +22,9 @@ use russh::ChannelMsg;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 
 use crate::connection::Connection;
@@ -74,6 +75,7 @@ struct Shared {
     state: Mutex<State>,
     /// Rung by the writer when the stream cannot be kept in step.
     abort: Notify,
+    ended: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -88,7 +90,17 @@ struct Job {
     id: String,
     line: Vec<u8>,
     blob: Option<(File, u64, PathBuf)>,
-    signals: UnboundedSender<Signal>,
+    /// Weak, so that a session that ends while it sends takes its steps along.
+    signals: WeakUnboundedSender<Signal>,
+}
+
+impl Job {
+    fn tell(&self, signal: Signal) {
+        if let Some(signals) = self.signals.upgrade() {
+            // A `run` that was given up does not listen any more.
+            signals.send(signal).ok();
+        }
+    }
 }
 
 /// What a waiting `run` is told.
@@ -117,6 +129,7 @@ impl Shared {
         let mut state = self.state();
         state.closed.get_or_insert(failure);
         state.steps.clear();
+        self.ended.send_replace(true);
     }
 
     fn closed(&self) -> StepFailure {
@@ -170,11 +183,12 @@ impl NodeSession {
             moved: AtomicU64::new(0),
             state: Mutex::default(),
             abort: Notify::new(),
+            ended: watch::Sender::new(false),
         });
         let (jobs, queue) = mpsc::unbounded_channel();
         let write = std::mem::replace(&mut lines.remote.write, Box::pin(tokio::io::sink()));
-        tokio::spawn(send(write, queue, Arc::clone(&shared)));
-        let reader = tokio::spawn(receive(lines, Arc::clone(&shared), connection));
+        let writer = tokio::spawn(send(write, queue, Arc::clone(&shared))).abort_handle();
+        let reader = tokio::spawn(receive(lines, Arc::clone(&shared), connection, writer));
         Self { shared, jobs: Mutex::new(Some(jobs)), reader: Mutex::new(Some(reader)) }
     }
 
@@ -194,7 +208,7 @@ impl NodeSession {
             let cause = format!("step {} is running already on {}", step.id, self.shared.host);
             return Err(failure(Category::Failed, cause));
         }
-        let job = Job { id: step.id.clone(), line, blob, signals: signals.clone() };
+        let job = Job { id: step.id.clone(), line, blob, signals: signals.downgrade() };
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if jobs.as_ref().is_none_or(|jobs| jobs.send(job).is_err()) {
             let cause = format!("the session with {} is closed", self.shared.host);
@@ -240,6 +254,12 @@ impl HostSession for NodeSession {
                 Event::Opened { .. } | Event::Refused { .. } => {}
             }
         }
+    }
+
+    async fn ended(&self) -> StepFailure {
+        // The sender lives in `shared`, so the channel cannot close while this waits.
+        drop(self.shared.ended.subscribe().wait_for(|ended| *ended).await);
+        self.shared.closed()
     }
 
     async fn close(&self) {
@@ -326,10 +346,7 @@ async fn open_blob(
 async fn send(mut write: Writer, mut queue: UnboundedReceiver<Job>, shared: Arc<Shared>) {
     while let Some(mut job) = queue.recv().await {
         match send_one(&mut write, &mut job, &shared).await {
-            Ok(()) => {
-                // A `run` that was given up does not listen any more.
-                job.signals.send(Signal::Sent).ok();
-            }
+            Ok(()) => job.tell(Signal::Sent),
             Err(failure) => {
                 // Half a part cannot be taken back: the session is of no more use.
                 shared.close(failure);
@@ -349,11 +366,11 @@ async fn send_one(write: &mut Writer, job: &mut Job, shared: &Shared) -> Result<
     };
     write.write_all(&job.line).await.map_err(broken)?;
     shared.touch();
-    let Some((file, total, path)) = &mut job.blob else { return Ok(()) };
+    let Some((mut file, total, path)) = job.blob.take() else { return Ok(()) };
     let mut buffer = vec![0; CHUNK];
     let (mut done, mut told) = (0, Instant::now());
-    while done < *total {
-        let wanted = usize::try_from(*total - done).unwrap_or(CHUNK).min(CHUNK);
+    while done < total {
+        let wanted = usize::try_from(total - done).unwrap_or(CHUNK).min(CHUNK);
         let read = file.read(&mut buffer[..wanted]).await;
         let read = match read {
             Ok(0) => Err("it became shorter while it was sent".to_owned()),
@@ -365,17 +382,16 @@ async fn send_one(write: &mut Writer, job: &mut Job, shared: &Shared) -> Result<
         write.write_all(&buffer[..read]).await.map_err(broken)?;
         done += u64::try_from(read).unwrap_or(0);
         shared.touch();
-        if told.elapsed() >= TICK || done == *total {
+        if told.elapsed() >= TICK || done == total {
             told = Instant::now();
-            let progress = Event::Progress { id: job.id.clone(), done, total: *total };
-            job.signals.send(Signal::Event(progress)).ok();
+            job.tell(Signal::Event(Event::Progress { id: job.id.clone(), done, total }));
         }
     }
     Ok(())
 }
 
 /// The reader task. Holds the connection, so that it lives as long as the session.
-async fn receive(mut lines: Lines, shared: Arc<Shared>, connection: Arc<Connection>) {
+async fn receive(mut lines: Lines, shared: Arc<Shared>, connection: Arc<Connection>, writer: AbortHandle) {
     loop {
         let event = tokio::select! {
             event = lines.next() => event,
@@ -401,6 +417,8 @@ async fn receive(mut lines: Lines, shared: Arc<Shared>, connection: Arc<Connecti
         }
     }
     shared.close(lines.ended());
+    // It may wait for room in a channel that nobody reads any more.
+    writer.abort();
     drop(connection);
 }
 

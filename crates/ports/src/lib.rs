@@ -50,6 +50,9 @@ pub trait HostSession: Send + Sync {
         sink: EventSink<'_>,
     ) -> Result<Report, StepFailure>;
 
+    /// Returns when the session is of no more use, with the reason; never, while it can take steps.
+    async fn ended(&self) -> StepFailure;
+
     /// Ends the session; steps under way are finished by the host.
     async fn close(&self);
 }

@@ -9,7 +9,7 @@ use kubeon_pki::{ClusterPki, Server, kubeconfig};
 use kubeon_plan::{ClusterSpec, HostSpec, Intent, LoadBalancer, Plan};
 use kubeon_reconcile::Turn;
 use kubeon_store::{Lock, Status};
-use kubeon_wire::{Leaf, Usage};
+use kubeon_wire::{Leaf, Op, Usage};
 use serde::Serialize;
 
 use super::{Context, plan};
@@ -103,6 +103,7 @@ impl Making<'_> {
                 standing + left
             ));
         }
+        self.check_parts(looked.plan())?;
         self.contact.pin(self.engine, &self.lock)?;
         self.state.spec = named(&intent.spec, looked.plan());
         self.state.logins = self.contact.logins.remembered.clone();
@@ -121,6 +122,15 @@ impl Making<'_> {
             return Err(report::incomplete(&turn, switch.is_stopped(), "create"));
         }
         Ok(Some(turn))
+    }
+
+    /// A flipped bit is found before the first host is written to.
+    fn check_parts(&self, plan: &Plan) -> Result<(), Stop> {
+        let digests = plan.steps.iter().filter_map(|step| match &step.op {
+            Op::Part { digest, .. } => Some(digest.clone()),
+            _ => None,
+        });
+        self.bundle.verify_parts(&digests.collect()).map_err(|error| Stop::refused(error.to_string()))
     }
 
     fn save(&mut self) -> Result<(), Stop> {

@@ -28,8 +28,8 @@ pub async fn run(context: &Context<'_>, args: &ImageArgs) -> Result<(), Stop> {
 }
 
 async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), Stop> {
-    let (files, cluster) = sort_words(&args.words)?;
     let engine = Engine::new(context)?;
+    let (files, cluster) = sort_words(&engine, &args.words)?;
     let archives: Vec<(PathBuf, ImageArchive)> = files
         .into_iter()
         .map(|file| {
@@ -62,17 +62,24 @@ async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The last word names a cluster, unless it is a file.
-fn sort_words(words: &[PathBuf]) -> Result<(Vec<PathBuf>, Option<String>), Stop> {
+/// The last word names a cluster when one is known by that name, whatever lies in this folder, or when there is no
+/// such file.
+fn sort_words(engine: &Engine<'_>, words: &[PathBuf]) -> Result<(Vec<PathBuf>, Option<String>), Stop> {
     let mut files = words.to_vec();
     let cluster = match files.last() {
-        Some(last) if files.len() > 1 && !last.exists() => files.pop().map(|word| word.display().to_string()),
+        Some(last) if files.len() > 1 && (!last.exists() || is_known(engine, last)) => {
+            files.pop().map(|word| word.display().to_string())
+        }
         _ => None,
     };
     match files.iter().find(|file| !file.is_file()) {
         Some(missing) => Err(Stop::refused(format!("there is no image archive {}", missing.display()))),
         None => Ok((files, cluster)),
     }
+}
+
+fn is_known(engine: &Engine<'_>, word: &Path) -> bool {
+    word.to_str().is_some_and(|name| engine.find(Some(name)).is_ok())
 }
 
 async fn import(

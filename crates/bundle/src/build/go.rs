@@ -112,12 +112,9 @@ pub(super) fn make(
     scratch: &Scratch,
     out: &Path,
 ) -> Result<Vec<Part>, BuildError> {
-    let groups = groups(task, recipe);
     task.say(State::Fetching);
-    let mut packages = BTreeSet::new();
-    for (tags, programs) in &groups {
-        packages.extend(fetch(task, recipe, toolchain, scratch, tags, programs)?);
-    }
+    let packages = fetch_all(task, recipe, toolchain, scratch)?;
+    let groups = groups(task, recipe);
     let bin = scratch.folder("bin").map_err(at("create a folder in", scratch.path()))?;
     let mut seen = BTreeSet::new();
     for (tags, programs) in &groups {
@@ -136,7 +133,6 @@ pub(super) fn make(
         .map_err(|source| task.failed("compile", source))?;
     }
     task.say(State::Packing);
-    drop_compile_cache(scratch);
     let source = source(task, recipe, toolchain)?;
     pack_parts(task, &bin, out, &source)
 }
@@ -175,7 +171,21 @@ fn groups<'a>(task: &Task<'a>, recipe: &'a GoRecipe) -> BTreeMap<&'a [String], V
     groups
 }
 
-/// Downloads what the programs need and answers the packages that will be compiled.
+/// Downloads what the component needs and answers the packages that will be compiled.
+pub(super) fn fetch_all(
+    task: &Task<'_>,
+    recipe: &GoRecipe,
+    toolchain: &Toolchain,
+    scratch: &Scratch,
+) -> Result<BTreeSet<String>, BuildError> {
+    let mut packages = BTreeSet::new();
+    for (tags, programs) in groups(task, recipe) {
+        packages.extend(fetch(task, recipe, toolchain, scratch, tags, &programs)?);
+    }
+    Ok(packages)
+}
+
+/// Downloads what programs with the same tags need.
 fn fetch(
     task: &Task<'_>,
     recipe: &GoRecipe,
@@ -215,8 +225,7 @@ fn is_passing(error: &ProcessError) -> bool {
     !FINAL.iter().any(|word| words.contains(word))
 }
 
-/// `go` with its own compile cache, so that gigabytes do not stay behind, and the user's module cache, which is small
-/// and shared.
+/// `go` with the run's compile cache and the user's module cache, which is small and shared.
 fn go_command(
     task: &Task<'_>,
     recipe: &GoRecipe,
@@ -232,9 +241,20 @@ fn go_command(
         .env("GOOS", "linux")
         .env("GOARCH", task.arch.name())
         .env("CGO_ENABLED", if recipe.cgo { "1" } else { "0" })
-        .env("GOCACHE", scratch.path().join("go-build"))
+        .env("GOCACHE", task.compiled)
+        // The compiler collects its garbage more often than machines with memory need: a quarter of its time.
+        .env("GOGC", "400")
+        .env("GOMEMLIMIT", memory_for_a_compiler().to_string())
         .env("TMPDIR", scratch.path());
     go
+}
+
+/// Bytes after which a compiler collects garbage often, however much it may let grow: as many run at once as there
+/// are cores, and half of the memory is theirs.
+fn memory_for_a_compiler() -> u64 {
+    let memory = rustix::system::sysinfo();
+    let cores = thread::available_parallelism().map_or(1, NonZero::get) as u64;
+    memory.totalram * u64::from(memory.mem_unit) / 2 / cores
 }
 
 fn flags(tags: &[String]) -> [String; 3] {
@@ -244,13 +264,6 @@ fn flags(tags: &[String]) -> [String; 3] {
 fn ldflags(recipe: &GoRecipe) -> String {
     let fixed = if recipe.cgo { "-s -w -extldflags=-static" } else { "-s -w" };
     format!("{fixed} {}", recipe.ldflags).trim().to_owned()
-}
-
-/// Frees the space before blobs are written. If it fails, the scratch folder goes as a whole a moment later.
-fn drop_compile_cache(scratch: &Scratch) {
-    if let Err(error) = fs::remove_dir_all(scratch.path().join("go-build")) {
-        tracing::debug!(%error, "the compile cache stays until the scratch folder goes");
-    }
 }
 
 fn pack_part(

@@ -1,9 +1,11 @@
 //! Proof that nothing in a bundle changed: every blob is hashed again, and the index is compared with what the
 //! manifest implies, so that a flipped bit shows wherever it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::{fs, io};
+use std::num::NonZero;
+use std::sync::{Mutex, PoisonError};
+use std::{fs, io, thread};
 
 use kubeon_api::Digest;
 
@@ -47,14 +49,7 @@ pub struct VerifyError {
 pub(super) fn verify(bundle: &Bundle) -> Result<(), VerifyError> {
     let mut damages = Vec::new();
     let blobs = named_blobs(bundle, &mut damages);
-    for (digest, what) in &blobs {
-        let found = match digest::of_file(&bundle.blob(digest)) {
-            Ok((found, _)) if found == *digest => continue,
-            Ok((found, _)) => format!("its SHA-256 is {found} instead of {digest}"),
-            Err(error) => format!("its blob {digest} cannot be read: {error}"),
-        };
-        damages.push(Damage { what: what.join(", "), found });
-    }
+    damages.extend(damaged(bundle, &blobs));
     for (file, wanted) in fixed_files(bundle) {
         let found = match (fs::read(bundle.root().join(file)), wanted) {
             (Ok(bytes), Ok(wanted)) if bytes == wanted => continue,
@@ -63,11 +58,45 @@ pub(super) fn verify(bundle: &Bundle) -> Result<(), VerifyError> {
         };
         damages.push(Damage { what: file.to_owned(), found });
     }
+    verdict(bundle, damages, blobs.len())
+}
+
+/// Only the blobs that somebody is about to use.
+pub(super) fn verify_parts(bundle: &Bundle, wanted: &BTreeSet<Digest>) -> Result<(), VerifyError> {
+    let parts = bundle.manifest().parts.iter().filter(|part| wanted.contains(&part.digest));
+    let blobs = parts.map(|part| (part.digest.clone(), vec![format!("part {}", part.name)])).collect();
+    verdict(bundle, damaged(bundle, &blobs), blobs.len())
+}
+
+fn verdict(bundle: &Bundle, damages: Vec<Damage>, total: usize) -> Result<(), VerifyError> {
     if damages.is_empty() {
         return Ok(());
     }
-    let (version, total) = (bundle.manifest().kubernetes, blobs.len());
+    let version = bundle.manifest().kubernetes;
     Err(VerifyError { bundle: bundle.root().display().to_string(), version, damages, total })
+}
+
+/// The blobs that are not what they are called; as many are hashed at once as there are cores.
+fn damaged(bundle: &Bundle, blobs: &BTreeMap<Digest, Vec<String>>) -> Vec<Damage> {
+    let queue = Mutex::new(blobs.iter());
+    let damages = Mutex::new(Vec::new());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some((digest, what)) = next() {
+            let found = match digest::of_file(&bundle.blob(digest)) {
+                Ok((found, _)) if found == *digest => continue,
+                Ok((found, _)) => format!("its SHA-256 is {found} instead of {digest}"),
+                Err(error) => format!("its blob {digest} cannot be read: {error}"),
+            };
+            let damage = Damage { what: what.join(", "), found };
+            damages.lock().unwrap_or_else(PoisonError::into_inner).push(damage);
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| (0..cores.min(blobs.len())).for_each(|_| drop(scope.spawn(work))));
+    let mut damages = damages.into_inner().unwrap_or_else(PoisonError::into_inner);
+    damages.sort_by(|a, b| a.what.cmp(&b.what));
+    damages
 }
 
 /// Every blob of the layout with the names of what uses it.

@@ -1,0 +1,167 @@
+//! Bad input on real hosts: one clear error, before the first effect.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::lab::Lab;
+use kubeon_e2e::program::{Answer, must};
+
+/// Refused: code 2, nothing on standard output, and these words in the error.
+fn refused(what: &str, answer: &Answer, words: &[&str]) -> Result<()> {
+    ensure!(answer.code == 2 && answer.out.is_empty(), "{what}: {answer:?}");
+    ensure!(answer.err.contains("error: "), "{what}: {}", answer.err);
+    for word in words {
+        ensure!(answer.err.contains(word), "{what}: {word:?} is missing in\n{}", answer.err);
+    }
+    Ok(())
+}
+
+/// No host carries anything of kubeon.
+fn untouched(lab: &Lab, hosts: &[&str]) -> Result<()> {
+    for host in hosts {
+        lab.on(host, "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes")
+            .with_context(|| format!("{host} is untouched"))?;
+    }
+    Ok(())
+}
+
+fn with<'a>(mut arguments: Vec<&'a str>, more: &[&'a str]) -> Vec<&'a str> {
+    arguments.extend(more);
+    arguments
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_the_first_effect() -> Result<()> {
+    let lab = Lab::up("e2e-refuse", 3)?;
+    logins(&lab)?;
+    damaged_bundle(&lab)?;
+    untouched(&lab, &["h1", "h2", "h3"])?;
+    a_dead_worker(&lab)?;
+    another_cluster(&lab)?;
+    a_healthy_cluster_is_left_alone(&lab)?;
+    half_a_state_file(&lab)?;
+    a_changed_host_key(&lab)
+}
+
+fn logins(lab: &Lab) -> Result<()> {
+    let create = lab.create("demo", 1);
+    let (wrong, password) = (lab.file("wrong-key"), lab.file("password"));
+    let (wrong, at_password) = (text(&wrong), format!("@{}", password.display()));
+    must("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", wrong], &[])?;
+    fs::write(&password, "not the password\n")?;
+    let cases: [(&str, &[&str], &[&str]); 4] = [
+        ("a wrong key", &["--default-pk-file", wrong], &["refused the login"]),
+        ("a missing key", &["--default-pk-file", "/nowhere/key"], &["/nowhere/key"]),
+        (
+            "a wrong password",
+            &["--default-user", "operator", "--default-passwd", &at_password],
+            &["refused the login of operator"],
+        ),
+        ("a closed port", &["--default-port", "2222"], &["2222", "connection refused"]),
+    ];
+    for (what, flags, words) in cases {
+        refused(what, &lab.kubeon(&with(create.clone(), flags))?, words)?;
+    }
+    Ok(())
+}
+
+/// One bit of one part.
+fn damaged_bundle(lab: &Lab) -> Result<()> {
+    let listed: serde_json::Value = serde_json::from_str(&lab.must(&["bundle", "ls", "-o", "json"])?)?;
+    let bundles = listed.as_array().context("a list")?;
+    let found = bundles.iter().find(|one| one["version"] == kubeon_e2e::lab::VERSION);
+    let whole = PathBuf::from(found.and_then(|one| one["folder"].as_str()).context("the bundle is built")?);
+    let folder = lab.file("bundles");
+    let copy = folder.join(whole.file_name().context("a bundle has a name")?);
+    fs::create_dir_all(&folder)?;
+    must("cp", &["-r", "--reflink=auto", text(&whole), text(&copy)], &[])?;
+    flip_a_bit(&largest(&copy.join("blobs/sha256"))?)?;
+    let environment = [("KUBEON_BUNDLES", text(&folder))];
+    let answer = lab.kubeon_with(&lab.create("demo", 1), &environment)?;
+    refused("a flipped bit", &answer, &["is damaged", "SHA-256", "kubeon bundle build"])?;
+    Ok(fs::remove_dir_all(&folder)?)
+}
+
+fn largest(folder: &Path) -> Result<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+    files.sort_by_key(|file| file.metadata().map_or(0, |data| data.len()));
+    Ok(files.last().context("a bundle has blobs")?.path())
+}
+
+fn flip_a_bit(file: &Path) -> Result<()> {
+    let mut bytes = fs::read(file)?;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    Ok(fs::write(file, bytes)?)
+}
+
+/// Named at once, with the choice to go on without it; meanwhile nobody else may work on the cluster. The user
+/// is not root.
+fn a_dead_worker(lab: &Lab) -> Result<()> {
+    lab.host("kill", "h3")?;
+    let user = ["--default-user", "admin"];
+    let create = with(lab.create("demo", 1), &user);
+    let start = Instant::now();
+    let answer = lab.kubeon(&create)?;
+    refused("a dead worker", &answer, &[&lab.addresses[2], "--without"])?;
+    ensure!(start.elapsed() < Duration::from_secs(30), "named after {:?}", start.elapsed());
+    untouched(lab, &["h1", "h2"])?;
+    let create = with(create, &["--without", &lab.addresses[2]]);
+    let mut first = lab.spawn(&create)?;
+    std::thread::sleep(Duration::from_secs(2));
+    refused("a second create", &lab.kubeon(&create)?, &["demo", "kubeon create"])?;
+    ensure!(first.wait()?.success(), "create without the dead worker succeeds");
+    for host in ["h1", "h2"] {
+        let logins =
+            lab.on(host, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted .* for admin '")?;
+        ensure!(
+            (1..=3).contains(&logins.trim().parse::<u32>()?),
+            "{host} saw {logins} logins of three commands"
+        );
+    }
+    lab.host("start", "h3")
+}
+
+fn another_cluster(lab: &Lab) -> Result<()> {
+    let taken = ["create", "other", kubeon_e2e::lab::VERSION, "-m", &lab.addresses[1]];
+    refused("a host of another cluster", &lab.kubeon(&taken)?, &[&lab.addresses[1], "demo"])
+}
+
+/// `create` once more writes nothing at all.
+fn a_healthy_cluster_is_left_alone(lab: &Lab) -> Result<()> {
+    lab.must(&lab.create("demo", 1))?;
+    lab.settled("demo", Duration::from_secs(60))?;
+    for host in ["h1", "h2", "h3"] {
+        lab.on(host, "touch /run/mark")?;
+    }
+    lab.must(&["create", "demo"])?;
+    for host in ["h1", "h2", "h3"] {
+        let look = "find /etc /usr /opt /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
+        let written = lab.on(host, look)?;
+        ensure!(written.trim().is_empty(), "a healthy {host} was written to: {written}");
+    }
+    Ok(())
+}
+
+fn half_a_state_file(lab: &Lab) -> Result<()> {
+    let path = lab.file("demo.json");
+    let whole = fs::read(&path).context("the state file")?;
+    let half = &whole[..whole.len() / 2];
+    fs::write(&path, half)?;
+    let answer = lab.kubeon(&["plan", "demo"])?;
+    ensure!(answer.code != 0 && answer.err.contains(text(&path)), "half a state file: {answer:?}");
+    ensure!(fs::read(&path)? == half, "what cannot be read is not replaced");
+    Ok(fs::write(&path, whole)?)
+}
+
+fn a_changed_host_key(lab: &Lab) -> Result<()> {
+    lab.on("h2", "rm /etc/ssh/ssh_host_*; ssh-keygen -q -A; systemctl restart ssh")?;
+    let answer = lab.kubeon(&["create", "demo"])?;
+    refused("a changed host key", &answer, &[&lab.addresses[1], "host key"])
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap_or_default()
+}
