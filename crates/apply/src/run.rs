@@ -76,7 +76,7 @@ async fn turn_steps(
     for line in lines.values() {
         running.push(Box::pin(async { Ended::Opening(line.host, line.session().await.map(drop)) }));
     }
-    let mut kept: FuturesUnordered<_> = lines.values().map(Line::keep).collect();
+    let mut kept = FuturesUnordered::new();
     let mut farewell: Option<Instant> = None;
     loop {
         if farewell.is_none() {
@@ -90,7 +90,12 @@ async fn turn_steps(
         let deadline = farewell.unwrap_or_else(Instant::now);
         tokio::select! {
             ended = running.next() => match ended {
-                Some(ended) => ledger.settle(ended, lines),
+                Some(ended) => {
+                    if let Ended::Opening(host, Ok(())) = &ended {
+                        kept.extend(lines.get(host).map(Line::keep));
+                    }
+                    ledger.settle(ended, lines);
+                }
                 None => return,
             },
             Some(host) = kept.next() => ledger.notice(host, lines),

@@ -174,7 +174,7 @@ async fn a_host_lost_on_the_way_fails_the_rest_of_its_steps_only() {
     let plan = plan_of([
         step("a", H1).writes("/a", "a").tries(3),
         step("b", H1).needs(["a"]),
-        step("c", H2),
+        step("c", H2).writes("/c", "c"),
         step("d", H2).needs(["c"]),
     ]);
     let cut = async {
@@ -185,6 +185,23 @@ async fn a_host_lost_on_the_way_fails_the_rest_of_its_steps_only() {
     assert_eq!([ran.failure("a").category, ran.failure("b").category], [Category::Unreachable; 2]);
     assert_eq!((ran.of("c").as_str(), ran.of("d").as_str()), ("done", "done"));
     assert_eq!(ran.count(|it| matches!(it, Happening::HostLost { .. })), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_others_ends_soon_after_a_host_is_lost_that_had_nothing_to_do() {
+    let world = world();
+    world.trouble("a", [Fault::Slow(seconds(2))]);
+    world.trouble("c", [Fault::Slow(seconds(3600))]);
+    let plan = plan_of([step("a", H1).writes("/a", "a"), step("c", H2).waits_for("/never").within(3600)]);
+    let cut = async {
+        sleep(seconds(10)).await;
+        world.cut(H1);
+    };
+    let start = Instant::now();
+    let (ran, ()) = tokio::join!(ran(&world, &plan), cut);
+    assert_eq!((ran.of("a").as_str(), ran.failure("c").category), ("done", Category::Timeout));
+    assert!(ran.failure("c").cause.contains(H1), "{}", ran.failure("c").cause);
+    assert!(start.elapsed() < seconds(60), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
