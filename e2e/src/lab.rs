@@ -30,6 +30,8 @@ impl Lab {
         let mut lab = Self { name: name.to_owned(), home, addresses: Vec::new() };
         // What a test that was killed left behind is not this test's ground.
         lab.kubeon(&["lab", "down", "--lab", name])?;
+        std::fs::remove_dir_all(&lab.home)?;
+        std::fs::create_dir_all(&lab.home)?;
         lab.must(&["lab", "up", "--lab", name, "--hosts", &hosts.to_string()])?;
         let listed = lab.must(&["lab", "ls", "--lab", name, "-o", "json"])?;
         let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls prints JSON")?;
