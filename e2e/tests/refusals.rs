@@ -159,6 +159,7 @@ fn half_a_state_file(lab: &Lab) -> Result<()> {
 /// The lab tells the key that lies on a host's disk, so the host shows one that lies elsewhere.
 fn a_changed_host_key(lab: &Lab) -> Result<()> {
     let other = "ssh-keygen -q -t ed25519 -N '' -f /root/other && \
+                 sed -i '/^HostKey/d' /etc/ssh/sshd_config /etc/ssh/sshd_config.d/*; \
                  echo 'HostKey /root/other' >>/etc/ssh/sshd_config && systemctl restart ssh";
     lab.on("h2", other)?;
     let answer = lab.kubeon(&["create", "demo"])?;
