@@ -115,8 +115,8 @@ impl Entry {
     /// # Errors
     /// None in practice; hashing goes through `std::io`.
     pub fn inputs(&self, arch: Arch, from: &str) -> std::io::Result<Digest> {
-        let text = serde_json::to_vec(&(crate::pack::FORMAT, arch, from, &self.components, &self.images))?;
-        digest::of_bytes(&text)
+        let formats = (crate::pack::FORMAT, crate::image::FORMAT);
+        digest::of_bytes(&serde_json::to_vec(&(formats, arch, from, &self.components, &self.images))?)
     }
 
     /// The component of that name.

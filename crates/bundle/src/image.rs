@@ -19,6 +19,9 @@ use crate::{Arch, Part, digest};
 /// Where programs look for programs. The same list as in the upstream images.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Grows when the same recipe gives other images or archives of them.
+pub(crate) const FORMAT: u32 = 2;
+
 /// A blob that serves as an image's layer.
 #[derive(Debug, Clone)]
 pub(crate) struct Layer {

@@ -24,7 +24,6 @@ pub(crate) const BUNDLE_CONFIG: &str = "application/vnd.kubeon.bundle.v1+json";
 pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
-pub(crate) const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 pub(crate) const LAYER_ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 
 pub(crate) const TITLE: &str = "org.opencontainers.image.title";

@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     path::Path,
     process, thread,
     time::{Duration, Instant},
@@ -16,6 +16,9 @@ use crate::{Error, LabName, Result};
 
 /// Environment variable that every process started for a lab carries; its value is the lab's name.
 pub(crate) const MARK: &str = "KUBEON_LAB_PROCESS";
+
+/// Limit for a process to get through its exec.
+const EXEC: Duration = Duration::from_millis(100);
 
 /// Limit for killed processes to be gone.
 const DEATH: Duration = Duration::from_secs(10);
@@ -32,13 +35,30 @@ pub(crate) fn marked(name: &LabName, host: Option<&str>) -> Result<Vec<i32>> {
             continue;
         };
         // A process that ended since, or is a zombie, has no environment.
-        let Ok(environ) = fs::read(proc.join(pid.to_string()).join("environ")) else { continue };
+        let Ok(environ) = environment(&proc.join(pid.to_string())) else { continue };
         let has = |wanted: &Vec<u8>| environ.split(|&c| c == 0).any(|variable| variable == wanted.as_slice());
         if has(&mark) && host.as_ref().is_none_or(has) && pid.unsigned_abs() != process::id() {
             found.push(pid);
         }
     }
     Ok(found)
+}
+
+/// Environment of the process whose folder in /proc is `process`. In the middle of its exec a process shows
+/// neither environment nor arguments, though it has a program; that moment is waited out, for 100 ms at most.
+fn environment(process: &Path) -> io::Result<Vec<u8>> {
+    let begin = Instant::now();
+    loop {
+        let environ = fs::read(process.join("environ"))?;
+        let starting = || {
+            fs::read_link(process.join("exe")).is_ok()
+                && fs::read(process.join("cmdline")).is_ok_and(|line| line.is_empty())
+        };
+        if !environ.is_empty() || begin.elapsed() >= EXEC || !starting() {
+            return Ok(environ);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Kills what `find` lists until it lists nothing. Fails with what is left after 10 s.

@@ -1,7 +1,7 @@
 //! From what should be to what is left to do: a step stands when its host's journal holds it with the
 //! same digest, what it left is still there, and its certificates are young enough.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use kubeon_api::HostAddress;
 use kubeon_wire::{Content, Facts, JournalEntry, Op, SecretRef, Standing};
@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::desired::Wish;
 use crate::output::{Note, Plan, PlannedHost, Step};
 use crate::site::Site;
+use crate::stages::side_by_side;
 
 /// Looks up what a host has, once per host.
 struct Seen<'a> {
@@ -17,24 +18,24 @@ struct Seen<'a> {
     journal: HashMap<&'a str, &'a JournalEntry>,
 }
 
+/// What was found out about a wish.
+struct Found {
+    digest: String,
+    /// Why it is needed; `None` where it stands.
+    why: Option<String>,
+    /// Where the steps before it lie, in the order in which the wish names them.
+    needs: Vec<Option<usize>>,
+}
+
 /// Keeps the wishes that are needed, each with its reason.
 pub(crate) fn plan(site: &Site<'_>, now: i64, wishes: Vec<Wish>, notes: Vec<Note>) -> Plan {
     let seen: BTreeMap<HostAddress, Seen<'_>> =
         site.hosts.iter().map(|host| (host.address(), look(host.facts))).collect();
-    let mut digests: HashMap<String, String> = HashMap::with_capacity(wishes.len());
-    let mut needed: HashSet<String> = HashSet::new();
-    let (mut steps, mut standing) = (Vec::new(), 0);
-    for wish in wishes {
-        let digest = digest(&wish, &digests);
-        digests.insert(wish.id.clone(), digest.clone());
-        match reason(&wish, &digest, &seen[&wish.host], &needed, now) {
-            Some(why) => {
-                needed.insert(wish.id.clone());
-                steps.push(step(wish, digest, why, &needed));
-            }
-            None => standing += 1,
-        }
-    }
+    let found = find(&wishes, &seen, now);
+    let standing = found.iter().filter(|found| found.why.is_none()).count();
+    let needed: Vec<bool> = found.iter().map(|found| found.why.is_some()).collect();
+    let steps: Vec<Step> =
+        wishes.into_iter().zip(found).filter_map(|(wish, found)| step(wish, found, &needed)).collect();
     let generation = site.generation + u64::from(!steps.is_empty());
     Plan {
         cluster: site.spec().name.clone(),
@@ -68,22 +69,58 @@ fn count(facts: &Facts) -> usize {
     BASE + facts.journal.len() + facts.parts.len() + facts.certificates.len() + cluster
 }
 
-/// SHA-256 over a step's effect and over the digests of what it reads.
-fn digest(wish: &Wish, known: &HashMap<String, String>) -> String {
-    let mut hash = Sha256::new();
-    // Serializing plain data into memory cannot fail; an empty text would only mean one step too many.
-    hash.update(serde_json::to_vec(&wish.op).unwrap_or_default());
-    for id in if wish.check { &wish.needs } else { &wish.reads } {
-        hash.update(known.get(id).map_or("", String::as_str));
+/// Looks at every wish once. What a wish comes after stands before it in the list.
+fn find(wishes: &[Wish], seen: &BTreeMap<HostAddress, Seen<'_>>, now: i64) -> Vec<Found> {
+    let mut places: HashMap<&str, usize> = HashMap::with_capacity(wishes.len());
+    let mut all: Vec<Found> = Vec::with_capacity(wishes.len());
+    for (place, (wish, effect)) in wishes.iter().zip(effects(wishes)).enumerate() {
+        let before = |ids: &[String]| -> Vec<Option<usize>> {
+            ids.iter().map(|id| places.get(id.as_str()).copied()).collect()
+        };
+        let needs = before(&wish.needs);
+        let reads = if wish.check { needs.clone() } else { before(&wish.reads) };
+        let read: Vec<&Found> = reads.into_iter().flatten().map(|place| &all[place]).collect();
+        let digest = digest(effect, &read);
+        let why = reason(wish, &digest, &seen[&wish.host], &read, now);
+        all.push(Found { digest, why, needs });
+        places.insert(&wish.id, place);
     }
-    hex::encode(hash.finalize())
+    all
 }
 
-fn reason(wish: &Wish, digest: &str, seen: &Seen<'_>, needed: &HashSet<String>, now: i64) -> Option<String> {
+/// SHA-256 over every wish's effect, by several hands: it is most of the work of a large plan.
+fn effects(wishes: &[Wish]) -> Vec<Sha256> {
+    const HANDS: usize = 8;
+    let share = |wishes: &[Wish]| -> Vec<Sha256> {
+        let mut json = Vec::new();
+        wishes.iter().map(|wish| effect(&wish.op, &mut json)).collect()
+    };
+    side_by_side(wishes.chunks(wishes.len().div_ceil(HANDS).max(1)).map(|wishes| move || share(wishes)))
+}
+
+/// `json` is room to write in.
+fn effect(op: &Op, json: &mut Vec<u8>) -> Sha256 {
+    json.clear();
+    // Serializing plain data into memory cannot fail; a part of the text would only mean one step too many.
+    serde_json::to_writer(&mut *json, op).ok();
+    Sha256::new_with_prefix(&json)
+}
+
+/// SHA-256 over a step's effect and over the digests of what it reads.
+fn digest(mut effect: Sha256, read: &[&Found]) -> String {
+    for found in read {
+        effect.update(&found.digest);
+    }
+    hex::encode(effect.finalize())
+}
+
+/// `read` is what the wish reads; what it comes after, where it is a check.
+fn reason(wish: &Wish, digest: &str, seen: &Seen<'_>, read: &[&Found], now: i64) -> Option<String> {
+    let anew = read.iter().any(|found| found.why.is_some());
     if wish.unmet.is_some() {
         return wish.unmet.clone();
     }
-    if wish.check && wish.needs.iter().any(|id| needed.contains(id)) {
+    if wish.check && anew {
         return Some(wish.because.to_owned());
     }
     if let Op::Part { digest: part, .. } = &wish.op {
@@ -96,7 +133,7 @@ fn reason(wish: &Wish, digest: &str, seen: &Seen<'_>, needed: &HashSet<String>, 
     if let Standing::Drifted(what) = &entry.standing {
         return Some(what.clone());
     }
-    if wish.reads.iter().any(|id| needed.contains(id)) {
+    if anew {
         return Some("what it reads is written again".to_owned());
     }
     aging(&wish.op, seen.facts, now)
@@ -114,36 +151,29 @@ fn aging(op: &Op, facts: &Facts, now: i64) -> Option<String> {
     })
 }
 
-fn step(wish: Wish, digest: String, why: String, needed: &HashSet<String>) -> Step {
-    let Wish {
-        id,
-        stage,
-        host,
-        title,
-        because: _,
-        needs,
-        reads: _,
-        timeout_seconds,
-        tries,
-        check: _,
-        unmet: _,
-        op,
-    } = wish;
-    let mut needs: Vec<String> = needs.into_iter().filter(|need| needed.contains(need)).collect();
+fn step(wish: Wish, found: Found, needed: &[bool]) -> Option<Step> {
+    let why = found.why?;
+    let remains = |place: Option<usize>| place.is_some_and(|place| needed[place]);
+    let mut needs: Vec<String> = wish
+        .needs
+        .into_iter()
+        .zip(found.needs)
+        .filter_map(|(id, place)| remains(place).then_some(id))
+        .collect();
     needs.sort_unstable();
     needs.dedup();
-    Step {
-        id,
-        stage: stage.to_owned(),
-        host,
-        title,
+    Some(Step {
+        id: wish.id,
+        stage: wish.stage.to_owned(),
+        host: wish.host,
+        title: wish.title,
         why,
         needs,
-        digest,
-        timeout_seconds,
-        tries,
+        digest: found.digest,
+        timeout_seconds: wish.timeout_seconds,
+        tries: wish.tries,
         journal: true,
         destructive: false,
-        op,
-    }
+        op: wish.op,
+    })
 }

@@ -1,12 +1,19 @@
-//! A pure simulator: what a plan would leave behind is written into the next snapshot, turn by turn. Its
+//! A pure simulator: what a plan would leave behind is written into the next snapshot, turn by turn; with it an
+//! example of a cluster, a bundle and bare hosts, the same for the tests of every crate. Its
 //! log is the golden text of the stories in `tests/`; reviewers read there what an operation does and why.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kubeon_api::HostAddress;
 use kubeon_wire::{CertificateFact, Claim, Content, Facts, JournalEntry, Op, SecretRef, Standing};
 
-use crate::input::{Intent, Seen, Snapshot};
+use sha2::{Digest as _, Sha256};
+
+use crate::desired::prepare;
+use crate::input::{
+    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot,
+};
 use crate::output::{Plan, PlanError, Step};
 
 /// A host as bare as the lab's: Linux with systemd, root, room, nothing of Kubernetes.
@@ -29,6 +36,59 @@ pub fn bare(hostname: &str) -> Facts {
         has_systemd: true,
         package_manager: Some("apt".to_owned()),
         ..Facts::default()
+    }
+}
+
+/// An example: cluster `demo`, version `v1.36.3`, with usual settings. Hosts are given by their addresses and have
+/// no name of their own.
+///
+/// # Panics
+/// When an address is none.
+#[must_use]
+#[allow(clippy::unwrap_used, reason = "literals, and addresses that a test wrote down")]
+pub fn cluster(masters: &[&str], workers: &[&str]) -> ClusterSpec {
+    let host = |at: &&str| HostSpec { address: at.parse().unwrap(), name: None, labels: BTreeMap::new() };
+    ClusterSpec {
+        name: "demo".parse().unwrap(),
+        version: "v1.36.3".parse().unwrap(),
+        masters: masters.iter().map(host).collect(),
+        workers: workers.iter().map(host).collect(),
+        api_domain: "apiserver.cluster.local".to_owned(),
+        cert_sans: Vec::new(),
+        load_balancer: LoadBalancer::Haproxy,
+        pod_cidr: "10.96.0.0/12".parse().unwrap(),
+        service_cidr: "10.64.0.0/12".parse().unwrap(),
+        node_mask_size: 24,
+        max_pods: 110,
+        node_ports: (30000, 32767),
+        dns_domain: "cluster.local".to_owned(),
+        proxy_mode: ProxyMode::Nftables,
+        feature_gates: String::new(),
+        ca_years: 100,
+    }
+}
+
+/// A bundle of that version which holds every part and image that a cluster may need; no two versions share one.
+///
+/// # Panics
+/// Never: a SHA-256 is a digest.
+#[must_use]
+#[allow(clippy::unwrap_used, reason = "64 hexadecimal digits are a digest")]
+pub fn artifacts(version: &str) -> Artifacts {
+    let part = |name: &str| PartInfo {
+        digest: hex::encode(Sha256::digest(format!("{name} {version}"))).parse().unwrap(),
+        size: 10 << 20,
+        unpacked_size: 40 << 20,
+        version: version.trim_start_matches('v').to_owned(),
+    };
+    let image = |name: &str| ImageInfo { name: format!("registry.k8s.io/{name}:1"), part: part(name) };
+    Artifacts {
+        parts: [true, false]
+            .into_iter()
+            .flat_map(prepare::parts)
+            .map(|name| (name.to_owned(), part(name)))
+            .collect(),
+        images: prepare::NODE_IMAGES.iter().map(|name| ((*name).to_owned(), image(name))).collect(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! The order of things, as a list you can read. Within a stage hosts work side by side, and a step starts
 //! as soon as what it needs is done, so stages overlap where nothing forbids it.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use crate::desired::{Wish, control, etcd, join, network, prepare, verify};
 use crate::site::Site;
 
@@ -43,11 +46,24 @@ pub const STAGES: &[Stage] = &[
 
 /// Everything that should be, in order, whether it is there or not.
 pub(crate) fn wishes(site: &Site<'_>) -> Vec<Wish> {
-    let mut wishes = Vec::with_capacity(site.hosts.len() * 32);
-    for stage in STAGES {
-        (stage.wishes)(site, &mut wishes);
-    }
-    wishes
+    side_by_side(STAGES.iter().map(|stage| {
+        move || {
+            let mut wishes = Vec::new();
+            (stage.wishes)(site, &mut wishes);
+            wishes
+        }
+    }))
+}
+
+/// What each piece of work makes, one after the other; the work itself is done on as many threads.
+pub(crate) fn side_by_side<T: Send>(work: impl Iterator<Item = impl FnOnce() -> Vec<T> + Send>) -> Vec<T> {
+    thread::scope(|scope| {
+        let pieces: Vec<_> = work.map(|piece| scope.spawn(piece)).collect();
+        pieces
+            .into_iter()
+            .flat_map(|piece| piece.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }
 
 #[cfg(test)]

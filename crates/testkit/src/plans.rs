@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
-use kubeon_plan::{
-    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, Plan, PlannedHost,
-    ProxyMode, Seen, Snapshot, Step, validate,
-};
+use kubeon_plan::{ClusterSpec, HostSpec, Intent, Plan, PlannedHost, Seen, Snapshot, Step, sim, validate};
 use kubeon_wire::{Check, Content, Fence, File, Op, SecretRef, Standing};
 
 use crate::hosts::address;
@@ -160,27 +157,10 @@ fn planned(host: HostAddress) -> PlannedHost {
     PlannedHost { name: format!("h{}", host.ip().octets()[3]).parse().unwrap(), fence }
 }
 
-/// A cluster wish named `demo`, version `v1.36.3`, with usual defaults and no hosts yet.
+/// The example of a cluster, without hosts yet.
 #[must_use]
 pub fn cluster() -> ClusterBuilder {
-    ClusterBuilder(ClusterSpec {
-        name: "demo".parse().unwrap(),
-        version: VERSION.parse().unwrap(),
-        masters: Vec::new(),
-        workers: Vec::new(),
-        api_domain: "apiserver.cluster.local".to_owned(),
-        cert_sans: Vec::new(),
-        load_balancer: LoadBalancer::Haproxy,
-        pod_cidr: "10.244.0.0/16".parse().unwrap(),
-        service_cidr: "10.96.0.0/16".parse().unwrap(),
-        node_mask_size: 24,
-        max_pods: 110,
-        node_ports: (30_000, 32_767),
-        dns_domain: "cluster.local".to_owned(),
-        proxy_mode: ProxyMode::Nftables,
-        feature_gates: String::new(),
-        ca_years: 100,
-    })
+    ClusterBuilder(sim::cluster(&[], &[]))
 }
 
 /// Describes one cluster.
@@ -220,47 +200,7 @@ impl ClusterBuilder {
     pub fn intent(self) -> Intent {
         let version = self.0.version;
         let (spec, _notes) = validate(self.0, &[version]).expect("the test's cluster is valid");
-        let artifacts = artifacts_of(&version.to_string());
+        let artifacts = sim::artifacts(&version.to_string());
         Intent { spec, uid: UID.to_owned(), generation: 0, artifacts, without: Vec::new() }
-    }
-}
-
-/// A bundle of version `v1.36.3` that holds every part and image that a cluster may need.
-#[must_use]
-pub fn artifacts() -> Artifacts {
-    artifacts_of(VERSION)
-}
-
-/// The bundle of another version: all its parts differ.
-#[must_use]
-pub fn artifacts_of(version: &str) -> Artifacts {
-    let part = |name: &str| PartInfo {
-        digest: sha256_like(&format!("{name} {version}")).parse().unwrap(),
-        size: 10 << 20,
-        unpacked_size: 30 << 20,
-        version: version.trim_start_matches('v').to_owned(),
-    };
-    let parts = [
-        "cni-plugins",
-        "containerd",
-        "etcd",
-        "flannel",
-        "haproxy",
-        "kube-apiserver",
-        "kube-controller-manager",
-        "kube-proxy",
-        "kube-scheduler",
-        "kubectl",
-        "kubelet",
-        "runc",
-    ];
-    let images =
-        [("coredns", "registry.k8s.io/coredns/coredns:v1.14.2"), ("pause", "registry.k8s.io/pause:3.10.2")];
-    Artifacts {
-        parts: parts.into_iter().map(|name| (name.to_owned(), part(name))).collect(),
-        images: images
-            .into_iter()
-            .map(|(role, name)| (role.to_owned(), ImageInfo { name: name.to_owned(), part: part(name) }))
-            .collect(),
     }
 }

@@ -39,7 +39,6 @@ use crate::words::words;
     singular = "kubernetescluster",
     shortname = "ecs",
     namespaced,
-    cel,
     status = "KubernetesClusterStatus",
     derive = "PartialEq",
     doc = "A Kubernetes cluster on hosts that are reached over SSH: declared here, made and kept by kubeon.",

@@ -77,8 +77,8 @@ fn listed(mistakes: &[Mistake]) -> String {
     }
 }
 
-/// Reads one `KubernetesCluster` from YAML or JSON. Rules that span fields are not looked at here; they are the object's
-/// `validate_cel`, and the plan's.
+/// Reads one `KubernetesCluster` from YAML or JSON. Rules that span fields are not looked at here; they are the
+/// schema's (an API server judges them), and the plan's.
 ///
 /// # Errors
 /// When the text is no YAML, is empty, holds several documents or another kind, or has mistakes; then all of them.

@@ -120,6 +120,8 @@ pub(super) fn make(
     for (tags, programs) in &groups {
         let mut go = go_command(task, recipe, scratch, toolchain, COMPILE_LIMIT);
         go.command().args(["build", "-v"]).args(flags(tags)).arg("-trimpath");
+        // The linker throws the debugger's tables away, so they are not made.
+        go.command().arg("-gcflags=all=-dwarf=false");
         go.command().arg("-ldflags").arg(ldflags(recipe)).arg("-o").arg(format!("{}/", bin.display()));
         go.command().args(programs.iter().filter_map(|program| program.package.as_deref()));
         go.lines(|line| {
@@ -242,15 +244,15 @@ fn go_command(
         .env("GOARCH", task.arch.name())
         .env("CGO_ENABLED", if recipe.cgo { "1" } else { "0" })
         .env("GOCACHE", task.compiled)
-        // The compiler collects its garbage more often than machines with memory need: a quarter of its time.
-        .env("GOGC", "400")
+        // The compiler collects garbage for a third of its time, though most packages need little memory.
+        .env("GOGC", "off")
         .env("GOMEMLIMIT", memory_for_a_compiler().to_string())
         .env("TMPDIR", scratch.path());
     go
 }
 
-/// Bytes after which a compiler collects garbage often, however much it may let grow: as many run at once as there
-/// are cores, and half of the memory is theirs.
+/// Bytes after which a compiler begins to collect garbage: as many run at once as there are cores, and half of the
+/// memory is theirs.
 fn memory_for_a_compiler() -> u64 {
     let memory = rustix::system::sysinfo();
     let cores = thread::available_parallelism().map_or(1, NonZero::get) as u64;

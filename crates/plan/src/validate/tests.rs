@@ -1,30 +1,5 @@
 use super::*;
-use crate::input::{LoadBalancer, ProxyMode};
-
-fn host(address: &str) -> HostSpec {
-    HostSpec { address: address.parse().unwrap(), name: None, labels: BTreeMap::new() }
-}
-
-fn spec(masters: &[&str], workers: &[&str]) -> ClusterSpec {
-    ClusterSpec {
-        name: "demo".parse().unwrap(),
-        version: "v1.36.3".parse().unwrap(),
-        masters: masters.iter().map(|address| host(address)).collect(),
-        workers: workers.iter().map(|address| host(address)).collect(),
-        api_domain: "apiserver.cluster.local".into(),
-        cert_sans: vec![],
-        load_balancer: LoadBalancer::Haproxy,
-        pod_cidr: "10.96.0.0/12".parse().unwrap(),
-        service_cidr: "10.64.0.0/12".parse().unwrap(),
-        node_mask_size: 24,
-        max_pods: 110,
-        node_ports: (30000, 32767),
-        dns_domain: "cluster.local".into(),
-        proxy_mode: ProxyMode::Nftables,
-        feature_gates: String::new(),
-        ca_years: 100,
-    }
-}
+use crate::sim::cluster as spec;
 
 fn subjects(spec: ClusterSpec) -> Vec<String> {
     let error = validate(spec, &["v1.36.3".parse().unwrap()]).unwrap_err();

@@ -1,38 +1,12 @@
 //! What the list says of a cluster.
 
-use std::collections::BTreeMap;
-
-use kubeon_plan::{LoadBalancer, ProxyMode};
-
 use super::*;
 
-fn host(i: u8) -> HostSpec {
-    HostSpec {
-        address: format!("10.0.0.{i}").parse().unwrap(),
-        name: Some(format!("n{i}").parse().unwrap()),
-        labels: BTreeMap::new(),
-    }
-}
-
 fn state(status: Status) -> State {
-    let spec = ClusterSpec {
-        name: "demo".parse().unwrap(),
-        version: "v1.36.3".parse().unwrap(),
-        masters: vec![host(1)],
-        workers: vec![host(2), host(3)],
-        api_domain: "apiserver.cluster.local".to_owned(),
-        cert_sans: Vec::new(),
-        load_balancer: LoadBalancer::Haproxy,
-        pod_cidr: "10.96.0.0/12".parse().unwrap(),
-        service_cidr: "10.64.0.0/12".parse().unwrap(),
-        node_mask_size: 24,
-        max_pods: 250,
-        node_ports: (10000, 30000),
-        dns_domain: "cluster.local".to_owned(),
-        proxy_mode: ProxyMode::Nftables,
-        feature_gates: String::new(),
-        ca_years: 100,
-    };
+    let mut spec = kubeon_plan::sim::cluster(&["10.0.0.1"], &["10.0.0.2", "10.0.0.3"]);
+    for (host, name) in spec.masters.iter_mut().chain(&mut spec.workers).zip(["n1", "n2", "n3"]) {
+        host.name = Some(name.parse().unwrap());
+    }
     State { status, ..State::new(spec.name.clone(), spec) }
 }
 
