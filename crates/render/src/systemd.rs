@@ -197,6 +197,9 @@ pub fn controller_manager(manager: &ControllerManager<'_>) -> String {
         format!("--root-ca-file={}", pki("ca.crt")),
         format!("--service-account-private-key-file={}", pki("sa.key")),
         "--use-service-account-credentials=true".into(),
+        // Every controller first makes its own account: at the default of 20 a second a new cluster waits for seconds.
+        "--kube-api-qps=100".into(),
+        "--kube-api-burst=200".into(),
         "--allocate-node-cidrs=true".into(),
         format!("--cluster-cidr={}", manager.pod_cidr),
         format!("--service-cluster-ip-range={}", manager.service_cidr),
