@@ -55,9 +55,17 @@ impl Lab {
     /// # Errors
     /// When it cannot be started.
     pub fn kubeon_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Answer> {
-        let home = self.home.to_string_lossy();
-        let environment = [&[("KUBEON_HOME", &*home)], environment].concat();
-        run(folder().join("kubeon"), arguments, &environment)
+        let own = self.environment();
+        let own: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        run(folder().join("kubeon"), arguments, &[&own, environment].concat())
+    }
+
+    /// A home of its own, so that nobody's `~/.kube/config` is touched; the cache stays the user's.
+    fn environment(&self) -> [(&'static str, String); 3] {
+        let home = std::env::var("HOME").unwrap_or_default();
+        let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| format!("{home}/.cache"));
+        let own = self.home.to_string_lossy().into_owned();
+        [("KUBEON_HOME", own.clone()), ("HOME", own), ("XDG_CACHE_HOME", cache)]
     }
 
     /// A file in the home.
@@ -79,7 +87,11 @@ impl Lab {
     /// # Errors
     /// When it fails; with everything it said.
     pub fn must(&self, arguments: &[&str]) -> Result<String> {
-        must(folder().join("kubeon"), arguments, &[("KUBEON_HOME", &self.home.to_string_lossy())])
+        let answer = self.kubeon(arguments)?;
+        if answer.code == 0 {
+            return Ok(answer.out);
+        }
+        bail!("kubeon {} ended with {}\n{}{}", arguments.join(" "), answer.code, answer.out, answer.err)
     }
 
     /// Starts `kubeon` and lets it run.
@@ -89,7 +101,7 @@ impl Lab {
     pub fn spawn(&self, arguments: &[&str]) -> Result<Child> {
         Ok(Command::new(folder().join("kubeon"))
             .args(arguments)
-            .env("KUBEON_HOME", &self.home)
+            .envs(self.environment())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

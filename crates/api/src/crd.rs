@@ -1,15 +1,17 @@
 //! The same types for API servers and for editors.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::CustomResourceExt;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
+use crate::kubeonkube::{Cluster, ClusterOperation};
 use crate::kubernetes_cluster::KubernetesCluster;
 use crate::schema::never_null;
 
-const HEADER: &str = "# Generated from crates/api by `cargo xtask gen`. Do not edit.\n\
-                      # Rules use the CEL functions cidr and isCIDR: the API server must be v1.31 or newer.\n";
+const HEADER: &str = "# Generated from crates/api by `cargo xtask gen`. Do not edit.\n";
+const RULES: &str = "# Rules use the CEL functions cidr and isCIDR: the API server must be v1.31 or newer.\n";
 
 /// Why a file could not be made from the types.
 #[derive(Debug, thiserror::Error)]
@@ -30,12 +32,24 @@ pub enum GenerateError {
 /// # Errors
 /// When a definition cannot be written as YAML.
 pub fn crds() -> Result<Vec<(String, String)>, GenerateError> {
-    let mut definition = KubernetesCluster::crd();
-    definition.spec.names.list_kind = Some("KubernetesClusterList".to_owned());
+    Ok(vec![
+        definition("KubernetesCluster", RULES, KubernetesCluster::crd())?,
+        definition("Cluster", "", Cluster::crd())?,
+        definition("ClusterOperation", "", ClusterOperation::crd())?,
+    ])
+}
+
+fn definition(
+    kind: &'static str,
+    note: &str,
+    mut definition: CustomResourceDefinition,
+) -> Result<(String, String), GenerateError> {
+    definition.spec.names.list_kind = Some(format!("{kind}List"));
+    let mut value = serde_json::to_value(&definition).unwrap_or_default();
+    never_null(&mut value);
     let name = format!("{}_{}.yaml", definition.spec.group, definition.spec.names.plural);
-    let yaml = serde_saphyr::to_string(&definition)
-        .map_err(|source| GenerateError::WriteYaml { kind: "KubernetesCluster", source })?;
-    Ok(vec![(name, format!("{HEADER}{yaml}"))])
+    let yaml = serde_saphyr::to_string(&value).map_err(|source| GenerateError::WriteYaml { kind, source })?;
+    Ok((name, format!("{HEADER}{note}{yaml}")))
 }
 
 /// The JSON schema (draft 7) of a `KubernetesCluster` file, for editors: unknown fields are marked, every field is explained.

@@ -11,6 +11,7 @@
 
 mod addresses;
 mod crd;
+pub mod kubeonkube;
 pub mod kubernetes_cluster;
 pub mod labels;
 pub mod names;
@@ -21,6 +22,7 @@ mod words;
 
 pub use addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
 pub use crd::{GenerateError, crds, json_schema};
+pub use kubeonkube::{Cluster, ClusterOperation, DataRef};
 pub use kubernetes_cluster::{
     KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase,
 };

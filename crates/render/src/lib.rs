@@ -2,10 +2,11 @@
 //! should run where is taken here, only how it is written down.
 //!
 //! ```text
-//!   plan ──values──►  render  ──►  unit files · configuration · kubeconfigs · objects
+//!   plan ──values──►  render  ──►  unit files · configuration · kubeconfigs · objects · scripts of Jobs
 //! ```
 
 pub mod config;
+pub mod entrypoint;
 pub mod manifests;
 pub mod paths;
 pub mod systemd;

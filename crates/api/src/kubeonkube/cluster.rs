@@ -1,0 +1,80 @@
+//! The `Cluster`: where the hosts are and how to log in.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::reference::DataRef;
+
+/// Where the hosts of a cluster are, and how to log in to them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
+#[kube(
+    group = "kubeonkube.clay.io",
+    version = "v1alpha1",
+    kind = "Cluster",
+    plural = "clusters",
+    singular = "cluster",
+    status = "ClusterStatus",
+    derive = "PartialEq",
+    doc = "Hosts for a cluster: an Ansible inventory, its variables and a key, by reference. Deleting it never touches the hosts.",
+    printcolumn(name = "Operations", type_ = "integer", json_path = ".status.operations", priority = "1"),
+    printcolumn(name = "Latest", type_ = "string", json_path = ".status.latest"),
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.conditions[0].status"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSpec {
+    /// ConfigMap whose key `hosts.yml` is the Ansible inventory.
+    pub hosts_conf_ref: DataRef,
+    /// ConfigMap whose key `group_vars.yml` holds the variables.
+    pub vars_conf_ref: DataRef,
+    /// Secret with the kubeconfig of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kube_conf_ref: Option<DataRef>,
+    /// Secret whose key `ssh-privatekey` logs in; without it the inventory's passwords do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssh_auth_ref: Option<DataRef>,
+    /// ConfigMap with the result of the latest precheck.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pre_check_ref: Option<DataRef>,
+}
+
+/// What was done to a cluster, newest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// One entry for each operation.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub conditions: Vec<ClusterCondition>,
+    /// How many operations are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<i32>,
+    /// The newest operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<String>,
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Why the objects that the cluster refers to cannot be used, for a person; absent when they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// One operation, as the history tells it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterCondition {
+    /// The operation's name.
+    pub cluster_ops: String,
+    /// Its status: empty, `Running`, `Succeeded` or `Failed`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub status: String,
+    /// When its Job was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_time: Option<Time>,
+}

@@ -1,0 +1,19 @@
+//! The kinds of group `kubeonkube.clay.io`: a [`Cluster`] says where hosts are and how to log in, a
+//! [`ClusterOperation`] is one recorded change of it, done by one Job.
+//!
+//! Field names, defaults and the words of the status are those of kube-on-kube (contract A); what came later stands
+//! beside them.
+
+mod cluster;
+mod operation;
+mod reference;
+
+pub use cluster::{Cluster, ClusterCondition, ClusterSpec, ClusterStatus};
+pub use operation::{
+    ActionSource, ClusterOperation, ClusterOperationSpec, ClusterOperationStatus, HookAction, HookMoment,
+    OperationResult, Steps,
+};
+pub use reference::DataRef;
+
+#[cfg(test)]
+mod tests;

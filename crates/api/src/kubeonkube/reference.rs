@@ -1,0 +1,34 @@
+//! References to objects of the meta cluster.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A ConfigMap, Secret or Job. Without a name it refers to nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DataRef {
+    /// Its namespace.
+    #[schemars(length(max = 63), regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"))]
+    pub namespace: String,
+    /// Its name.
+    #[schemars(length(max = 253), regex(pattern = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"))]
+    pub name: String,
+}
+
+impl DataRef {
+    /// A reference.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// Whether it refers to nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
+impl std::fmt::Display for DataRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{},{}", self.namespace, self.name)
+    }
+}

@@ -1,0 +1,86 @@
+//! The kinds as older clients know them.
+
+use kube::{CustomResourceExt, Resource as _};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn schema<K: CustomResourceExt>() -> Value {
+    let crd = serde_json::to_value(K::crd()).unwrap();
+    crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties").unwrap().clone()
+}
+
+fn required(value: &Value, place: &str) -> Vec<String> {
+    let listed = value.pointer(place).unwrap_or_else(|| panic!("{place} is missing"))["required"].as_array();
+    let mut names: Vec<_> =
+        listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+/// Contract A, §1.1.
+#[test]
+fn keep_the_identity_of_the_contract() {
+    for (crd, name) in [
+        (Cluster::crd(), "clusters.kubeonkube.clay.io"),
+        (ClusterOperation::crd(), "clusteroperations.kubeonkube.clay.io"),
+    ] {
+        assert_eq!(crd.metadata.name.as_deref(), Some(name));
+        assert_eq!(crd.spec.scope, "Cluster");
+        assert!(crd.spec.names.short_names.unwrap_or_default().is_empty());
+        assert!(crd.spec.versions[0].subresources.as_ref().unwrap().status.is_some());
+    }
+    assert_eq!(Cluster::api_version(&()), "kubeonkube.clay.io/v1alpha1");
+    let (cluster, operation) = (schema::<Cluster>(), schema::<ClusterOperation>());
+    assert_eq!(required(&cluster, "/spec"), ["hostsConfRef", "varsConfRef"]);
+    assert_eq!(required(&cluster, "/spec/properties/hostsConfRef"), ["name", "namespace"]);
+    assert_eq!(required(&operation, "/spec"), ["action", "actionType", "cluster", "image"]);
+    assert_eq!(required(&operation, "/spec/properties/preHook/items"), ["action", "actionType"]);
+}
+
+/// The samples of the contract's README, with a field of each kind that a person may write.
+#[test]
+fn read_what_people_wrote() {
+    let reference = json!({"namespace": "kubeonkube", "name": "sample"});
+    let cluster: Cluster = serde_json::from_value(json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "sample"},
+        "spec": {"hostsConfRef": reference, "varsConfRef": reference, "sshAuthRef": reference},
+        "status": {"conditions": [{"clusterOps": "a", "status": "Succeeded", "startTime": "2024-04-07T00:00:00Z"}]},
+    }))
+    .unwrap();
+    assert_eq!(cluster.spec.ssh_auth_ref.unwrap().to_string(), "kubeonkube,sample");
+    let operation: ClusterOperation = serde_json::from_value(json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation", "metadata": {"name": "sample-node-add"},
+        "spec": {"cluster": "sample", "image": "wangzhichidocker/kubeonkube:v0.1", "actionType": "playbook",
+                 "action": "scale.yml", "actionSource": "builtin", "extraArgs": "--limit=node3",
+                 "preHook": [{"actionType": "shell", "action": "echo test"}],
+                 "entrypointSHRef": reference, "activeDeadlineSeconds": 10,
+                 "resources": {"limits": {"cpu": "1m"}}},
+    }))
+    .unwrap();
+    assert_eq!(operation.spec.action_source, Some(ActionSource::Builtin));
+    assert_eq!(operation.spec.entrypoint_sh_ref, Some(DataRef::new("kubeonkube", "sample")));
+    let written = serde_json::to_value(&operation).unwrap();
+    assert!(written["spec"].get("paused").is_none(), "what was not said is not written: {written}");
+}
+
+/// Contract A, case 20, and §1.3: what the digest covers.
+#[test]
+fn the_digest_is_the_one_that_older_clients_know() {
+    let spec = ClusterOperationSpec {
+        cluster: "sample".into(),
+        action_type: "playbook".into(),
+        action: "scale.yml".into(),
+        image: "wangzhichidocker/kubeonkube:v0.1".into(),
+        ..ClusterOperationSpec::default()
+    };
+    assert_eq!(spec.digest(), "4dbdd009a6bf42e7d43abfa842a3d8d0");
+    let same = ClusterOperationSpec {
+        extra_args: Some("x".into()),
+        active_deadline_seconds: Some(1),
+        ..spec.clone()
+    };
+    assert_eq!(same.digest(), spec.digest());
+    let other = ClusterOperationSpec { action: "cluster.yml".into(), ..spec.clone() };
+    assert_ne!(other.digest(), spec.digest());
+}

@@ -1,0 +1,266 @@
+//! The script that a Job of an operation runs: hooks, action, hooks, as contract A writes it.
+
+use std::fmt::Write as _;
+
+use kubeon_api::kubeonkube::{ActionSource, ClusterOperationSpec, HookAction, HookMoment};
+
+/// Playbooks that an image may carry under `/kubespray`.
+const PLAYBOOKS: &[&str] = &[
+    "cluster-info.yml",
+    "cluster.yml",
+    "config-docker-cgroup-driver-for-kylinSP2.yml",
+    "config-for-kube-vip.yml",
+    "config-insecure-registry.yml",
+    "disable-firewalld.yml",
+    "disable-kernel-unattended-upgrade.yml",
+    "enable-nf-conntrack.yml",
+    "enable-repo.yml",
+    "ensure-kube-resolv-conf.yml",
+    "facts.yml",
+    "kubeconfig.yml",
+    "mount-xfs-pquota.yml",
+    "ping.yml",
+    "precheck.yml",
+    "remove-node.yml",
+    "remove-pkgs.yml",
+    "renew-certs.yml",
+    "reset.yml",
+    "rh8-compat.yml",
+    "scale.yml",
+    "set-containerd-registry-mirror.yml",
+    "strip-kylin-version.yml",
+    "update-hosts.yml",
+    "upgrade-cluster.yml",
+];
+
+/// Why no script can be made of an operation. Trying again does not help.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArgsError {
+    /// `actionType` is no word that is known.
+    #[error("unknown action type {0:?}, the currently supported ranges include: [playbook shell kubeon]")]
+    ActionType(String),
+    /// A hook that is neither a playbook nor a command.
+    #[error("unknown action type {0:?} of a hook, the currently supported ranges include: [playbook shell]")]
+    HookType(String),
+    /// The image carries no such playbook.
+    #[error("unknown builtin playbook {0:?}; name one of: {list}", list = PLAYBOOKS.join(" "))]
+    Playbook(String),
+    /// What should be a file's name is none.
+    #[error("{0:?} is no file name: letters, digits, '.', '_' and '-' only")]
+    FileName(String),
+    /// The source is a ConfigMap, but none is named.
+    #[error("actionSourceRef must be specified if actionSource set as configmap")]
+    NoSource,
+}
+
+/// The script of an operation whose action is a playbook or a command. `with_key` when a key is mounted.
+///
+/// # Errors
+/// When the operation names what cannot be run.
+pub fn entrypoint(spec: &ClusterOperationSpec, with_key: bool) -> Result<String, ArgsError> {
+    let main = HookAction {
+        action_type: spec.action_type.clone(),
+        action: spec.action.clone(),
+        action_source: spec.action_source,
+        action_source_ref: spec.action_source_ref.clone(),
+        extra_args: spec.extra_args.clone(),
+        when: None,
+    };
+    let hooks = |hooks: &[HookAction], always: bool| -> Result<String, ArgsError> {
+        let wanted = hooks.iter().filter(|hook| (hook.when == Some(HookMoment::Always)) == always);
+        let lines = wanted.map(|hook| command(hook, with_key).map_err(of_hook));
+        lines.map(|line| line.map(|line| format!("{line}\n"))).collect()
+    };
+    let before: String = spec
+        .pre_hook
+        .iter()
+        .map(|hook| command(hook, with_key).map_err(of_hook).map(|line| format!("{line}\n")))
+        .collect::<Result<_, _>>()?;
+    let (after, always) = (hooks(&spec.post_hook, false)?, hooks(&spec.post_hook, true)?);
+    let mut script = String::from("#!/bin/bash\n\nset -o errexit\nset -o nounset\nset -o pipefail\n");
+    if !always.is_empty() {
+        // Writing into a String cannot fail.
+        let _ = write!(
+            script,
+            "\n# whatever happens\nfinish() {{\nstatus=$?\nset +o errexit\n{always}exit $status\n}}\ntrap finish EXIT\n"
+        );
+    }
+    let _ = write!(
+        script,
+        "\n# preinstall\n{before}\n# run kubespray\n{}\n\n# postinstall\n{after}",
+        command(&main, with_key)?
+    );
+    Ok(script.trim().to_owned())
+}
+
+fn of_hook(error: ArgsError) -> ArgsError {
+    match error {
+        ArgsError::ActionType(word) => ArgsError::HookType(word),
+        other => other,
+    }
+}
+
+fn command(action: &HookAction, with_key: bool) -> Result<String, ArgsError> {
+    if action.action_source == Some(ActionSource::Configmap)
+        && action.action_source_ref.as_ref().is_none_or(kubeon_api::DataRef::is_empty)
+    {
+        return Err(ArgsError::NoSource);
+    }
+    match action.action_type.as_str() {
+        "shell" => Ok(action.action.clone()),
+        "playbook" => playbook(action, with_key),
+        other => Err(ArgsError::ActionType(other.to_owned())),
+    }
+}
+
+fn playbook(action: &HookAction, with_key: bool) -> Result<String, ArgsError> {
+    let name = action.action.trim();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(plain) {
+        return Err(ArgsError::FileName(name.to_owned()));
+    }
+    if action.action_source != Some(ActionSource::Configmap) && !PLAYBOOKS.contains(&name) {
+        return Err(ArgsError::Playbook(name.to_owned()));
+    }
+    let mut line =
+        "ansible-playbook -i /conf/hosts.yml -b --become-user root -e \"@/conf/group_vars.yml\"".to_owned();
+    if with_key {
+        line.push_str(" --private-key /auth/ssh-privatekey");
+    }
+    // Both ask a person who is not there.
+    match name {
+        "reset.yml" => line.push_str(" -e \"reset_confirmation=yes\""),
+        "remove-node.yml" => line.push_str(" -e \"skip_confirmation=true\""),
+        _ => {}
+    }
+    let _ = write!(line, " /kubespray/{name}");
+    // Arguments over several lines would be commands of their own.
+    for argument in action.extra_args.iter().flat_map(|text| text.lines()).map(str::trim) {
+        if !argument.is_empty() {
+            let _ = write!(line, " {}", argument.trim_end_matches('\\').trim_end());
+        }
+    }
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_api::DataRef;
+
+    use super::*;
+
+    fn operation(action_type: &str, action: &str) -> ClusterOperationSpec {
+        ClusterOperationSpec {
+            action_type: action_type.into(),
+            action: action.into(),
+            ..ClusterOperationSpec::default()
+        }
+    }
+
+    fn playbook_with(action: &str, extra_args: &str) -> ClusterOperationSpec {
+        ClusterOperationSpec { extra_args: Some(extra_args.into()), ..operation("playbook", action) }
+    }
+
+    fn hook(action: &str, when: Option<HookMoment>) -> HookAction {
+        HookAction { action_type: "shell".into(), action: action.into(), when, ..HookAction::default() }
+    }
+
+    /// Contract A, cases 1 and 2.
+    #[test]
+    fn a_playbook_runs_as_root_on_the_inventory() {
+        let script = entrypoint(&operation("playbook", "scale.yml"), false).unwrap();
+        let line = "ansible-playbook -i /conf/hosts.yml -b --become-user root -e \"@/conf/group_vars.yml\" /kubespray/scale.yml";
+        assert!(script.lines().any(|found| found == line), "{script}");
+        let script = entrypoint(&operation("playbook", "scale.yml"), true).unwrap();
+        assert!(
+            script.contains("group_vars.yml\" --private-key /auth/ssh-privatekey /kubespray/scale.yml"),
+            "{script}"
+        );
+    }
+
+    /// Cases 3 to 7.
+    #[test]
+    fn arguments_come_last_and_nobody_is_asked() {
+        let script = |spec: &ClusterOperationSpec, key| entrypoint(spec, key).unwrap();
+        assert!(
+            script(&playbook_with("scale.yml", "--limit=node3,node4"), false)
+                .contains("/kubespray/scale.yml --limit=node3,node4")
+        );
+        assert!(
+            script(&playbook_with("remove-node.yml", "-e node=node3"), false)
+                .contains("-e \"skip_confirmation=true\" /kubespray/remove-node.yml -e node=node3")
+        );
+        assert!(script(&operation("playbook", "reset.yml"), false).contains("-e \"reset_confirmation=yes\""));
+        let undo = playbook_with("kubeconfig.yml", "-e undo=true");
+        assert!(
+            script(&undo, true)
+                .contains("--private-key /auth/ssh-privatekey /kubespray/kubeconfig.yml -e undo=true")
+        );
+        let lines = playbook_with("scale.yml", "--limit=node3 \\\n  -e a=1\n\n");
+        assert!(script(&lines, false).contains("/kubespray/scale.yml --limit=node3 -e a=1\n"), "one command");
+    }
+
+    /// Cases 8, 11 and 12.
+    #[test]
+    fn hooks_stand_around_the_action_in_order() {
+        let spec = ClusterOperationSpec {
+            pre_hook: vec![hook("ansible -i host.yml -m ping", None), hook("echo \"test\"", None)],
+            post_hook: vec![hook("echo done", None), hook("echo always", Some(HookMoment::Always))],
+            extra_args: Some("--ignored".into()),
+            ..operation("shell", "sleep 10")
+        };
+        let script = entrypoint(&spec, false).unwrap();
+        assert!(script.starts_with("#!/bin/bash\n\nset -o errexit\nset -o nounset\nset -o pipefail\n"));
+        let place =
+            |words: &str| script.find(words).unwrap_or_else(|| panic!("{words} is missing in\n{script}"));
+        let order =
+            ["echo always", "ansible -i host.yml -m ping\necho \"test\"\n", "sleep 10\n", "echo done"]
+                .map(place);
+        assert!(order.is_sorted(), "{script}");
+        assert!(!script.contains("--ignored"));
+    }
+
+    #[test]
+    fn what_always_runs_runs_after_a_failure_and_keeps_its_code() {
+        let spec = ClusterOperationSpec {
+            post_hook: vec![hook("echo never", None), hook("echo always", Some(HookMoment::Always))],
+            ..operation("shell", "echo one; exit 3")
+        };
+        let script = entrypoint(&spec, false).unwrap();
+        let ran = std::process::Command::new("bash").arg("-c").arg(&script).output().unwrap();
+        assert_eq!(
+            (ran.status.code(), String::from_utf8_lossy(&ran.stdout).as_ref()),
+            (Some(3), "one\nalways\n")
+        );
+        let ran = ClusterOperationSpec {
+            pre_hook: vec![hook("false", None)],
+            ..operation("shell", "echo reached")
+        };
+        let ran = std::process::Command::new("bash")
+            .arg("-c")
+            .arg(entrypoint(&ran, false).unwrap())
+            .output()
+            .unwrap();
+        assert!(!ran.status.success() && ran.stdout.is_empty(), "a hook that fails prevents the action");
+    }
+
+    /// Cases 9, 10 and 35.
+    #[test]
+    fn what_cannot_run_is_named() {
+        let refused = |spec: &ClusterOperationSpec| entrypoint(spec, false).unwrap_err().to_string();
+        assert!(refused(&operation("playbook", "abc.yml")).contains("\"abc.yml\""));
+        assert!(refused(&operation("OtherAction", "x")).contains("[playbook shell"));
+        assert!(refused(&operation("playbook", "x;rm -rf /")).contains("no file name"));
+        assert!(refused(&operation("playbook", "../x.yml")).contains("no file name"));
+        let from_map = ClusterOperationSpec {
+            action_source: Some(ActionSource::Configmap),
+            ..operation("playbook", "my.yml")
+        };
+        assert_eq!(refused(&from_map), "actionSourceRef must be specified if actionSource set as configmap");
+        let named = ClusterOperationSpec { action_source_ref: Some(DataRef::new("a", "b")), ..from_map };
+        assert!(entrypoint(&named, false).unwrap().contains("/kubespray/my.yml"));
+        let odd = HookAction { action_type: "kubeon".into(), ..HookAction::default() };
+        let spec = ClusterOperationSpec { pre_hook: vec![odd], ..operation("shell", "true") };
+        assert!(refused(&spec).contains("of a hook"));
+    }
+}

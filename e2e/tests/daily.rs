@@ -1,0 +1,151 @@
+//! Day to day on a cluster that runs: contract C, cases 4, 24 to 29, 40 and 41, and what a person sees.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::lab::{Lab, VERSION};
+use serde_json::Value;
+
+#[test]
+fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
+    let lab = Lab::up("e2e-daily", 3)?;
+    fs::create_dir_all(lab.file(".kube"))?;
+    fs::write(lab.file(".kube/config"), "of another cluster\n")?;
+    fs::write(lab.file(".kube/other"), "of another cluster\n")?;
+    lab.must(&lab.create("demo", 1))?;
+    chosen(&lab)?;
+    listed(&lab)?;
+    displayed(&lab)?;
+    commands_run(&lab)?;
+    files_are_copied(&lab)?;
+    planned(&lab)?;
+    destroyed(&lab)
+}
+
+fn json(text: &str) -> Result<Value> {
+    serde_json::from_str(text).with_context(|| format!("not JSON: {text}"))
+}
+
+/// Cases 4 and 40.
+fn chosen(lab: &Lab) -> Result<()> {
+    for command in ["use", "display", "plan"] {
+        let answer = lab.kubeon(&[command, "nosuch"])?;
+        ensure!(
+            answer.code == 2 && answer.err.contains("Cluster[nosuch] not exist"),
+            "{command}: {answer:?}"
+        );
+    }
+    lab.must(&["use", "demo"])?;
+    let link = fs::read_link(lab.file(".kube/config"))?;
+    ensure!(link == lab.file("conf/cluster/demo.yaml"), "{}", link.display());
+    ensure!(fs::read_to_string(lab.file(".kube/config.backup"))? == "of another cluster\n", "a file is kept");
+    ensure!(lab.must(&["use"])?.trim() == "demo", "the chosen cluster is named");
+    let nodes = lab.kubectl("demo", &["get", "nodes", "-o", "name"])?;
+    ensure!(nodes.lines().count() == 3, "{nodes}");
+    let mode = fs::metadata(lab.file("conf/cluster/demo.yaml"))?.permissions().mode();
+    ensure!(mode & 0o777 == 0o600, "the kubeconfig has mode {mode:o}");
+    Ok(())
+}
+
+fn listed(lab: &Lab) -> Result<()> {
+    let table = lab.must(&["ls"])?;
+    let row = table.lines().find(|line| line.contains("demo")).context("demo is listed")?;
+    ensure!(row.starts_with("* ") && row.contains(VERSION) && row.contains("Ready"), "{table}");
+    let value = json(&lab.must(&["ls", "-o", "json"])?)?;
+    ensure!(value.to_string().contains("\"demo\""), "{value}");
+    ensure!(lab.must(&["ls", "-o", "name"])?.trim() == "demo", "-o name");
+    Ok(())
+}
+
+/// Case 29.
+fn displayed(lab: &Lab) -> Result<()> {
+    let text = lab.must(&["display", "demo"])?;
+    let heads =
+        ["cert info", "node info", "pod info", "container info", "etcd info", "using etcdctl version: 3."];
+    let places: Vec<_> = heads
+        .iter()
+        .map(|head| text.find(head).with_context(|| format!("{head}\n{text}")))
+        .collect::<Result<_>>()?;
+    ensure!(places.is_sorted(), "the headings stand in order\n{text}");
+    let value = json(&lab.must(&["cluster-info", "demo", "-o", "json"])?)?;
+    ensure!(value["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3), "{value}");
+    ensure!(value["etcd"]["members"].as_array().is_some_and(|members| members.len() == 1), "{value}");
+    let supported = lab.must(&["view", "support"])?;
+    ensure!(supported.contains("v1.36.3"), "{supported}");
+    let components = lab.must(&["view", "component", VERSION])?;
+    ensure!(components.contains("etcd") && components.contains("containerd"), "{components}");
+    Ok(())
+}
+
+/// Cases 24 to 27.
+fn commands_run(lab: &Lab) -> Result<()> {
+    let names = |selector: &str| -> Result<Vec<String>> {
+        let out = lab.must(&["exec", selector, "hostname"])?;
+        Ok(out.lines().filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect())
+    };
+    let second = format!("demo@ip={}", lab.addresses[1]);
+    for (selector, wanted) in [
+        ("demo@all", &["h1", "h2", "h3"][..]),
+        ("@all", &["h1", "h2", "h3"]),
+        ("demo@cp1", &["h1"]),
+        ("demo@cp*", &["h1"]),
+        ("demo@w*", &["h2", "h3"]),
+        ("demo@j*", &["h2", "h3"]),
+        ("demo@name=h1,h3", &["h1", "h3"]),
+        ("demo@n=H2", &["h2"]),
+        (&second, &["h2"]),
+    ] {
+        ensure!(names(selector)? == wanted, "{selector}: {:?}", names(selector)?);
+    }
+    let words = lab.must(&["exec", "demo@cp1", "echo", "-p", "'a b'", "-p", "'$HOME'"])?;
+    ensure!(words.trim_end().ends_with("a b $HOME"), "{words}");
+    let failed = lab.kubeon(&["exec", "demo@w*", "exit 3"])?;
+    ensure!(failed.code == 1 && failed.err.contains("failed on 2 of 2 nodes"), "{failed:?}");
+    for (selector, words) in
+        [("all", "selector format error"), ("demo@bad", "Invalid node selector"), ("demo@name=h9", "h9")]
+    {
+        let answer = lab.kubeon(&["exec", selector, "true"])?;
+        ensure!(answer.code == 2 && answer.err.contains(words), "{selector}: {answer:?}");
+    }
+    Ok(())
+}
+
+/// Case 28.
+fn files_are_copied(lab: &Lab) -> Result<()> {
+    let source = lab.file("tool.sh");
+    fs::write(&source, "#!/bin/sh\necho here\n")?;
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o750))?;
+    let source = source.to_string_lossy().into_owned();
+    lab.must(&["copy", "demo@all", &source, "/opt/x/y/z"])?;
+    for host in ["h1", "h2", "h3"] {
+        ensure!(lab.on(host, "stat -c %a /opt/x/y/z && /opt/x/y/z")? == "750\nhere\n", "{host}");
+    }
+    lab.must(&["cp", "demo@w*", &source, "/tmp"])?;
+    ensure!(lab.on("h3", "/tmp/tool.sh")? == "here\n", "a folder takes the file's name");
+    let answer = lab.kubeon(&["copy", "demo@all", "/nowhere/x", "/opt/x"])?;
+    ensure!(answer.code == 2 && answer.err.contains("/nowhere/x"), "{answer:?}");
+    Ok(())
+}
+
+fn planned(lab: &Lab) -> Result<()> {
+    ensure!(lab.plan("demo")?.is_empty(), "nothing to do");
+    let said = lab.kubeon(&["plan", "demo"])?;
+    ensure!(said.code == 0 && format!("{}{}", said.out, said.err).contains("nothing to do"), "{said:?}");
+    Ok(())
+}
+
+/// Case 41: what is not this cluster's stays.
+fn destroyed(lab: &Lab) -> Result<()> {
+    lab.must(&["destroy", "demo", "--yes"])?;
+    ensure!(fs::read_to_string(lab.file(".kube/other"))? == "of another cluster\n", "other kubeconfigs stay");
+    ensure!(!lab.file("conf/cluster/demo.yaml").exists(), "the kubeconfig is gone");
+    for host in ["h1", "h2", "h3"] {
+        lab.on(
+            host,
+            "test ! -e /etc/kubernetes && test ! -e /var/lib/etcd && ! systemctl is-active -q kubelet",
+        )
+        .with_context(|| format!("{host} is clean"))?;
+    }
+    Ok(())
+}
