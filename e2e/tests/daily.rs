@@ -87,7 +87,6 @@ fn commands_run(lab: &Lab) -> Result<()> {
     let second = format!("demo@ip={}", lab.addresses[1]);
     for (selector, wanted) in [
         ("demo@all", &["h1", "h2", "h3"][..]),
-        ("@all", &["h1", "h2", "h3"]),
         ("demo@cp1", &["h1"]),
         ("demo@cp*", &["h1"]),
         ("demo@w*", &["h2", "h3"]),
@@ -102,9 +101,12 @@ fn commands_run(lab: &Lab) -> Result<()> {
     ensure!(words.trim_end().ends_with("a b $HOME"), "{words}");
     let failed = lab.kubeon(&["exec", "demo@w*", "exit 3"])?;
     ensure!(failed.code == 1 && failed.err.contains("failed on 2 of 2 nodes"), "{failed:?}");
-    for (selector, words) in
-        [("all", "selector format error"), ("demo@bad", "Invalid node selector"), ("demo@name=h9", "h9")]
-    {
+    for (selector, words) in [
+        ("all", "selector format error"),
+        ("@all", "selector format error"),
+        ("demo@bad", "Invalid node selector"),
+        ("demo@name=h9", "h9"),
+    ] {
         let answer = lab.kubeon(&["exec", selector, "true"])?;
         ensure!(answer.code == 2 && answer.err.contains(words), "{selector}: {answer:?}");
     }
