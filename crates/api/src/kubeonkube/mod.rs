@@ -4,6 +4,8 @@
 //! Field names, defaults and the words of the status are those of kube-on-kube (contract A); what came later stands
 //! beside them.
 
+#![allow(clippy::duplicated_attributes, reason = "it takes the arguments of printer columns for attributes")]
+
 mod cluster;
 mod operation;
 mod reference;
