@@ -16,6 +16,15 @@ const RULES: &str = "# Rules use the CEL functions cidr and isCIDR: the API serv
 /// Why a file could not be made from the types.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
+    /// The definition did not become JSON.
+    #[error("writing the definition of {kind} as JSON")]
+    WriteJson {
+        /// The kind.
+        kind: &'static str,
+        /// The writer's error.
+        #[source]
+        source: serde_json::Error,
+    },
     /// The definition did not become YAML.
     #[error("writing the definition of {kind} as YAML")]
     WriteYaml {
@@ -45,7 +54,8 @@ fn definition(
     mut definition: CustomResourceDefinition,
 ) -> Result<(String, String), GenerateError> {
     definition.spec.names.list_kind = Some(format!("{kind}List"));
-    let mut value = serde_json::to_value(&definition).unwrap_or_default();
+    let mut value =
+        serde_json::to_value(&definition).map_err(|source| GenerateError::WriteJson { kind, source })?;
     never_null(&mut value);
     let name = format!("{}_{}.yaml", definition.spec.group, definition.spec.names.plural);
     let yaml = serde_saphyr::to_string(&value).map_err(|source| GenerateError::WriteYaml { kind, source })?;
