@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use kubeon_api::kubeonkube::{ActionSource, ClusterOperationSpec, HookAction, HookMoment};
+use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, HookAction, HookMoment};
 
 /// Playbooks that an image may carry under `/kubespray`.
 const PLAYBOOKS: &[&str] = &[
@@ -58,23 +58,15 @@ pub enum ArgsError {
 /// # Errors
 /// When the operation names what cannot be run.
 pub fn entrypoint(spec: &ClusterOperationSpec, with_key: bool) -> Result<String, ArgsError> {
-    let main = HookAction {
-        action_type: spec.action_type.clone(),
-        action: spec.action.clone(),
-        action_source: spec.action_source,
-        action_source_ref: spec.action_source_ref.clone(),
-        extra_args: spec.extra_args.clone(),
-        when: None,
-    };
     let hooks = |hooks: &[HookAction], always: bool| -> Result<String, ArgsError> {
         let wanted = hooks.iter().filter(|hook| (hook.when == Some(HookMoment::Always)) == always);
-        let lines = wanted.map(|hook| command(hook, with_key).map_err(of_hook));
+        let lines = wanted.map(|hook| command(&hook.what, with_key).map_err(of_hook));
         lines.map(|line| line.map(|line| format!("{line}\n"))).collect()
     };
     let before: String = spec
         .pre_hook
         .iter()
-        .map(|hook| command(hook, with_key).map_err(of_hook).map(|line| format!("{line}\n")))
+        .map(|hook| command(&hook.what, with_key).map_err(of_hook).map(|line| format!("{line}\n")))
         .collect::<Result<_, _>>()?;
     let (after, always) = (hooks(&spec.post_hook, false)?, hooks(&spec.post_hook, true)?);
     let mut script = String::from("#!/bin/bash\n\nset -o errexit\nset -o nounset\nset -o pipefail\n");
@@ -88,7 +80,7 @@ pub fn entrypoint(spec: &ClusterOperationSpec, with_key: bool) -> Result<String,
     let _ = write!(
         script,
         "\n# preinstall\n{before}\n# run kubespray\n{}\n\n# postinstall\n{after}",
-        command(&main, with_key)?
+        command(&spec.main, with_key)?
     );
     Ok(script.trim().to_owned())
 }
@@ -100,7 +92,7 @@ fn of_hook(error: ArgsError) -> ArgsError {
     }
 }
 
-fn command(action: &HookAction, with_key: bool) -> Result<String, ArgsError> {
+fn command(action: &Action, with_key: bool) -> Result<String, ArgsError> {
     if action.action_source == Some(ActionSource::Configmap)
         && action.action_source_ref.as_ref().is_none_or(kubeon_api::DataRef::is_empty)
     {
@@ -113,7 +105,7 @@ fn command(action: &HookAction, with_key: bool) -> Result<String, ArgsError> {
     }
 }
 
-fn playbook(action: &HookAction, with_key: bool) -> Result<String, ArgsError> {
+fn playbook(action: &Action, with_key: bool) -> Result<String, ArgsError> {
     let name = action.action.trim();
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(plain) {
@@ -149,20 +141,22 @@ mod tests {
 
     use super::*;
 
-    fn operation(action_type: &str, action: &str) -> ClusterOperationSpec {
-        ClusterOperationSpec {
-            action_type: action_type.into(),
-            action: action.into(),
-            ..ClusterOperationSpec::default()
-        }
+    fn action(action_type: &str, action: &str) -> Action {
+        Action { action_type: action_type.into(), action: action.into(), ..Action::default() }
     }
 
-    fn playbook_with(action: &str, extra_args: &str) -> ClusterOperationSpec {
-        ClusterOperationSpec { extra_args: Some(extra_args.into()), ..operation("playbook", action) }
+    fn operation(action_type: &str, text: &str) -> ClusterOperationSpec {
+        ClusterOperationSpec { main: action(action_type, text), ..ClusterOperationSpec::default() }
     }
 
-    fn hook(action: &str, when: Option<HookMoment>) -> HookAction {
-        HookAction { action_type: "shell".into(), action: action.into(), when, ..HookAction::default() }
+    fn playbook_with(text: &str, extra_args: &str) -> ClusterOperationSpec {
+        let mut spec = operation("playbook", text);
+        spec.main.extra_args = Some(extra_args.into());
+        spec
+    }
+
+    fn hook(text: &str, when: Option<HookMoment>) -> HookAction {
+        HookAction { what: action("shell", text), when }
     }
 
     /// Contract A, cases 1 and 2.
@@ -206,9 +200,10 @@ mod tests {
         let spec = ClusterOperationSpec {
             pre_hook: vec![hook("ansible -i host.yml -m ping", None), hook("echo \"test\"", None)],
             post_hook: vec![hook("echo done", None), hook("echo always", Some(HookMoment::Always))],
-            extra_args: Some("--ignored".into()),
-            ..operation("shell", "sleep 10")
+            main: playbook_with("sleep 10", "--ignored").main,
+            ..ClusterOperationSpec::default()
         };
+        let spec = ClusterOperationSpec { main: Action { action_type: "shell".into(), ..spec.main }, ..spec };
         let script = entrypoint(&spec, false).unwrap();
         assert!(script.starts_with("#!/bin/bash\n\nset -o errexit\nset -o nounset\nset -o pipefail\n"));
         let place =
@@ -252,14 +247,12 @@ mod tests {
         assert!(refused(&operation("OtherAction", "x")).contains("[playbook shell"));
         assert!(refused(&operation("playbook", "x;rm -rf /")).contains("no file name"));
         assert!(refused(&operation("playbook", "../x.yml")).contains("no file name"));
-        let from_map = ClusterOperationSpec {
-            action_source: Some(ActionSource::Configmap),
-            ..operation("playbook", "my.yml")
-        };
+        let mut from_map = operation("playbook", "my.yml");
+        from_map.main.action_source = Some(ActionSource::Configmap);
         assert_eq!(refused(&from_map), "actionSourceRef must be specified if actionSource set as configmap");
-        let named = ClusterOperationSpec { action_source_ref: Some(DataRef::new("a", "b")), ..from_map };
-        assert!(entrypoint(&named, false).unwrap().contains("/kubespray/my.yml"));
-        let odd = HookAction { action_type: "kubeon".into(), ..HookAction::default() };
+        from_map.main.action_source_ref = Some(DataRef::new("a", "b"));
+        assert!(entrypoint(&from_map, false).unwrap().contains("/kubespray/my.yml"));
+        let odd = HookAction { what: action("kubeon", ""), when: None };
         let spec = ClusterOperationSpec { pre_hook: vec![odd], ..operation("shell", "true") };
         assert!(refused(&spec).contains("of a hook"));
     }

@@ -61,26 +61,12 @@ pub struct ClusterOperationSpec {
     /// The Cluster that it changes.
     #[schemars(length(max = 253))]
     pub cluster: String,
-    /// What the action is: `playbook`, `shell` or `kubeon`.
-    #[schemars(length(max = 63))]
-    pub action_type: String,
-    /// A playbook's file name, a shell command, or what kubeon is to do.
-    #[schemars(length(max = 65536))]
-    pub action: String,
+    /// What is done.
+    #[serde(flatten)]
+    pub main: Action,
     /// The image that the Job runs.
     #[schemars(length(max = 512))]
     pub image: String,
-    /// Where the playbook comes from. Default: builtin.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "builtin"))]
-    pub action_source: Option<ActionSource>,
-    /// The ConfigMap of an action whose source is `configmap`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action_source_ref: Option<DataRef>,
-    /// More arguments for `ansible-playbook`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 16384))]
-    pub extra_args: Option<String>,
     /// What runs before the action, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
@@ -121,24 +107,29 @@ impl ClusterOperationSpec {
     /// digest that they expect. It tells changes apart and protects nothing.
     #[must_use]
     pub fn digest(&self) -> String {
-        let mut text =
-            format!("kubeonkube{}{}{}{}", self.cluster, self.action_type, self.action.trim(), self.image);
+        let mut text = format!(
+            "kubeonkube{}{}{}{}",
+            self.cluster,
+            self.main.action_type,
+            self.main.action.trim(),
+            self.image
+        );
         for hook in self.pre_hook.iter().chain(&self.post_hook) {
-            text.push_str(&hook.action_type);
-            text.push_str(hook.action.trim());
+            text.push_str(&hook.what.action_type);
+            text.push_str(hook.what.action.trim());
         }
         format!("{:x}", md5::compute(text))
     }
 }
 
-/// One command around the action.
+/// One thing to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct HookAction {
-    /// `playbook` or `shell`.
+pub struct Action {
+    /// What it is: `playbook`, `shell` or, for an operation itself, `kubeon`.
     #[schemars(length(max = 63))]
     pub action_type: String,
-    /// A playbook's file name, or a shell command.
+    /// A playbook's file name, a shell command, or what kubeon is to do.
     #[schemars(length(max = 65536))]
     pub action: String,
     /// Where the playbook comes from. Default: builtin.
@@ -152,6 +143,14 @@ pub struct HookAction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub extra_args: Option<String>,
+}
+
+/// What is done before or after the action.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HookAction {
+    /// What is done.
+    #[serde(flatten)]
+    pub what: Action,
     /// When it runs. Default: OnSuccess.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<HookMoment>,

@@ -58,10 +58,14 @@ fn read_what_people_wrote() {
                  "resources": {"limits": {"cpu": "1m"}}},
     }))
     .unwrap();
-    assert_eq!(operation.spec.action_source, Some(ActionSource::Builtin));
+    assert_eq!(operation.spec.main.action_source, Some(ActionSource::Builtin));
     assert_eq!(operation.spec.entrypoint_sh_ref, Some(DataRef::new("kubeonkube", "sample")));
     let written = serde_json::to_value(&operation).unwrap();
     assert!(written["spec"].get("paused").is_none(), "what was not said is not written: {written}");
+}
+
+fn action(playbook: &str) -> Action {
+    Action { action_type: "playbook".into(), action: playbook.into(), ..Action::default() }
 }
 
 /// Contract A, case 20, and §1.3: what the digest covers.
@@ -69,18 +73,14 @@ fn read_what_people_wrote() {
 fn the_digest_is_the_one_that_older_clients_know() {
     let spec = ClusterOperationSpec {
         cluster: "sample".into(),
-        action_type: "playbook".into(),
-        action: "scale.yml".into(),
+        main: action("scale.yml"),
         image: "wangzhichidocker/kubeonkube:v0.1".into(),
         ..ClusterOperationSpec::default()
     };
     assert_eq!(spec.digest(), "4dbdd009a6bf42e7d43abfa842a3d8d0");
-    let same = ClusterOperationSpec {
-        extra_args: Some("x".into()),
-        active_deadline_seconds: Some(1),
-        ..spec.clone()
-    };
+    let mut same = ClusterOperationSpec { active_deadline_seconds: Some(1), ..spec.clone() };
+    same.main.extra_args = Some("x".into());
     assert_eq!(same.digest(), spec.digest());
-    let other = ClusterOperationSpec { action: "cluster.yml".into(), ..spec.clone() };
+    let other = ClusterOperationSpec { main: action("cluster.yml"), ..spec.clone() };
     assert_ne!(other.digest(), spec.digest());
 }
