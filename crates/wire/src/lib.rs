@@ -12,7 +12,9 @@
 pub mod facts;
 pub mod node;
 pub mod op;
+pub mod progress;
 
 pub use facts::{CertificateFact, Cgroup, Claim, ClusterFacts, Facts, JournalEntry, NodeFact, Standing};
 pub use node::{Category, Event, Fence, HostStep, Request, StepFailure};
 pub use op::{ApiObject, Check, Content, File, HostsEntry, Leaf, Link, Op, SecretRef, Usage};
+pub use progress::Progress;

@@ -1,0 +1,3 @@
+//! The operator: raises business clusters from a meta cluster.
+
+fn main() {}

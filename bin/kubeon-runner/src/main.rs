@@ -1,0 +1,3 @@
+//! Process 1 of the Job of an operation.
+
+fn main() {}

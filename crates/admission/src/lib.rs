@@ -1,0 +1,1 @@
+//! Admission: what a change of an object may not do, and the webhook that says so.

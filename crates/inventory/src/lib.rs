@@ -1,0 +1,1 @@
+//! Inventories and variables of kubespray, read as the declaration of a cluster.

@@ -1,0 +1,1 @@
+//! The meta cluster: client, watches, writes that are tried again, events, lease.

@@ -1,0 +1,1 @@
+//! What the meta cluster should look like, as pure functions: from clusters, operations and Jobs to what is to be written.

@@ -1,0 +1,73 @@
+//! What the program `kubeon` says with `--progress json`: one line of JSON for each thing that happens, on standard error.
+
+use kubeon_api::HostAddress;
+use serde::{Deserialize, Serialize};
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Progress {
+    /// A plan stands and is about to be applied.
+    Plan {
+        /// Steps to do.
+        steps: u32,
+        /// Steps that stand already.
+        standing: u32,
+    },
+    /// State, keys and host keys are saved; no host was written to since. With `--hold`, the program now waits for a
+    /// line on standard input.
+    Saved,
+    /// A step begins.
+    Started {
+        /// Its host.
+        host: HostAddress,
+        /// What the host is called.
+        name: String,
+        /// The step's title: `etcd`.
+        step: String,
+        /// Why it is done.
+        why: String,
+    },
+    /// A step stands.
+    Finished {
+        /// Its host.
+        host: HostAddress,
+        /// The step's title.
+        step: String,
+        /// Whether anything changed.
+        changed: bool,
+        /// How long it took on the host.
+        milliseconds: u64,
+    },
+    /// A step did not succeed.
+    Failed {
+        /// Its host.
+        host: HostAddress,
+        /// The step's title.
+        step: String,
+        /// The cause, in words.
+        cause: String,
+        /// The last lines that the step's program wrote.
+        log: Vec<String>,
+        /// Whether it will be tried again by itself.
+        again: bool,
+    },
+    /// Something that a person should know.
+    Note {
+        /// In words.
+        text: String,
+        /// Whether it warns.
+        warning: bool,
+    },
+    /// The command ended.
+    End {
+        /// Whether all of it was done.
+        ok: bool,
+        /// Why not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// The command that goes on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<String>,
+    },
+}
