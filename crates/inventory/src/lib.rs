@@ -1,1 +1,81 @@
 //! Inventories and variables of kubespray, read as the declaration of a cluster.
+//!
+//! ```text
+//!   hosts.yml ──────► groups ──► hosts with their merged variables ──┐
+//!                                                                    ├──► KubernetesCluster + logins + remarks
+//!   group_vars.yml ─► variables ──► served, refused, or remarked on ─┘
+//! ```
+//!
+//! Ansible's precedence holds: what a group says, deeper groups before shallower ones; then the host; then
+//! `group_vars.yml`, which is handed to Ansible with `-e`. Nothing is dropped in silence: a variable that has no
+//! effect is named with what that means, one that asks for what no bundle carries is a mistake. The crate performs no
+//! effect, fills in no template and opens no vault; those it names.
+
+mod groups;
+mod hosts;
+mod mistake;
+mod roles;
+mod settings;
+mod tree;
+mod variables;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use kubeon_api::kubernetes_cluster::DeclaredCluster;
+use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, KubernetesClusterSpec, Secret};
+
+pub use mistake::{File, Mistake, Mistakes};
+pub use variables::Remark;
+
+/// What an inventory and its variables declare.
+#[derive(Debug, Clone)]
+pub struct Inventory {
+    /// The cluster, with every host's address, name, port, account and labels.
+    pub cluster: KubernetesCluster,
+    /// What else is said about logging in, for each host.
+    pub logins: BTreeMap<HostAddress, Login>,
+    /// Variables without effect and what that means, and what else a person should know.
+    pub remarks: Vec<Remark>,
+}
+
+/// How to log in to a host, beyond the port and the account that the cluster names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Login {
+    /// `ansible_password`.
+    pub password: Option<Secret>,
+    /// `ansible_become_password`.
+    pub sudo_password: Option<Secret>,
+    /// `ansible_ssh_private_key_file`.
+    pub key_file: Option<PathBuf>,
+}
+
+/// Reads `hosts.yml` and `group_vars.yml`; either may be JSON, the second may be empty.
+///
+/// # Errors
+/// All mistakes at once, those of `hosts.yml` first, each in the order of the file.
+pub fn read(name: &ClusterName, hosts: &str, variables: &str) -> Result<Inventory, Mistakes> {
+    let mut found = Vec::new();
+    let groups = groups::read(hosts, &mut found);
+    let extra = variables::read(variables, &mut found);
+    let mut remarks = variables::Remarks::default();
+    let mut cluster = DeclaredCluster::default();
+    let mut logins = BTreeMap::new();
+    if let Some(groups) = groups {
+        let roles = roles::assign(&groups, &mut found, &mut remarks);
+        let shared = groups.shared(&roles.masters, &extra);
+        settings::fill(&mut cluster, &shared, &mut found, &mut remarks);
+        hosts::fill(&mut cluster, &mut logins, &groups, &roles, &extra, &mut found, &mut remarks);
+    } else {
+        settings::fill(&mut cluster, &extra, &mut found, &mut remarks);
+    }
+    if !found.is_empty() {
+        return Err(Mistakes::new(found));
+    }
+    let spec = KubernetesClusterSpec { cluster, ..KubernetesClusterSpec::default() };
+    Ok(Inventory {
+        cluster: KubernetesCluster::new(name.as_str(), spec),
+        logins,
+        remarks: remarks.into_list(),
+    })
+}

@@ -1,0 +1,281 @@
+//! The groups of an inventory, their hosts, and the variables that a host ends up with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::mistake::{File, Mistake};
+use crate::tree::{self, Field, Tree, Value};
+use crate::variables::{Said, Variables};
+
+/// How deep groups may nest. Ansible has no limit; nobody has so many.
+const DEEPEST: usize = 16;
+
+/// An inventory.
+#[derive(Default)]
+pub(crate) struct Groups {
+    /// Hosts in the order in which they are first named.
+    pub(crate) hosts: Vec<Host>,
+    /// Groups by name, `all` included.
+    pub(crate) groups: BTreeMap<String, Group>,
+    /// Where a host stands in the list.
+    index: BTreeMap<String, usize>,
+    /// For each host its groups, the shallow ones first.
+    memberships: Vec<Vec<String>>,
+}
+
+/// A host as the inventory names it.
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) line: u64,
+    own: Variables,
+}
+
+/// A group.
+#[derive(Default)]
+pub(crate) struct Group {
+    pub(crate) line: u64,
+    depth: usize,
+    hosts: Vec<String>,
+    children: BTreeSet<String>,
+    variables: Variables,
+}
+
+/// Reads `hosts.yml`; `None` when nothing can be made of it.
+pub(crate) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Groups> {
+    let tree = tree::read(text, File::Hosts, found)?;
+    let mut reader = Reader { groups: Groups::default(), found };
+    match tree.fields() {
+        Ok([]) => reader.report(tree.line, "", "is empty; it should hold groups of hosts"),
+        Ok(fields) if fields.iter().any(|field| field.name == "plugin") => {
+            reader.report(
+                tree.line,
+                "plugin",
+                "configures an inventory plugin; give the list of hosts itself",
+            );
+        }
+        Ok(fields) => {
+            for field in fields {
+                let depth = usize::from(field.name != "all");
+                reader.group(field, depth);
+            }
+            let mut groups = reader.groups;
+            groups.memberships = groups.memberships();
+            return Some(groups);
+        }
+        Err(kind) => {
+            reader.report(tree.line, "", &format!("holds {kind}; it should hold groups of hosts"));
+        }
+    }
+    None
+}
+
+struct Reader<'a> {
+    groups: Groups,
+    found: &'a mut Vec<Mistake>,
+}
+
+impl Reader<'_> {
+    fn report(&mut self, line: u64, subject: &str, reason: &str) {
+        let (subject, reason) = (subject.to_owned(), reason.to_owned());
+        self.found.push(Mistake { file: File::Hosts, line, subject, reason });
+    }
+
+    fn group(&mut self, field: &Field, depth: usize) {
+        let (name, line) = (&field.name, field.line);
+        if depth > DEEPEST {
+            return self.report(line, &format!("group {name}"), "is nested too deeply");
+        }
+        let group = self.groups.groups.entry(name.clone()).or_default();
+        group.depth = group.depth.max(depth);
+        if group.line == 0 {
+            group.line = line;
+        }
+        let fields = match field.tree.fields() {
+            Ok(fields) => fields,
+            Err(kind) => {
+                let reason = format!("holds {kind}; it should hold hosts, children or vars");
+                return self.report(line, &format!("group {name}"), &reason);
+            }
+        };
+        for part in fields {
+            match part.name.as_str() {
+                "hosts" => self.hosts(name, &part.tree),
+                "children" => self.children(name, &part.tree, depth),
+                "vars" => self.variables(name, &part.tree),
+                other => {
+                    let reason = format!(
+                        "is not a field of a group; known here: hosts, children, vars (of group {name})"
+                    );
+                    self.report(part.line, other, &reason);
+                }
+            }
+        }
+    }
+
+    fn hosts(&mut self, group: &str, tree: &Tree) {
+        let single = match &tree.value {
+            Value::Text(name) => {
+                let name = name.clone();
+                vec![Field { name, line: tree.line, tree: Tree { line: tree.line, value: Value::Null } }]
+            }
+            _ => Vec::new(),
+        };
+        let fields = match tree.fields() {
+            Ok(fields) => fields,
+            Err(_) if !single.is_empty() => &single,
+            Err(kind) => {
+                let reason = format!("holds {kind}; hosts are a mapping of names");
+                return self.report(tree.line, &format!("hosts of group {group}"), &reason);
+            }
+        };
+        for field in fields {
+            self.host(group, field);
+        }
+    }
+
+    fn host(&mut self, group: &str, field: &Field) {
+        if field.name.contains('[') {
+            let reason =
+                "is a range; name the hosts one by one, or let Ansible read it: playbook cluster.yml";
+            return self.report(field.line, &format!("host {}", field.name), reason);
+        }
+        let variables = match field.tree.fields() {
+            Ok(fields) => said(fields),
+            Err(kind) => {
+                let reason = format!("holds {kind}; it should hold variables");
+                return self.report(field.line, &format!("host {}", field.name), &reason);
+            }
+        };
+        if let Some(group) = self.groups.groups.get_mut(group) {
+            group.hosts.push(field.name.clone());
+        }
+        let at = self.groups.index.get(&field.name).copied();
+        match at.and_then(|at| self.groups.hosts.get_mut(at)) {
+            Some(host) => host.own.extend(variables),
+            None => {
+                self.groups.index.insert(field.name.clone(), self.groups.hosts.len());
+                let host = Host { name: field.name.clone(), line: field.line, own: variables };
+                self.groups.hosts.push(host);
+            }
+        }
+    }
+
+    fn children(&mut self, group: &str, tree: &Tree, depth: usize) {
+        match tree.fields() {
+            Ok(fields) => {
+                for field in fields {
+                    if let Some(parent) = self.groups.groups.get_mut(group) {
+                        parent.children.insert(field.name.clone());
+                    }
+                    self.group(field, depth + 1);
+                }
+            }
+            Err(kind) => {
+                let reason = format!("holds {kind}; children are a mapping of groups");
+                self.report(tree.line, &format!("children of group {group}"), &reason);
+            }
+        }
+    }
+
+    fn variables(&mut self, group: &str, tree: &Tree) {
+        match tree.fields() {
+            Ok(fields) => {
+                if let Some(group) = self.groups.groups.get_mut(group) {
+                    group.variables.extend(said(fields));
+                }
+            }
+            Err(kind) => {
+                let reason = format!("holds {kind}; vars are a mapping");
+                self.report(tree.line, &format!("vars of group {group}"), &reason);
+            }
+        }
+    }
+}
+
+fn said(fields: &[Field]) -> Variables {
+    let say = |field: &Field| {
+        (field.name.clone(), Said { file: File::Hosts, line: field.line, tree: field.tree.clone() })
+    };
+    fields.iter().map(say).collect()
+}
+
+impl Groups {
+    /// The hosts of a group and of its children, each once, in order.
+    pub(crate) fn members<'a>(&'a self, group: &'a str) -> Vec<&'a str> {
+        let mut walk = Walk::default();
+        self.collect(group, &mut walk);
+        walk.members
+    }
+
+    fn collect<'a>(&'a self, name: &'a str, walk: &mut Walk<'a>) {
+        let Some(group) = self.groups.get(name) else { return };
+        if !walk.groups.insert(name) {
+            return;
+        }
+        for host in &group.hosts {
+            if walk.hosts.insert(host) {
+                walk.members.push(host);
+            }
+        }
+        for child in &group.children {
+            self.collect(child, walk);
+        }
+    }
+
+    fn memberships(&self) -> Vec<Vec<String>> {
+        let mut groups: Vec<_> = self.groups.iter().collect();
+        groups.sort_by_key(|(name, group)| (group.depth, *name));
+        let mut memberships = vec![Vec::new(); self.hosts.len()];
+        for (name, _) in groups {
+            let at: Vec<usize> = match name.as_str() {
+                "all" => (0..self.hosts.len()).collect(),
+                name => {
+                    self.members(name).into_iter().filter_map(|host| self.index.get(host).copied()).collect()
+                }
+            };
+            for at in at {
+                memberships[at].push(name.clone());
+            }
+        }
+        memberships
+    }
+
+    /// What holds for a host: its groups, the shallow ones first, then itself, then `group_vars.yml`.
+    pub(crate) fn variables(&self, host: &Host, extra: &Variables) -> Variables {
+        let mut variables = self.of_groups(&host.name);
+        variables.extend(host.own.clone());
+        variables.extend(extra.clone());
+        variables
+    }
+
+    /// What holds for the cluster: what the groups of its first master say, then `group_vars.yml`.
+    pub(crate) fn shared(&self, masters: &[String], extra: &Variables) -> Variables {
+        let mut variables = masters.first().map(|first| self.of_groups(first)).unwrap_or_default();
+        variables.extend(extra.clone());
+        variables
+    }
+
+    fn of_groups(&self, host: &str) -> Variables {
+        let groups = self.index.get(host).and_then(|at| self.memberships.get(*at)).into_iter().flatten();
+        groups.filter_map(|name| self.groups.get(name)).flat_map(|group| group.variables.clone()).collect()
+    }
+
+    /// The names of variables that hosts and groups give, with the first line of each.
+    pub(crate) fn given(&self) -> BTreeMap<&str, u64> {
+        let of_groups = self.groups.values().flat_map(|group| &group.variables);
+        let all = of_groups.chain(self.hosts.iter().flat_map(|host| &host.own));
+        let mut given = BTreeMap::new();
+        for (name, said) in all {
+            let line = given.entry(name.as_str()).or_insert(said.line);
+            *line = said.line.min(*line);
+        }
+        given
+    }
+}
+
+/// What was met on the way through a group and its children.
+#[derive(Default)]
+struct Walk<'a> {
+    groups: BTreeSet<&'a str>,
+    hosts: BTreeSet<&'a str>,
+    members: Vec<&'a str>,
+}

@@ -1,0 +1,233 @@
+//! What the inventory says about each host: address, name, login, labels.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, NodeList};
+use kubeon_api::{HostAddress, HostName, LabelKey, LabelValue, LoginName, Secret};
+
+use crate::Login;
+use crate::groups::{Groups, Host};
+use crate::mistake::{File, Mistake};
+use crate::roles::Roles;
+use crate::settings::{Reader, remark};
+use crate::tree::Value;
+use crate::variables::{Kind, Remarks, Said, Variables, kind};
+
+const USER: &[&str] = &["ansible_user", "ansible_ssh_user"];
+const PORT: &[&str] = &["ansible_port", "ansible_ssh_port"];
+const PASSWORD: &[&str] = &["ansible_password", "ansible_ssh_pass", "ansible_ssh_password"];
+const SUDO: &[&str] = &["ansible_become_password", "ansible_become_pass"];
+const KEY: &[&str] = &["ansible_ssh_private_key_file"];
+const ADDRESS: &[&str] = &["ip", "access_ip", "ansible_host", "ansible_ssh_host"];
+/// Connections that are SSH.
+const SSH: &[&str] =
+    &["ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"];
+
+/// Fills in the hosts of every role.
+pub(crate) fn fill(
+    cluster: &mut DeclaredCluster,
+    logins: &mut BTreeMap<HostAddress, Login>,
+    groups: &Groups,
+    roles: &Roles,
+    extra: &Variables,
+    found: &mut Vec<Mistake>,
+    remarks: &mut Remarks,
+) {
+    let mut nodes = BTreeMap::new();
+    let mut owners = BTreeMap::<HostAddress, &str>::new();
+    for host in &groups.hosts {
+        let variables = groups.variables(host, extra);
+        let mut read = OneHost { host, read: Reader { variables: &variables, found } };
+        let Some((node, login)) = read.node() else { continue };
+        if let Some(first) = owners.insert(node.ip, &host.name) {
+            let reason = format!("has the address {} of host {first}; every host needs its own", node.ip);
+            let subject = format!("host {}", host.name);
+            found.push(Mistake { file: File::Hosts, line: host.line, subject, reason });
+        }
+        logins.insert(node.ip, login);
+        nodes.insert(host.name.as_str(), node);
+    }
+    let list = |names: &[String]| {
+        let nodes: Vec<DeclaredNode> =
+            names.iter().filter_map(|name| nodes.get(name.as_str()).cloned()).collect();
+        NodeList::try_from(nodes).unwrap_or_default()
+    };
+    (cluster.master_list, cluster.node_list) = (list(&roles.masters), list(&roles.workers));
+    cluster.etcd_list = list(&roles.etcd);
+    for name in groups.given().into_keys().filter(|name| !extra.contains_key(*name)) {
+        if !matches!(kind(name), Kind::Part(_)) {
+            remark(name, kind(name), remarks);
+        }
+    }
+}
+
+struct OneHost<'a> {
+    host: &'a Host,
+    read: Reader<'a>,
+}
+
+impl OneHost<'_> {
+    fn node(&mut self) -> Option<(DeclaredNode, Login)> {
+        let name = self.name();
+        let address = self.address(name.is_some());
+        let (user, port) = (self.user(), self.port());
+        let labels = self.labels();
+        self.connection();
+        let login = Login {
+            password: self.secret(PASSWORD),
+            sudo_password: self.secret(SUDO),
+            key_file: self.first(KEY).map(|(_, text)| text.into()),
+        };
+        Some((DeclaredNode { ip: address?, name: name?, port, user, labels, role: None }, login))
+    }
+
+    fn refuse(&mut self, reason: String) {
+        let (line, subject) = (self.host.line, format!("host {}", self.host.name));
+        self.read.found.push(Mistake { file: File::Hosts, line, subject, reason });
+    }
+
+    /// The first of several spellings that is given.
+    fn first(&mut self, names: &[&'static str]) -> Option<(Said, String)> {
+        let name = names.iter().find(|name| self.read.variables.contains_key(**name))?;
+        self.read.text(name)
+    }
+
+    /// What it is called as a node; `None` inside where its name is its address, outside where it can be neither.
+    fn name(&mut self) -> Option<Option<HostName>> {
+        let name = self.host.name.clone();
+        if name.parse::<Ipv4Addr>().is_ok() {
+            return Some(None);
+        }
+        match name.parse() {
+            Ok(name) => Some(Some(name)),
+            Err(error) => {
+                self.refuse(format!("cannot be a node: {error}"));
+                None
+            }
+        }
+    }
+
+    /// The one address under which the cluster and kubeon know the host.
+    fn address(&mut self, named: bool) -> Option<HostAddress> {
+        let mut given: Vec<(&str, HostAddress)> = Vec::new();
+        let mut unread = false;
+        for name in ADDRESS {
+            if let Some((said, text)) = self.read.text(name) {
+                match text.parse() {
+                    Ok(address) => given.push((name, address)),
+                    Err(error) => {
+                        unread = true;
+                        let subject = format!("host {}: {name}: {text}", self.host.name);
+                        self.read.refuse(&said, subject, format!("is wrong: {error}"));
+                    }
+                }
+            }
+        }
+        if let (None, Ok(address)) = (given.first(), self.host.name.parse()) {
+            given.push(("its name", address));
+        }
+        match given.as_slice() {
+            [(first, address), others @ ..] => {
+                if let Some((other, value)) = others.iter().find(|(_, value)| value != address) {
+                    self.refuse(format!(
+                        "has {first} {address} and {other} {value}: kubeon logs in to a host at the address that \
+                         the cluster uses for it; give one address"
+                    ));
+                }
+                Some(*address)
+            }
+            [] => {
+                if !unread && named {
+                    self.refuse("has no address; give it ansible_host: ADDRESS".to_owned());
+                }
+                None
+            }
+        }
+    }
+
+    fn user(&mut self) -> Option<LoginName> {
+        let (said, text) = self.first(USER)?;
+        text.parse()
+            .map_err(|error| {
+                let subject = format!("host {}: ansible_user: {text}", self.host.name);
+                self.read.refuse(&said, subject, format!("is wrong: {error}"));
+            })
+            .ok()
+    }
+
+    fn port(&mut self) -> Option<u16> {
+        let (said, text) = self.first(PORT)?;
+        let port = text.parse().ok().filter(|port| *port > 0);
+        if port.is_none() {
+            let subject = format!("host {}: ansible_port: {text}", self.host.name);
+            self.read.refuse(&said, subject, "is no port: 1 to 65535".to_owned());
+        }
+        port
+    }
+
+    /// Never repeats what it read.
+    fn secret(&mut self, names: &[&'static str]) -> Option<Secret> {
+        let name = names.iter().find(|name| self.read.variables.contains_key(**name))?;
+        let said = self.read.variables.get(*name)?.clone();
+        if let Value::Number(_) | Value::Bool(_) = said.tree.value {
+            let subject = format!("host {}: {name}", self.host.name);
+            self.read.refuse(&said, subject, "must be text; put it in quotes".to_owned());
+            return None;
+        }
+        self.read.text(name).map(|(_, text)| Secret::new(text))
+    }
+
+    fn connection(&mut self) {
+        let wrong = [
+            (
+                "ansible_connection",
+                SSH,
+                "kubeon logs in to every host over SSH, also to this one: leave it out",
+            ),
+            (
+                "ansible_become_method",
+                &["sudo", "ansible.builtin.sudo"],
+                "kubeon becomes root with sudo: leave it out",
+            ),
+            ("ansible_become_user", &["root"], "kubeon works as root: leave it out"),
+        ];
+        for (name, known, way) in wrong {
+            if let Some((said, text)) = self.read.text(name)
+                && !known.contains(&text.as_str())
+            {
+                self.read.refuse(&said, format!("host {}: {name}: {text}", self.host.name), way.to_owned());
+            }
+        }
+    }
+
+    fn labels(&mut self) -> BTreeMap<LabelKey, LabelValue> {
+        let Some(said) = self.read.variables.get("node_labels").cloned() else { return BTreeMap::new() };
+        let subject = format!("host {}: node_labels", self.host.name);
+        let fields = match said.tree.fields() {
+            Ok(fields) => fields,
+            Err(kind) => {
+                self.read.refuse(&said, subject, format!("holds {kind}; it should hold KEY: VALUE"));
+                return BTreeMap::new();
+            }
+        };
+        let mut labels = BTreeMap::new();
+        for field in fields {
+            let value = field.tree.value.scalar().unwrap_or_default();
+            match (field.name.parse(), value.parse()) {
+                (Ok(key), Ok(value)) => {
+                    labels.insert(key, value);
+                }
+                (Err(error), _) | (_, Err(error)) => {
+                    let said = Said { line: field.line, ..said.clone() };
+                    self.read.refuse(
+                        &said,
+                        format!("{subject}.{}", field.name),
+                        format!("is wrong: {error}"),
+                    );
+                }
+            }
+        }
+        labels
+    }
+}

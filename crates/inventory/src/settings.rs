@@ -1,0 +1,260 @@
+//! What the variables say about the cluster as a whole.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use kubeon_api::Endpoint;
+use kubeon_api::kubernetes_cluster::{
+    ApiServer, Cni, DeclaredCluster, LoadBalancer, LoadBalancerMode, Network, ProxyMode,
+};
+
+use crate::mistake::Mistake;
+use crate::tree::{Tree, Value};
+use crate::variables::{Kind, Remarks, Said, Variables, kind, meant};
+
+/// A choice of which a bundle carries only some values; worded as the command line words its flags.
+struct Choice {
+    variable: &'static str,
+    noun: &'static str,
+    carried: &'static [&'static str],
+}
+
+const CHOICES: &[Choice] = &[
+    Choice { variable: "kube_network_plugin", noun: "cni", carried: &["flannel"] },
+    Choice { variable: "container_manager", noun: "cri", carried: &["containerd"] },
+    Choice { variable: "kube_proxy_mode", noun: "proxy mode", carried: &["nftables", "iptables"] },
+    Choice { variable: "kube_apiserver_port", noun: "port of the API server", carried: &["6443"] },
+    Choice { variable: "dns_mode", noun: "dns mode", carried: &["coredns"] },
+];
+
+/// Fills in what is said about the whole cluster.
+pub(crate) fn fill(
+    cluster: &mut DeclaredCluster,
+    variables: &Variables,
+    found: &mut Vec<Mistake>,
+    remarks: &mut Remarks,
+) {
+    let mut read = Reader { variables, found };
+    read.choices();
+    cluster.kube_version = read.parsed("kube_version");
+    cluster.pod_cidr = read.parsed("kube_pods_subnet");
+    cluster.service_cidr = read.parsed("kube_service_addresses");
+    let domain = read.parsed("dns_domain");
+    let network = Network {
+        cni: read.parsed::<Word>("kube_network_plugin").and_then(|word| word.is("flannel", Cni::Flannel)),
+        proxy_mode: read.proxy_mode(),
+        dns_domain: domain.or_else(|| read.parsed("cluster_name")),
+        node_mask_size: read.number("kube_network_node_prefix", 16, 28).and_then(|n| u8::try_from(n).ok()),
+        max_pods: read.number("kubelet_max_pods", 4, 65000),
+        node_port_range: read.parsed("kube_apiserver_node_port_range"),
+    };
+    let api_server = ApiServer {
+        domain: read.parsed("apiserver_loadbalancer_domain_name"),
+        port: None,
+        cert_sans: read.list("supplementary_addresses_in_ssl_keys"),
+    };
+    cluster.network = (network != Network::default()).then_some(network);
+    cluster.api_server = (api_server != ApiServer::default()).then_some(api_server);
+    cluster.load_balancer = read.load_balancer();
+    read.local_balancer(cluster.load_balancer.is_some(), remarks);
+    read.rest(remarks);
+}
+
+/// Any word.
+struct Word(String);
+
+impl Word {
+    fn is<T>(&self, word: &str, value: T) -> Option<T> {
+        (self.0 == word).then_some(value)
+    }
+}
+
+impl FromStr for Word {
+    type Err = std::convert::Infallible;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Reads variables, and writes down what is wrong with them.
+pub(crate) struct Reader<'a> {
+    pub(crate) variables: &'a Variables,
+    pub(crate) found: &'a mut Vec<Mistake>,
+}
+
+impl Reader<'_> {
+    pub(crate) fn refuse(&mut self, said: &Said, subject: String, reason: String) {
+        self.found.push(Mistake { file: said.file, line: said.line, subject, reason });
+    }
+
+    fn said(&self, name: &str) -> Option<Said> {
+        self.variables.get(name).filter(|said| !matches!(said.tree.value, Value::Null)).cloned()
+    }
+
+    /// A scalar's text. Empty text is nothing, as in kubespray's own defaults.
+    pub(crate) fn text(&mut self, name: &str) -> Option<(Said, String)> {
+        let said = self.said(name)?;
+        match said.tree.value.scalar() {
+            Some(text) if text.is_empty() => None,
+            Some(text) => {
+                let text = self.plain(&said, name, text)?;
+                Some((said, text))
+            }
+            None => {
+                let reason = format!("holds {}; it should hold text", said.tree.value.name());
+                self.refuse(&said, name.to_owned(), reason);
+                None
+            }
+        }
+    }
+
+    /// Text that needs nobody to fill it in or to open it. Never repeats the text: it may be a secret.
+    fn plain(&mut self, said: &Said, name: &str, text: String) -> Option<String> {
+        let reason = if text.contains("{{") || text.contains("{%") {
+            "is a template, which only Ansible fills in: write the value, or run the playbook cluster.yml"
+        } else if text.starts_with("$ANSIBLE_VAULT;") {
+            "is encrypted with ansible-vault, which only Ansible opens: run the playbook cluster.yml"
+        } else {
+            return Some(text);
+        };
+        self.refuse(said, name.to_owned(), reason.to_owned());
+        None
+    }
+
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(&mut self, name: &str) -> Option<T> {
+        let (said, text) = self.text(name)?;
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.refuse(&said, format!("{name}: {text}"), format!("is wrong: {error}"));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn number(&mut self, name: &str, low: u32, high: u32) -> Option<u32> {
+        let (said, text) = self.text(name)?;
+        let number = text.parse().ok().filter(|number| (low..=high).contains(number));
+        if number.is_none() {
+            let reason = format!("must be a whole number between {low} and {high}");
+            self.refuse(&said, format!("{name}: {text}"), reason);
+        }
+        number
+    }
+
+    fn list(&mut self, name: &str) -> Vec<Endpoint> {
+        let Some(said) = self.said(name) else { return Vec::new() };
+        let items: Vec<Tree> = match &said.tree.value {
+            Value::List(items) => items.clone(),
+            Value::Text(text) if text.is_empty() => Vec::new(),
+            _ => vec![said.tree.clone()],
+        };
+        let mut list = Vec::new();
+        for item in items {
+            let place = Said { line: item.line, ..said.clone() };
+            let Some(text) = item.value.scalar() else {
+                let reason = format!("holds {}; it should hold addresses and names", item.value.name());
+                self.refuse(&place, name.to_owned(), reason);
+                continue;
+            };
+            let Some(text) = self.plain(&place, name, text) else { continue };
+            match text.parse() {
+                Ok(value) => list.push(value),
+                Err(error) => self.refuse(&place, format!("{name}: {text}"), format!("is wrong: {error}")),
+            }
+        }
+        list
+    }
+
+    fn choices(&mut self) {
+        for Choice { variable, noun, carried } in CHOICES {
+            let Some((said, text)) = self.text(variable) else { continue };
+            if !carried.contains(&text.as_str()) {
+                let reason = format!(
+                    "[check] Input {noun}[{text}] not support: no bundle carries it; use {}",
+                    carried.join(" or ")
+                );
+                self.refuse(&said, format!("{variable}: {text}"), reason);
+            }
+        }
+    }
+
+    fn proxy_mode(&mut self) -> Option<ProxyMode> {
+        let word = self.parsed::<Word>("kube_proxy_mode")?;
+        word.is("iptables", ProxyMode::Iptables).or(word.is("nftables", ProxyMode::Nftables))
+    }
+
+    /// `loadbalancer_apiserver: {address, port}`: one that exists.
+    fn load_balancer(&mut self) -> Option<LoadBalancer> {
+        let name = "loadbalancer_apiserver";
+        let said = self.said(name)?;
+        let fields = match said.tree.fields() {
+            Ok([]) => return None,
+            Ok(fields) => fields,
+            Err(kind) => {
+                let reason = format!("holds {kind}; it should hold address and port");
+                self.refuse(&said, name.to_owned(), reason);
+                return None;
+            }
+        };
+        let inner = fields.iter().map(|field| {
+            let inner = Said { file: said.file, line: field.line, tree: field.tree.clone() };
+            (format!("{name}.{}", field.name), inner)
+        });
+        let inner: Variables = inner.collect();
+        let mut read = Reader { variables: &inner, found: self.found };
+        let address = read.parsed::<Endpoint>("loadbalancer_apiserver.address");
+        let port =
+            read.number("loadbalancer_apiserver.port", 1, 65535).and_then(|port| u16::try_from(port).ok());
+        if said.tree.get("address").is_none() {
+            self.refuse(&said, name.to_owned(), "has no address; give that of the load balancer".to_owned());
+        }
+        Some(LoadBalancer { mode: Some(LoadBalancerMode::External), address, port })
+    }
+
+    /// What kubespray puts before the masters on every worker.
+    fn local_balancer(&mut self, external: bool, remarks: &mut Remarks) {
+        let off =
+            self.said("loadbalancer_apiserver_localhost").is_some_and(|said| !said.tree.value.is_true());
+        if off && !external {
+            let meaning = "has no effect: where no loadbalancer_apiserver exists, every worker gets a haproxy of its own";
+            remarks.note("loadbalancer_apiserver_localhost".to_owned(), meaning);
+        }
+        if let Some((_, text)) = self.text("loadbalancer_apiserver_type")
+            && text != "haproxy"
+        {
+            let meaning = "has no effect: the local load balancer is haproxy";
+            remarks.note("loadbalancer_apiserver_type".to_owned(), meaning);
+        }
+        if let Some((_, text)) = self.text("etcd_deployment_type")
+            && text != "host"
+        {
+            remarks.note("etcd_deployment_type".to_owned(), "has no effect: etcd runs as a systemd service");
+        }
+    }
+
+    /// Variables that are not read: refused, or told of.
+    fn rest(&mut self, remarks: &mut Remarks) {
+        for (name, said) in self.variables.clone() {
+            match kind(&name) {
+                Kind::Served => {}
+                Kind::Part(part) if said.tree.value.is_true() => {
+                    let reason = format!("[check] not support: no bundle carries {part}; leave it out");
+                    self.refuse(&said, format!("{name}: true"), reason);
+                }
+                Kind::Part(_) => {}
+                other => remark(&name, other, remarks),
+            }
+        }
+    }
+}
+
+/// Tells of a variable that has no effect.
+pub(crate) fn remark(name: &str, kind: Kind, remarks: &mut Remarks) {
+    match (kind, meant(name)) {
+        (Kind::Served, _) => {}
+        (_, Some(meant)) => remarks.note(name.to_owned(), &format!("is unknown; did you mean {meant}?")),
+        (Kind::Idle(meaning), None) => remarks.note(name.to_owned(), meaning),
+        (_, None) => remarks.note(name.to_owned(), "is unknown to kubeon and has no effect"),
+    }
+}
