@@ -23,7 +23,7 @@ mod digest;
 pub mod image;
 mod layout;
 pub mod manifest;
-mod pack;
+pub mod pack;
 mod process;
 pub mod store;
 

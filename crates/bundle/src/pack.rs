@@ -18,25 +18,47 @@ pub(crate) const FORMAT: u32 = 1;
 const LEVEL: i32 = 9;
 
 /// What goes into a tar, by its path there (no leading slash). A `BTreeMap` keeps the order.
-pub(crate) type Tree = BTreeMap<String, Content>;
+pub type Tree = BTreeMap<String, Content>;
 
 /// One entry of a tar.
 #[derive(Debug, Clone)]
-pub(crate) enum Content {
-    Directory { mode: u32 },
+pub enum Content {
+    /// A folder.
+    Directory {
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A symbolic link to this.
     Link(String),
-    File { path: PathBuf, mode: u32 },
-    Bytes { bytes: Vec<u8>, mode: u32 },
+    /// A file with what another one holds.
+    File {
+        /// The other one.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A file.
+    Bytes {
+        /// What it holds.
+        bytes: Vec<u8>,
+        /// Its permissions.
+        mode: u32,
+    },
 }
 
 /// A finished blob.
 #[derive(Debug, Clone)]
-pub(crate) struct Packed {
-    pub(crate) digest: Digest,
-    pub(crate) size: u64,
-    pub(crate) diff_id: Digest,
-    pub(crate) tar_size: u64,
-    pub(crate) unpacked_size: u64,
+pub struct Packed {
+    /// Of the blob, which is its file's name.
+    pub digest: Digest,
+    /// Bytes of the blob.
+    pub size: u64,
+    /// Of the tar inside.
+    pub diff_id: Digest,
+    /// Bytes of the tar inside.
+    pub tar_size: u64,
+    /// Bytes of all files in it.
+    pub unpacked_size: u64,
 }
 
 impl Packed {
@@ -66,7 +88,10 @@ impl Packed {
 }
 
 /// Writes the blob into `folder`, named after its digest, and makes it durable. The file is read-only.
-pub(crate) fn pack(tree: &Tree, folder: &Path) -> io::Result<Packed> {
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn pack(tree: &Tree, folder: &Path) -> io::Result<Packed> {
     let temporary = tempfile::Builder::new().prefix(".blob-").tempfile_in(folder)?;
     let file = HashingWriter::new(BufWriter::new(temporary.as_file().try_clone()?));
     let encoder = zstd::Encoder::new(file, LEVEL)?;
@@ -81,7 +106,10 @@ pub(crate) fn pack(tree: &Tree, folder: &Path) -> io::Result<Packed> {
 }
 
 /// Writes a tar without compression; answers the writer and the bytes of all files.
-pub(crate) fn write_tar<W: Write>(tree: &Tree, writer: W) -> io::Result<(W, u64)> {
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn write_tar<W: Write>(tree: &Tree, writer: W) -> io::Result<(W, u64)> {
     let mut tar = tar::Builder::new(writer);
     let mut unpacked = 0;
     for (path, content) in tree {
@@ -118,7 +146,10 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, path: &str, content: &Content) ->
 /// Adds a file of a known size from a stream.
 ///
 /// A stream that ends early or goes on would shift everything behind it, so both are errors.
-pub(crate) fn append_stream<W: Write>(
+///
+/// # Errors
+/// These, and when nothing can be read or written.
+pub fn append_stream<W: Write>(
     tar: &mut tar::Builder<W>,
     path: &str,
     mode: u32,
@@ -159,7 +190,10 @@ fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
 }
 
 /// Everything below a folder, with modes made uniform. Devices, sockets and pipes are refused.
-pub(crate) fn tree(root: &Path) -> io::Result<Tree> {
+///
+/// # Errors
+/// For these, for names that are not UTF-8, and when a folder cannot be read.
+pub fn tree(root: &Path) -> io::Result<Tree> {
     let mut found = Tree::new();
     let mut open = vec![PathBuf::new()];
     while let Some(folder) = open.pop() {
@@ -192,7 +226,7 @@ fn text(path: &Path) -> io::Result<String> {
 }
 
 /// Adds the folders above every entry, so that unpacking never has to guess their modes.
-pub(crate) fn add_parents(tree: &mut Tree) {
+pub fn add_parents(tree: &mut Tree) {
     let mut parents = Vec::new();
     for path in tree.keys() {
         let mut rest = path.as_str();
