@@ -41,23 +41,41 @@ pub enum GenerateError {
 /// # Errors
 /// When a definition cannot be written as YAML.
 pub fn crds() -> Result<Vec<(String, String)>, GenerateError> {
-    Ok(vec![
-        definition("KubernetesCluster", RULES, KubernetesCluster::crd())?,
-        definition("Cluster", "", Cluster::crd())?,
-        definition("ClusterOperation", "", ClusterOperation::crd())?,
-    ])
+    let kinds = kinds();
+    kinds.into_iter().map(|(kind, note, definition)| file(kind, note, definition)).collect()
 }
 
-fn definition(
-    kind: &'static str,
-    note: &str,
-    mut definition: CustomResourceDefinition,
-) -> Result<(String, String), GenerateError> {
+/// The same definitions as objects.
+///
+/// # Errors
+/// When a definition cannot be written as JSON.
+pub fn definitions() -> Result<Vec<Value>, GenerateError> {
+    kinds().into_iter().map(|(kind, _, definition)| object(kind, definition)).collect()
+}
+
+fn kinds() -> [(&'static str, &'static str, CustomResourceDefinition); 3] {
+    [
+        ("KubernetesCluster", RULES, KubernetesCluster::crd()),
+        ("Cluster", "", Cluster::crd()),
+        ("ClusterOperation", "", ClusterOperation::crd()),
+    ]
+}
+
+fn object(kind: &'static str, mut definition: CustomResourceDefinition) -> Result<Value, GenerateError> {
     definition.spec.names.list_kind = Some(format!("{kind}List"));
     let mut value =
         serde_json::to_value(&definition).map_err(|source| GenerateError::WriteJson { kind, source })?;
     never_null(&mut value);
+    Ok(value)
+}
+
+fn file(
+    kind: &'static str,
+    note: &str,
+    definition: CustomResourceDefinition,
+) -> Result<(String, String), GenerateError> {
     let name = format!("{}_{}.yaml", definition.spec.group, definition.spec.names.plural);
+    let value = object(kind, definition)?;
     let yaml = serde_saphyr::to_string(&value).map_err(|source| GenerateError::WriteYaml { kind, source })?;
     Ok((name, format!("{HEADER}{note}{yaml}")))
 }

@@ -21,7 +21,7 @@ mod secret;
 mod words;
 
 pub use addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
-pub use crd::{GenerateError, crds, json_schema};
+pub use crd::{GenerateError, crds, definitions, json_schema};
 pub use kubeonkube::{Cluster, ClusterOperation, DataRef};
 pub use kubernetes_cluster::{
     KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase,

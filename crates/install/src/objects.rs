@@ -1,0 +1,97 @@
+//! The objects, by part. A part is a folder of kustomize and a template of the chart.
+
+pub mod config;
+pub mod deployment;
+pub mod rbac;
+pub mod webhook;
+
+use serde_json::{Value, json};
+
+use crate::{InstallError, InstallOptions, policies};
+
+/// A part of an installation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The kinds.
+    Definitions,
+    /// Who may do what.
+    Rbac,
+    /// The operator itself.
+    Deployment,
+    /// What a change may not do.
+    Admission,
+}
+
+impl Part {
+    /// Every part, in the order of applying.
+    pub const ALL: [Self; 4] = [Self::Definitions, Self::Rbac, Self::Deployment, Self::Admission];
+
+    /// Its folder in `deploy/kustomize`.
+    #[must_use]
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Definitions => "crd",
+            Self::Rbac => "rbac",
+            Self::Deployment => "deployment",
+            Self::Admission => "admission",
+        }
+    }
+
+    /// Its objects.
+    ///
+    /// # Errors
+    /// When the types do not become definitions.
+    pub fn objects(self, options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
+        Ok(match self {
+            Self::Definitions => kubeon_api::definitions()?,
+            Self::Rbac => rbac::objects(options),
+            Self::Deployment => {
+                let mut all = vec![config::objects(options)];
+                all.extend(deployment::objects(options));
+                all
+            }
+            Self::Admission => {
+                let mut all = policies::objects(options);
+                all.push(webhook::configuration(options));
+                all
+            }
+        })
+    }
+}
+
+/// The part that installs objects of this kind, for those who take an installation apart.
+#[must_use]
+pub fn part(kind: &str) -> Part {
+    match kind {
+        "CustomResourceDefinition" => Part::Definitions,
+        "ServiceAccount" | "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => Part::Rbac,
+        kind if kind.starts_with("Validating") => Part::Admission,
+        _ => Part::Deployment,
+    }
+}
+
+/// The operator's namespace. Jobs of any image run in it, so it enforces no more than `baseline`.
+pub(crate) fn namespace(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {
+            "name": options.namespace,
+            "labels": {
+                "app.kubernetes.io/part-of": "kubeon",
+                "pod-security.kubernetes.io/enforce": "baseline",
+            },
+        },
+    })
+}
+
+/// Metadata of an object of the installation; `namespace` is empty for what has none.
+pub(crate) fn metadata(namespace: &str, name: &str) -> Value {
+    let mut metadata = json!({
+        "name": name,
+        "labels": {"app.kubernetes.io/name": "kubeon", "app.kubernetes.io/part-of": "kubeon"},
+    });
+    if !namespace.is_empty() {
+        metadata["namespace"] = json!(namespace);
+    }
+    metadata
+}

@@ -1,0 +1,112 @@
+//! The command channel: the annotation that clients write and the operator answers in.
+
+use kubeon_api::labels::{APPLIED_SPEC, OPERATION, PROTECTED};
+
+use super::{Policy, Validation, annotation, annotation_before, cel_list, cel_text, not_the_operator};
+use crate::{InstallOptions, names};
+
+/// The words that are not the operator's alone.
+const COMMANDS: [&str; 6] =
+    ["creating", "scaling-up", "scaling-down", "updating", "rollbacking", "terminating"];
+
+/// Who writes which word, and from which phase.
+///
+/// A plain `kubectl delete` is not held to a phase: it waits its turn. The word `terminating` is, as older clients
+/// expect the refusal.
+pub(super) fn commands(options: &InstallOptions) -> Policy {
+    let field = format!("metadata.annotations[{OPERATION}]");
+    Policy {
+        name: "kubeon-commands",
+        about: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
+        operations: &["CREATE", "UPDATE"],
+        only_when: vec![not_the_operator(options)],
+        variables: vec![
+            ("word", annotation("object", OPERATION)),
+            ("before", annotation_before(OPERATION)),
+            ("asked", "variables.word != '' && variables.word != variables.before".to_owned()),
+            ("applied", annotation("object", APPLIED_SPEC)),
+            ("appliedBefore", annotation_before(APPLIED_SPEC)),
+            ("phase", "oldObject == null ? '' : oldObject.?status.?phase.orValue('')".to_owned()),
+            ("protected", protected("object")),
+        ],
+        validations: vec![
+            Validation {
+                expression: format!("!variables.asked || variables.word in {}", cel_list(&COMMANDS)),
+                message: format!(
+                    "'{field}: ' + variables.word + ' is not for clients to write; write {}'",
+                    COMMANDS.join(", ")
+                ),
+                reason: "Forbidden",
+            },
+            Validation {
+                expression: "variables.applied == variables.appliedBefore".to_owned(),
+                message: format!("'metadata.annotations[{APPLIED_SPEC}]: is written by the operator alone'"),
+                reason: "Forbidden",
+            },
+            from_phase(&field),
+            creating(&field),
+            Validation {
+                expression: "!variables.asked || variables.word != 'terminating' || !variables.protected"
+                    .to_owned(),
+                message: cel_text(&protection_message()),
+                reason: "Forbidden",
+            },
+        ],
+    }
+}
+
+/// Contract B, cases 6 to 8; the words are those that its clients know.
+fn from_phase(field: &str) -> Validation {
+    Validation {
+        expression:
+            "!variables.asked || variables.word == 'creating' || variables.phase in ['Running', 'Failed']"
+                .to_owned(),
+        message: format!(
+            "'current operation is [' + variables.phase + '],only in running,failed can be ' + \
+             (variables.word == 'terminating' ? 'delete cluster' : 'start next task') + ' ({field})'"
+        ),
+        reason: "Invalid",
+    }
+}
+
+/// Contract B, cases 30 and 31: a cluster is made once; making it is asked for again only after it failed.
+fn creating(field: &str) -> Validation {
+    Validation {
+        expression: "!variables.asked || variables.word != 'creating' || variables.phase == '' || \
+                     (variables.phase == 'Failed' && variables.applied == '')"
+            .to_owned(),
+        message: format!(
+            "'{field}: creating is for a cluster that is new or whose creation failed; this one is ' + \
+             (variables.applied == '' ? variables.phase : 'made already')"
+        ),
+        reason: "Invalid",
+    }
+}
+
+/// A protected cluster is not deleted, whoever asks.
+pub(super) fn deletion_protection() -> Policy {
+    Policy {
+        name: "kubeon-deletion-protection",
+        about: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
+        operations: &["DELETE"],
+        only_when: vec![],
+        variables: vec![],
+        validations: vec![Validation {
+            expression: format!("!({})", protected("oldObject")),
+            message: cel_text(&protection_message()),
+            reason: "Forbidden",
+        }],
+    }
+}
+
+fn protected(object: &str) -> String {
+    let one = |name: &str| format!("{} == {}", annotation(object, name), cel_text(PROTECTED));
+    names::DELETION_PROTECTION.map(one).join(" || ")
+}
+
+fn protection_message() -> String {
+    format!(
+        "metadata.annotations[{}]: the cluster is protected from deletion; remove the annotation first",
+        names::DELETION_PROTECTION[0]
+    )
+}

@@ -1,0 +1,57 @@
+//! Who names an object that the operator reads for them must be allowed to read it themselves. Otherwise whoever may
+//! declare a cluster could have every Secret in the operator's reach copied onto a host of their own.
+
+use super::{Policy, Validation, not_the_operator};
+use crate::InstallOptions;
+
+/// Where a reference stands, what it refers to.
+const REFERENCES: &[(&[&str], &str)] = &[
+    (&["spec", "hostsConfRef"], "configmaps"),
+    (&["spec", "varsConfRef"], "configmaps"),
+    (&["spec", "kubeConfRef"], "secrets"),
+    (&["spec", "sshAuthRef"], "secrets"),
+    (&["spec", "preCheckRef"], "configmaps"),
+    (&["spec", "entrypointSHRef"], "configmaps"),
+    (&["spec", "actionSourceRef"], "configmaps"),
+    (&["spec", "cluster", "authConfig", "credentialsRef"], "secrets"),
+    (&["spec", "authConfig", "credentialsRef"], "secrets"),
+];
+
+/// References of the three kinds. One that does not change is not asked about again.
+pub(super) fn references(options: &InstallOptions) -> Policy {
+    Policy {
+        name: "kubeon-references",
+        about: vec![
+            ("ecs.yun.com", "v1", &["kubernetesclusters"]),
+            ("kubeonkube.clay.io", "v1alpha1", &["clusters", "clusteroperations"]),
+        ],
+        operations: &["CREATE", "UPDATE"],
+        only_when: vec![not_the_operator(options)],
+        // What a path means depends on the kind: under `spec.cluster` one kind has a text.
+        variables: vec![("own", "request.resource.group == 'ecs.yun.com'".to_owned())],
+        validations: REFERENCES.iter().map(|(path, resource)| may_read(path, resource)).collect(),
+    }
+}
+
+fn may_read(path: &[&str], resource: &str) -> Validation {
+    let of_a_cluster = path.contains(&"authConfig");
+    let applies = if of_a_cluster { "variables.own" } else { "!variables.own" };
+    let chain = |root: &str| path.iter().fold(format!("dyn({root})"), |text, name| format!("{text}.?{name}"));
+    let (now, before) = (chain("object"), chain("oldObject"));
+    // A cluster's own namespace is meant where none is given.
+    let place = if of_a_cluster { "request.namespace" } else { "''" };
+    let namespace = format!("({now}.?namespace.orValue('') == '' ? {place} : {now}.?namespace.orValue(''))");
+    let name = format!("{now}.?name.orValue('')");
+    Validation {
+        expression: format!(
+            "!({applies}) || {name} == '' || (oldObject != null && {now} == {before}) || \
+             authorizer.group('').resource('{resource}').namespace({namespace}).name({name}).check('get').allowed()"
+        ),
+        message: format!(
+            "'{}: who refers to {resource} ' + {namespace} + '/' + {name} + ' must be allowed to read it; ' + \
+             request.userInfo.username + ' is not'",
+            path.join(".")
+        ),
+        reason: "Forbidden",
+    }
+}

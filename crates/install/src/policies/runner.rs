@@ -1,0 +1,129 @@
+//! What a runner's service account may write: the roles say which kinds, these say which objects.
+//!
+//! A runner proves which Job it belongs to by its token, which is bound to its pod: the API server adds the pod's name
+//! to the user, and the Job controller names a pod after its Job.
+
+use super::{Policy, Validation, annotation, cel_text};
+use crate::names::{CLUSTER_LABEL, JOB_ANNOTATION, RUNNER};
+
+/// What of the status is the operator's: who may write, what runs, and how it ended.
+const OPERATORS_OWN: [&str; 9] = [
+    "jobRef",
+    "inputs",
+    "digest",
+    "action",
+    "hasModified",
+    "startTime",
+    "endTime",
+    "waitsFor",
+    "observedGeneration",
+];
+
+fn by_a_runner() -> (&'static str, String) {
+    (
+        "by-a-runner",
+        format!(
+            "request.userInfo.username.startsWith('system:serviceaccount:') && \
+             request.userInfo.username.endsWith(':{RUNNER}')"
+        ),
+    )
+}
+
+/// The runner's pod, its namespace, and what pods of the Job are named after: the Job's name and `-`, of which an API
+/// server keeps 58 characters before it adds five of its own.
+fn identity(job: String) -> Vec<(&'static str, String)> {
+    let pod = "request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([''])[0]";
+    vec![
+        ("job", job),
+        ("pod", pod.to_owned()),
+        ("home", "request.userInfo.username.split(':')[2]".to_owned()),
+        (
+            "stem",
+            "variables.job.size() < 58 ? variables.job + '-' : variables.job.substring(0, 58)".to_owned(),
+        ),
+        (
+            "mine",
+            "variables.job != '' && variables.pod.size() > 5 && \
+             variables.pod.substring(0, variables.pod.size() - 5) == variables.stem"
+                .to_owned(),
+        ),
+    ]
+}
+
+/// The status of an operation is written by its own Job.
+pub(super) fn status() -> Policy {
+    let job = "oldObject.?status.?jobRef.?name.orValue('')".to_owned();
+    let kept = |field: &&str| format!("object.?status.?{field} == oldObject.?status.?{field}");
+    Policy {
+        name: "kubeon-runner-status",
+        about: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations/status"])],
+        operations: &["UPDATE"],
+        only_when: vec![by_a_runner()],
+        variables: identity(job),
+        validations: vec![
+            Validation {
+                expression: "variables.mine && \
+                             oldObject.?status.?jobRef.?namespace.orValue('') == variables.home"
+                    .to_owned(),
+                message: "'status: an operation\\'s status is written by its own Job, ' + \
+                          (variables.job == '' ? 'of which none is recorded yet' : variables.job) + \
+                          '; this is pod ' + variables.home + '/' + variables.pod"
+                    .to_owned(),
+                reason: "Forbidden",
+            },
+            Validation {
+                expression: OPERATORS_OWN.iter().map(kept).collect::<Vec<_>>().join(" && "),
+                message: cel_text(&format!(
+                    "status: {} are written by the operator alone",
+                    OPERATORS_OWN.join(", ")
+                )),
+                reason: "Forbidden",
+            },
+        ],
+    }
+}
+
+/// A Secret is written by the Job that it was made for.
+pub(super) fn secrets() -> Policy {
+    let label = format!(
+        "oldObject != null && has(oldObject.metadata.labels) && {} in oldObject.metadata.labels",
+        cel_text(CLUSTER_LABEL)
+    );
+    Policy {
+        name: "kubeon-runner-secrets",
+        about: vec![("", "v1", &["secrets"])],
+        operations: &["CREATE", "UPDATE", "DELETE"],
+        only_when: vec![by_a_runner()],
+        variables: identity(format!("oldObject == null ? '' : {}", annotation("oldObject", JOB_ANNOTATION))),
+        validations: vec![
+            Validation {
+                expression: "request.operation == 'UPDATE'".to_owned(),
+                message: cel_text("a runner neither makes nor removes Secrets"),
+                reason: "Forbidden",
+            },
+            Validation {
+                expression: label,
+                message: cel_text(&format!(
+                    "metadata.labels[{CLUSTER_LABEL}]: this Secret was not made for a cluster"
+                )),
+                reason: "Forbidden",
+            },
+            Validation {
+                expression: "variables.mine && request.namespace == variables.home".to_owned(),
+                message: format!(
+                    "'metadata.annotations[{JOB_ANNOTATION}]: this Secret was made for ' + \
+                     (variables.job == '' ? 'no Job' : 'Job ' + variables.job) + '; this is pod ' + \
+                     variables.home + '/' + variables.pod"
+                ),
+                reason: "Forbidden",
+            },
+            Validation {
+                expression: ["labels", "annotations", "ownerReferences", "finalizers"]
+                    .map(|field| format!("object.metadata.?{field} == oldObject.metadata.?{field}"))
+                    .join(" && "),
+                message: cel_text("metadata: a runner writes the data of a Secret and nothing else"),
+                reason: "Forbidden",
+            },
+        ],
+    }
+}

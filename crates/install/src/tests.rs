@@ -1,0 +1,90 @@
+//! What is installed, looked at without a cluster.
+
+use super::*;
+
+fn all() -> Vec<Value> {
+    objects(&InstallOptions::default()).unwrap()
+}
+
+fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let found = objects.iter().find(|o| o["kind"] == kind && o["metadata"]["name"] == name);
+    found.unwrap_or_else(|| panic!("{kind} {name} is not installed"))
+}
+
+#[test]
+fn names_every_object_once() {
+    let objects = all();
+    let mut seen = std::collections::BTreeSet::new();
+    for object in &objects {
+        let key = (
+            object["kind"].to_string(),
+            object["metadata"]["namespace"].to_string(),
+            object["metadata"]["name"].to_string(),
+        );
+        assert!(seen.insert(key.clone()), "{key:?} twice");
+    }
+    assert!(objects.len() > 30, "{}", objects.len());
+}
+
+#[test]
+fn watches_a_namespace_that_is_named_twice_once() {
+    let options = InstallOptions {
+        watch_namespaces: vec!["kubeon-system".into(), "a".into(), "a".into()],
+        ..InstallOptions::default()
+    };
+    assert_eq!(options.namespaces().collect::<Vec<_>>(), ["kubeon-system", "a"]);
+}
+
+#[test]
+fn gives_no_process_a_wildcard_nor_secrets_everywhere() {
+    for object in all().iter().filter(|o| matches!(o["kind"].as_str(), Some("Role" | "ClusterRole"))) {
+        let text = object.to_string();
+        assert!(!text.contains("\"*\""), "{text}");
+        if object["kind"] == "ClusterRole" {
+            assert!(!text.contains("secrets") && !text.contains("configmaps"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn lets_a_runner_patch_and_nothing_else() {
+    let objects = all();
+    let rules = |kind: &str| named(&objects, kind, names::RUNNER)["rules"].clone();
+    assert_eq!(
+        rules("Role"),
+        serde_json::json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["patch"]}])
+    );
+    assert_eq!(rules("ClusterRole")[0]["resources"], serde_json::json!(["clusteroperations/status"]));
+    assert_eq!(rules("ClusterRole")[0]["verbs"], serde_json::json!(["patch"]));
+}
+
+/// What Pod Security calls `restricted`, and a read-only root beside it.
+#[test]
+fn runs_the_operator_restricted() {
+    let objects = all();
+    let pod = &named(&objects, "Deployment", names::OPERATOR)["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["securityContext"]["runAsUser"], 65532);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    let container = &pod["containers"][0]["securityContext"];
+    assert_eq!(container["allowPrivilegeEscalation"], false);
+    assert_eq!(container["readOnlyRootFilesystem"], true);
+    assert_eq!(container["capabilities"]["drop"], serde_json::json!(["ALL"]));
+}
+
+#[test]
+fn refuses_when_the_webhook_is_away() {
+    let objects = all();
+    let hook =
+        &named(&objects, "ValidatingWebhookConfiguration", names::WEBHOOK_CONFIGURATION)["webhooks"][0];
+    assert_eq!(hook["failurePolicy"], "Fail");
+    assert_eq!(hook["timeoutSeconds"], 5);
+    assert!(hook["clientConfig"].get("caBundle").is_none(), "the operator's, not the manifest's");
+}
+
+#[test]
+fn leaves_no_mark_in_the_chart() {
+    for (file, text) in chart::files().unwrap() {
+        assert!(!text.contains('«') && !text.contains('»'), "{file}");
+    }
+}
