@@ -1,0 +1,106 @@
+//! A folder for one API server: in memory where that is allowed, gone when its owner is gone.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+use crate::EnvtestError;
+
+const PREFIX: &str = "kubeon-envtest-";
+const LOCK: &str = "owner.lock";
+/// A folder younger than this may not have its lock file yet.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// The folder. Its lock says to others that its owner lives.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    folder: TempDir,
+    _owner: File,
+}
+
+impl Folder {
+    /// Makes one, and removes those whose owners were killed. On disk when writes are to reach a disk.
+    pub(crate) fn new(on_disk: bool) -> Result<Self, EnvtestError> {
+        let memory = Path::new("/dev/shm");
+        let parent = if !on_disk && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let make = || -> io::Result<Self> {
+            sweep(&parent)?;
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent)?;
+            let owner = File::create(folder.path().join(LOCK))?;
+            owner.try_lock().map_err(io::Error::from)?;
+            Ok(Self { folder, _owner: owner })
+        };
+        make().map_err(EnvtestError::file(&parent))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a file that only its owner may read.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf, EnvtestError> {
+        let path = self.path().join(name);
+        let write = || -> io::Result<()> {
+            let mut file = tempfile::Builder::new()
+                .permissions(Permissions::from_mode(0o600))
+                .tempfile_in(self.path())?;
+            file.write_all(text.as_bytes())?;
+            file.persist(&path)?;
+            Ok(())
+        };
+        write().map_err(EnvtestError::file(&path))?;
+        Ok(path)
+    }
+}
+
+/// Removes folders whose owner is gone. What cannot be removed belongs to somebody else.
+fn sweep(parent: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(parent)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) && is_abandoned(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn is_abandoned(folder: &Path) -> bool {
+    match File::open(folder.join(LOCK)) {
+        Ok(owner) => owner.try_lock().is_ok(),
+        Err(_) => {
+            let changed = folder.metadata().and_then(|metadata| metadata.modified());
+            changed.is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > SETTLED))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removes_what_a_killed_owner_left() {
+        let root = tempfile::tempdir().unwrap();
+        let (dead, alive) =
+            (root.path().join("kubeon-envtest-dead"), root.path().join("kubeon-envtest-alive"));
+        for folder in [&dead, &alive] {
+            fs::create_dir(folder).unwrap();
+        }
+        File::create(dead.join(LOCK)).unwrap();
+        let owner = File::create(alive.join(LOCK)).unwrap();
+        owner.try_lock().unwrap();
+        sweep(root.path()).unwrap();
+        assert!(alive.is_dir() && !dead.exists());
+    }
+
+    #[test]
+    fn keeps_secrets_from_others() {
+        let folder = Folder::new(false).unwrap();
+        let path = folder.write("kubeconfig", "secret").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,79 @@
+//! The programs, taken out of the bundle that `kubeon bundle build` put into the user's cache.
+//!
+//! ```text
+//!   BUNDLES/v1.36.3-amd64/blobs/sha256/<digest>   tar + zstd     unpacked once into
+//!   CACHE/programs/<digest>/bin/etcd              and used again by every test and benchmark
+//! ```
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kubeon_bundle::{Arch, Bundle, Store, Version};
+
+use crate::EnvtestError;
+
+/// Where the programs lie.
+#[derive(Debug, Clone)]
+pub(crate) struct Programs {
+    pub(crate) etcd: PathBuf,
+    pub(crate) api_server: PathBuf,
+    pub(crate) controller_manager: PathBuf,
+}
+
+impl Programs {
+    /// Finds them in the user's store, unpacking what was not used before.
+    pub(crate) fn find(version: Version) -> Result<Self, EnvtestError> {
+        let no_home =
+            |error| EnvtestError::File { path: "~/.cache/kubeon".into(), source: io::Error::other(error) };
+        Self::of(&Store::from_env().map_err(no_home)?, version)
+    }
+
+    fn of(store: &Store, version: Version) -> Result<Self, EnvtestError> {
+        let bundle = store.find(version, Arch::native())?;
+        let folder = store.cache().join("programs");
+        let program = |part: &str| program(&bundle, part, &folder);
+        Ok(Self {
+            etcd: program("etcd")?,
+            api_server: program("kube-apiserver")?,
+            controller_manager: program("kube-controller-manager")?,
+        })
+    }
+}
+
+/// The program of a part that has the part's name.
+fn program(bundle: &Bundle, name: &str, folder: &Path) -> Result<PathBuf, EnvtestError> {
+    let digest = bundle.part(name)?.digest.clone();
+    let place = folder.join(digest.as_str());
+    let path = place.join("bin").join(name);
+    if !path.is_file() {
+        bundle.verify_parts(&BTreeSet::from([digest.clone()]))?;
+        unpack(&bundle.blob(&digest), folder, &place).map_err(EnvtestError::file(&place))?;
+    }
+    Ok(path)
+}
+
+/// Unpacks beside the place and renames, so that the place is whole or not there. Of two at once, one wins.
+fn unpack(blob: &Path, folder: &Path, place: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let made = tempfile::Builder::new().prefix(".unpack-").tempdir_in(folder)?;
+    tar::Archive::new(zstd::Decoder::new(File::open(blob)?)?).unpack(made.path())?;
+    match fs::rename(made.path(), place) {
+        Err(_) if place.is_dir() => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_how_to_build_what_is_missing() {
+        let cache = tempfile::tempdir().unwrap();
+        let version = "v1.36.3".parse().unwrap();
+        let error = Programs::of(&Store::at(cache.path()), version).unwrap_err().to_string();
+        assert!(error.contains("kubeon bundle build v1.36.3"), "{error}");
+    }
+}

@@ -1,0 +1,194 @@
+//! Connections and requests.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
+use hyper::service::service_fn;
+use hyper::{Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use kube::Client;
+use kube::client::Body;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::{Fault, Request, Shared};
+use crate::EnvtestError;
+use crate::credentials::Identity;
+
+/// Why a connection ends without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("closed by a rule")]
+struct Closed;
+
+/// Offers TLS with HTTP/1.1, which closes a request's connection without touching others.
+pub(super) fn acceptor(identity: &Identity) -> Result<TlsAcceptor, EnvtestError> {
+    let unread = |error: rustls::pki_types::pem::Error| rustls::Error::General(error.to_string());
+    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(unread)?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(unread)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Accepts connections until it is aborted.
+pub(super) async fn serve(listener: TcpListener, tls: TlsAcceptor, upstream: Client, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                // A connection that was reset while it waited is its client's affair.
+                if let Ok((stream, _)) = accepted {
+                    connections.spawn(connection(stream, tls.clone(), upstream.clone(), Arc::clone(&shared)));
+                }
+            }
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, tls: TlsAcceptor, upstream: Client, shared: Arc<Shared>) {
+    let mut line = shared.line.subscribe();
+    let begin = *line.borrow_and_update();
+    if begin.down {
+        return;
+    }
+    let talk = async {
+        stream.set_nodelay(true)?;
+        let stream = TokioIo::new(tls.accept(stream).await?);
+        let service = service_fn(|request| answer(request, upstream.clone(), Arc::clone(&shared)));
+        hyper::server::conn::http1::Builder::new()
+            .serve_connection(stream, service)
+            .await
+            .map_err(io::Error::other)
+    };
+    // Dropping the talk closes the socket. How a client ends its connection is its affair.
+    tokio::select! {
+        _ = talk => {}
+        () = cut(&mut line, begin.cuts) => {}
+    }
+}
+
+async fn cut(line: &mut watch::Receiver<super::Line>, since: u64) {
+    if line.wait_for(|line| line.cuts != since).await.is_err() {
+        pending::<()>().await;
+    }
+}
+
+type Answer = Response<Body>;
+
+async fn answer(
+    incoming: hyper::Request<Incoming>,
+    upstream: Client,
+    shared: Arc<Shared>,
+) -> Result<Answer, Closed> {
+    let (number, fault) = record(&incoming, &shared);
+    let done = |answer: Answer| {
+        let mut state = shared.state();
+        if let Some(request) = state.requests.get_mut(number) {
+            request.status = Some(answer.status().as_u16());
+        }
+        Ok(answer)
+    };
+    match fault {
+        None => done(forward(incoming, &upstream).await),
+        Some(Fault::Status(code)) => done(refusal(code, None)),
+        Some(Fault::RetryAfter(seconds)) => done(refusal(429, Some(seconds))),
+        Some(Fault::Delay(time)) => {
+            tokio::time::sleep(time).await;
+            done(forward(incoming, &upstream).await)
+        }
+        Some(Fault::Hang) => never().await,
+        Some(Fault::HangAfter) => {
+            done(forward(incoming, &upstream).await)?;
+            never().await
+        }
+        Some(Fault::Refuse) => Err(Closed),
+        Some(Fault::LoseAnswer) => {
+            done(forward(incoming, &upstream).await)?;
+            Err(Closed)
+        }
+        Some(Fault::CutBefore) => {
+            shared.cut(true);
+            never().await
+        }
+        Some(Fault::CutAfter) => {
+            done(forward(incoming, &upstream).await)?;
+            shared.cut(true);
+            never().await
+        }
+    }
+}
+
+async fn never() -> Result<Answer, Closed> {
+    pending::<Infallible>().await;
+    Err(Closed)
+}
+
+/// Writes the request down. Answers its place, and what a rule does to it.
+fn record(incoming: &hyper::Request<Incoming>, shared: &Shared) -> (usize, Option<Fault>) {
+    let mut request = Request::read(incoming.method(), incoming.uri(), incoming.headers());
+    let mut state = shared.state();
+    let met: Vec<_> = state.rules.iter_mut().filter_map(|rule| rule.meet(&request)).collect();
+    let fault = met.into_iter().next();
+    request.fault.clone_from(&fault);
+    state.requests.push(request);
+    (state.requests.len() - 1, fault)
+}
+
+async fn forward(incoming: hyper::Request<Incoming>, upstream: &Client) -> Answer {
+    let (mut parts, body) = incoming.into_parts();
+    parts.headers.remove(HOST);
+    parts.headers.remove(CONNECTION);
+    let body = match body.collect().await {
+        Ok(body) => body.to_bytes().to_vec(),
+        Err(error) => return status_object(400, "BadRequest", &format!("the request has no end: {error}")),
+    };
+    match upstream.send(hyper::Request::from_parts(parts, Body::from(body))).await {
+        Ok(answer) => answer,
+        Err(error) => status_object(502, "BadGateway", &format!("the API server cannot be reached: {error}")),
+    }
+}
+
+fn refusal(code: u16, retry_after: Option<u32>) -> Answer {
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        410 => "Expired",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "",
+    };
+    let mut answer = status_object(code, reason, "a rule of the test's proxy says so");
+    if let Some(seconds) = retry_after {
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    answer
+}
+
+fn status_object(code: u16, reason: &str, message: &str) -> Answer {
+    let object = json!({ "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+        "code": code, "reason": reason, "message": message });
+    let mut answer = Response::new(Body::from(object.to_string().into_bytes()));
+    *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}

@@ -1,0 +1,99 @@
+//! The API server is the real one: admission, roles, definitions, service accounts.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt as _};
+use kubeon_envtest::{ApiServer, Options};
+use serde_json::json;
+
+fn config_map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({ "metadata": { "name": name }, "data": { "a": "b" } })).unwrap()
+}
+
+async fn client_of(text: &str) -> Client {
+    let config = Kubeconfig::from_yaml(text).unwrap();
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+#[tokio::test]
+async fn keeps_objects_and_tells_users_apart() {
+    let server = ApiServer::shared().await.unwrap();
+    let namespace = server.namespace().await.unwrap();
+    let maps = Api::<ConfigMap>::namespaced(server.client().await.unwrap(), &namespace);
+    maps.create(&PostParams::default(), &config_map("one")).await.unwrap();
+    assert_eq!(maps.list(&ListParams::default()).await.unwrap().items[0].name_any(), "one");
+
+    let nobody = server.client_as("nobody", &["some", "groups"]).await.unwrap();
+    let refused = Api::<Secret>::namespaced(nobody, &namespace).list(&ListParams::default()).await;
+    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
+}
+
+#[tokio::test]
+async fn gives_service_accounts_tokens_and_admin_everything() {
+    let server = ApiServer::shared().await.unwrap();
+    let namespace = server.namespace().await.unwrap();
+    let token = server.service_account(&namespace, "runner").await.unwrap();
+    let runner = client_of(&server.kubeconfig_of_token(&token)).await;
+    let refused =
+        Api::<Secret>::namespaced(runner, &namespace).list(&ListParams::default()).await.unwrap_err();
+    let name = format!("system:serviceaccount:{namespace}:runner");
+    assert!(refused.to_string().contains(&name), "{refused}");
+
+    let admin = client_of(&server.kubeconfig_of_token(server.admin_token())).await;
+    Api::<Secret>::namespaced(admin, &namespace).list(&ListParams::default()).await.unwrap();
+    let file = std::fs::read_to_string(server.kubeconfig_file()).unwrap();
+    client_of(&file).await.apiserver_version().await.unwrap();
+}
+
+#[tokio::test]
+async fn serves_our_kinds_and_enforces_their_rules() {
+    let server = ApiServer::shared().await.unwrap();
+    server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
+    let kind = kube::core::GroupVersionKind::gvk("kubeonkube.clay.io", "v1alpha1", "Cluster");
+    let client = server.client().await.unwrap();
+    let (resource, _) = kube::discovery::pinned_kind(&client, &kind).await.unwrap();
+    let clusters = Api::<kube::api::DynamicObject>::all_with(client, &resource);
+    let without_hosts = json!({ "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster",
+        "metadata": { "name": "bad" }, "spec": {} });
+    let refused =
+        clusters.create(&PostParams::default(), &serde_json::from_value(without_hosts).unwrap()).await;
+    assert!(refused.unwrap_err().to_string().contains("hostsConfRef"));
+}
+
+#[tokio::test]
+async fn collects_garbage_and_makes_accounts_with_controllers() {
+    let server = ApiServer::start(Options::default().with_controllers()).await.unwrap();
+    let client = server.client().await.unwrap();
+    let namespace = server.namespace().await.unwrap();
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), &namespace);
+    kube::runtime::wait::await_condition(accounts, "default", |it: Option<&ServiceAccount>| it.is_some())
+        .await
+        .unwrap();
+    let pod =
+        json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
+    let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let maps = Api::<ConfigMap>::namespaced(client, &namespace);
+    let mut owned = config_map("owned");
+    owned.metadata.owner_references = Some(vec![kube::Resource::owner_ref(&pod, &()).unwrap()]);
+    let owned = maps.create(&PostParams::default(), &owned).await.unwrap();
+    pods.delete("p", &DeleteParams::default()).await.unwrap();
+    let uid = owned.uid().unwrap();
+    let gone = kube::runtime::wait::await_condition(
+        maps,
+        "owned",
+        kube::runtime::wait::conditions::is_deleted(&uid),
+    );
+    tokio::time::timeout(std::time::Duration::from_secs(60), gone).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn says_the_last_words_of_a_server_that_does_not_start() {
+    let options = Options { arguments: vec!["--no-such-flag".into()], ..Options::default() };
+    let error = ApiServer::start(options).await.err().unwrap().to_string();
+    assert!(error.contains("kube-apiserver") && error.contains("no-such-flag"), "{error}");
+}
