@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod entrypoint;
+pub mod job;
 pub mod manifests;
 pub mod paths;
 pub mod systemd;

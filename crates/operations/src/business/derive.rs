@@ -1,0 +1,116 @@
+//! The operation that a wish becomes.
+
+use std::sync::Arc;
+
+use kubeon_api::kubernetes_cluster::TimeoutMins;
+use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
+use serde_json::json;
+
+use super::want::Wish;
+use super::{namespace, object_name, object_notice, show, status_write};
+use crate::names::{self, DERIVED_NAMESPACE_LABEL, DERIVED_UID_LABEL, HOSTS_ANNOTATION, WHY_ANNOTATION};
+use crate::operation::{at, name};
+use crate::snapshot::Snapshot;
+use crate::write::{Change, Kind, Target, Turn, Write};
+
+/// The name of the operation that this wish becomes: one name for one wish, however often it is computed.
+pub(super) fn name_of(object: &KubernetesCluster, wish: &Wish) -> String {
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    let since =
+        object.status.as_ref().and_then(|status| status.last_transition_time.as_ref()).map(|time| time.0);
+    let content = json!(wish.spec).to_string();
+    names::derived_operation((namespace(object), object_name(object), uid), wish.action, &content, since)
+}
+
+/// Makes the operation, then claims the cluster for it.
+pub(super) fn begin(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    wish: &Wish,
+    mine: &[Arc<ClusterOperation>],
+) -> Turn {
+    let operation = name_of(object, wish);
+    let mut turn = Turn::default();
+    let made = Write {
+        why: wish.why.clone(),
+        target: Target::new(Kind::Operation, "", &operation),
+        change: Change::Create(operation_object(s, object, wish, &operation)),
+        operation: None,
+    };
+    let there = mine.iter().any(|one| name(one) == operation);
+    turn.stages.push(if there { Vec::new() } else { vec![made] });
+    let mut new = object.status.clone().unwrap_or_default();
+    let (phase, word) = match wish.action {
+        "terminating" => (Phase::Terminating, "TearingDown"),
+        _ => (Phase::Prechecking, "Prechecking"),
+    };
+    new.phase = Some(phase);
+    new.reason = None;
+    new.step = None;
+    new.operation = Some(operation.clone());
+    new.job_name = None;
+    new.last_transition_time = Some(at(s.now));
+    new.observed_generation = object.metadata.generation;
+    show::progressing(&mut new, object, word, &wish.why, s.now);
+    turn.stages.push(status_write(object, &new, format!("{operation} has its turn")).into_iter().collect());
+    turn.notices.push(object_notice(
+        object,
+        false,
+        reason(wish.action),
+        format!("{}: {operation}", wish.why),
+    ));
+    turn
+}
+
+fn reason(action: &str) -> &'static str {
+    match action {
+        "creating" => "Creating",
+        "scaling-up" => "ScalingUp",
+        "scaling-down" => "ScalingDown",
+        _ => "Terminating",
+    }
+}
+
+fn operation_object(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    wish: &Wish,
+    name: &str,
+) -> serde_json::Value {
+    let timeout = object.spec.cluster.timeout_mins.unwrap_or(TimeoutMins::DEFAULT).duration().as_secs();
+    let hosts: Vec<String> = wish.hosts.iter().map(ToString::to_string).collect();
+    json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1",
+        "kind": "ClusterOperation",
+        "metadata": {
+            "name": name,
+            "labels": {
+                names::CLUSTER_LABEL: names::label(object_name(object)),
+                DERIVED_NAMESPACE_LABEL: namespace(object),
+                DERIVED_UID_LABEL: object.metadata.uid,
+            },
+            "annotations": {
+                labels::APPLIED_SPEC: json!(wish.spec).to_string(),
+                WHY_ANNOTATION: wish.why,
+                HOSTS_ANNOTATION: hosts.join(","),
+            },
+        },
+        "spec": {
+            "cluster": object_name(object),
+            "actionType": "kubeon",
+            "action": wish.action,
+            "image": s.settings.runner_images.last().cloned().unwrap_or_default(),
+            "activeDeadlineSeconds": timeout,
+        },
+    })
+}
+
+/// The words that an action ends with: after a success, after a failure.
+pub(super) fn words(action: &str) -> (Operation, Operation) {
+    match action {
+        "creating" => (Operation::CreateFinished, Operation::CreateFailed),
+        "scaling-up" => (Operation::ScaleUpFinished, Operation::ScaleUpFailed),
+        "scaling-down" => (Operation::ScaleDownFinished, Operation::ScaleDownFailed),
+        _ => (Operation::TerminateFinished, Operation::TerminateFailed),
+    }
+}

@@ -1,0 +1,254 @@
+//! The Job of a derived operation, contract B, 2.4: no secret in its environment, the key a mounted Secret.
+
+use std::collections::BTreeMap;
+
+use kubeon_api::kubernetes_cluster::AuthConfig;
+use kubeon_api::{ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, labels};
+use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
+use serde_json::{Value, json};
+
+use super::{inventory, namespace, object_name};
+use crate::names::{self, HOSTS_ANNOTATION, OPERATION_LABEL};
+use crate::operation::finish::{End, finish};
+use crate::operation::inputs::{KEY, Obstacle};
+use crate::operation::wait::{Wait, waits};
+use crate::operation::{Progress, archive, name, start as common, uid};
+use crate::snapshot::{Data, Snapshot};
+use crate::write::{Change, Kind, Target, Write};
+
+/// Bytes that one variable of an environment may hold; Linux refuses 128 KiB.
+const MOST_IN_ENV: usize = 96 * 1024;
+/// How often another name is tried when a ConfigMap's five digits are taken.
+const ATTEMPTS: u8 = 16;
+
+type Values = BTreeMap<String, Vec<u8>>;
+
+pub(super) fn start(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> Progress {
+    match prepared(s, object, operation) {
+        Ok(progress) => progress,
+        Err(Obstacle::Read(targets)) => Progress::reads(targets),
+        Err(Obstacle::Wait(wait)) => waits(s, operation, &wait),
+        Err(Obstacle::Refuse(word, text)) => finish(s, operation, End::failed(word, text)),
+    }
+}
+
+fn prepared(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Result<Progress, Obstacle> {
+    let spec = asked(operation)?;
+    let credentials = credentials(s, object)?;
+    common::trouble(s, operation)?;
+    let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
+    let at = DataRef::new(ns, names::derived_job(action, ns, object_name(object), name(operation)));
+    let map = config(s, object, operation, &spec, &at)?;
+    let mut copies = vec![map.clone()];
+    let mut secret = None;
+    if !credentials.is_empty() {
+        let parts: Vec<&[u8]> =
+            credentials.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]).collect();
+        let copy = names::secret_copy(name(operation), &names::hash(&parts, 10));
+        let owner = archive::owner(operation);
+        let labels = [(OPERATION_LABEL, uid(operation).to_owned())];
+        copies.push(Write {
+            why: "what it logs in with is what was seen first".to_owned(),
+            target: Target::new(Kind::Secret, ns, &copy),
+            change: Change::Create(common::secret(ns, &copy, &credentials, "Opaque", &labels, &owner)),
+            operation: Some(name(operation).to_owned()),
+        });
+        secret = Some(copy);
+    }
+    copies.retain(|copy| s.objects.meta(&copy.target).is_none());
+    let made = Write {
+        why: "its turn has come".to_owned(),
+        target: Target::new(Kind::Job, &at.namespace, &at.name),
+        change: Change::Create(the_job(s, object, operation, &spec, &at, &map.target.name, secret)),
+        operation: Some(name(operation).to_owned()),
+    };
+    let mut progress = Progress { claims: true, ..Progress::default() };
+    progress.turn.stages = vec![copies, vec![made]];
+    Ok(progress)
+}
+
+/// The spec that the operation was made for.
+fn asked(operation: &ClusterOperation) -> Result<KubernetesClusterSpec, Obstacle> {
+    let annotations = operation.metadata.annotations.as_ref();
+    let text =
+        annotations.and_then(|all| all.get(labels::APPLIED_SPEC)).map(String::as_str).unwrap_or_default();
+    serde_json::from_str(text).map_err(|error| {
+        Obstacle::Refuse("NoSpec", format!("its annotation {} cannot be read: {error}", labels::APPLIED_SPEC))
+    })
+}
+
+/// What logs in: the Secret that is referred to, else what stands in the object.
+fn credentials(s: &Snapshot<'_>, object: &KubernetesCluster) -> Result<Values, Obstacle> {
+    let Some(auth) = &object.spec.cluster.auth_config else { return Ok(Values::new()) };
+    let Some(reference) = &auth.credentials_ref else { return Ok(inline(auth)) };
+    let ns = reference.namespace.as_ref().map_or(namespace(object), |name| name.as_str());
+    let at = DataRef::new(ns, reference.name.as_str());
+    let missing = |text: String| Obstacle::Wait(Wait::Missing(format!("authConfig.credentialsRef {text}")));
+    if ns != namespace(object) {
+        let text =
+            format!("authConfig.credentialsRef {at} must be in the namespace of the KubernetesCluster");
+        return Err(Obstacle::Refuse("OtherNamespace", text));
+    }
+    let target = Target::new(Kind::Secret, &at.namespace, &at.name);
+    if s.objects.meta(&target).is_none() {
+        return Err(missing(format!("{at} not found")));
+    }
+    match s.data.get(&target) {
+        None => Err(Obstacle::Read(vec![target])),
+        Some(Data::Values { values, .. }) => {
+            let mut values = values.clone();
+            if let Some(user) = &auth.username {
+                values.entry("username".to_owned()).or_insert_with(|| user.as_str().as_bytes().to_vec());
+            }
+            Ok(values)
+        }
+        Some(Data::Denied(why)) => Err(missing(format!("{at} cannot be read: {why}"))),
+        Some(_) => Err(missing(format!("{at} not found"))),
+    }
+}
+
+fn inline(auth: &AuthConfig) -> Values {
+    let mut values = Values::new();
+    if let Some(user) = &auth.username {
+        values.insert("username".to_owned(), user.as_str().as_bytes().to_vec());
+    }
+    if let Some(key) = &auth.private_ssh_key {
+        values.insert(KEY.to_owned(), key.pem().as_bytes().to_vec());
+    }
+    if let Some(password) = &auth.password {
+        let name = if auth.private_ssh_key.is_some() { "passphrase" } else { "password" };
+        values.insert(name.to_owned(), password.expose().as_bytes().to_vec());
+    }
+    values
+}
+
+/// The ConfigMap `kube-<action>-<5 hex>`: the Job's name, the wish, the inventory.
+fn config(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    spec: &KubernetesClusterSpec,
+    at: &DataRef,
+) -> Result<Write, Obstacle> {
+    let free = |target: &Target| {
+        s.objects.meta(target).is_none_or(|meta| meta.owners.iter().any(|owner| owner == uid(operation)))
+    };
+    let action = operation.spec.main.action.as_str();
+    let mut targets = (0..ATTEMPTS).map(|attempt| {
+        Target::new(Kind::ConfigMap, &at.namespace, names::derived_config(action, name(operation), attempt))
+    });
+    let target = targets.find(free).ok_or_else(|| {
+        Obstacle::Refuse("NoName", format!("{ATTEMPTS} names of its ConfigMap are taken in {}", at.namespace))
+    })?;
+    let wish = json!({
+        "apiVersion": "ecs.yun.com/v1",
+        "kind": "KubernetesCluster",
+        "metadata": {"name": object_name(object), "namespace": namespace(object)},
+        "spec": spec,
+    });
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": target.name,
+            "namespace": target.namespace,
+            "labels": {OPERATION_LABEL: uid(operation)},
+            "ownerReferences": [archive::owner(operation)],
+        },
+        "immutable": true,
+        "data": {
+            "job-name": at.name,
+            "cluster.json": wish.to_string(),
+            "hosts.yml": inventory::yaml(&spec.cluster),
+        },
+    });
+    Ok(Write {
+        why: "what it does is what was seen first".to_owned(),
+        target,
+        change: Change::Create(map),
+        operation: Some(name(operation).to_owned()),
+    })
+}
+
+/// The environment of contract B, in its order.
+fn environment(
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    spec: &KubernetesClusterSpec,
+) -> Vec<(String, String)> {
+    let cluster = &spec.cluster;
+    let vip = cluster.external_load_balancer.as_ref().map(|endpoint| endpoint.as_str().to_owned());
+    let hosts = operation.metadata.annotations.as_ref().and_then(|all| all.get(HOSTS_ANNOTATION)).cloned();
+    let all = [
+        ("MASTER_HOSTS", inventory::joined(&cluster.master_list)),
+        ("MASTER_VIP", vip.unwrap_or_default()),
+        ("ETCD_HOSTS", inventory::joined(inventory::etcd(cluster))),
+        ("OPERATION", operation.spec.main.action.clone()),
+        ("HOSTS_YAML", inventory::yaml(cluster)),
+        ("CLUSTER_NAME", object_name(object).to_owned()),
+        ("CLUSTER_NAMESPACE", namespace(object).to_owned()),
+        ("NODE_HOSTS", hosts.unwrap_or_default()),
+    ];
+    // What is too long for an environment stands in /conf alone.
+    all.into_iter()
+        .filter(|(_, value)| value.len() <= MOST_IN_ENV)
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn the_job(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    spec: &KubernetesClusterSpec,
+    at: &DataRef,
+    map: &str,
+    secret: Option<String>,
+) -> Value {
+    let whole = |volume, source, path: &str| Mount { volume, source, path: path.to_owned(), key: None };
+    let state = names::state(namespace(object), object_name(object));
+    let mut mounts = vec![
+        whole("conf", Source::ConfigMap(map.to_owned(), None), "/conf"),
+        whole("state", Source::Secret { name: state, optional: true }, "/state"),
+    ];
+    mounts.extend(secret.map(|name| whole("auth", Source::Secret { name, optional: false }, "/auth")));
+    if let Some(image) = &s.settings.bundle_image {
+        let version =
+            spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
+        mounts.push(whole("bundle", Source::FilledBy(image.replace("{version}", &version)), "/bundle"));
+    }
+    let leaving = operation.spec.main.action == "terminating";
+    // Deleting the object would take its Jobs along: the one that takes the cluster down belongs to nobody.
+    let owner = (!leaving).then(|| {
+        json!({
+            "apiVersion": "ecs.yun.com/v1",
+            "kind": "KubernetesCluster",
+            "name": object_name(object),
+            "uid": object.metadata.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    });
+    let mut annotations = common::annotations(operation, s.lane);
+    annotations.remove(labels::APPLIED_SPEC);
+    annotations.remove(HOSTS_ANNOTATION);
+    job(&OperationJob {
+        name: &at.name,
+        namespace: &at.namespace,
+        owner,
+        labels: common::labels(operation),
+        annotations,
+        container: &at.name,
+        image: s.settings.runner_images.last().map_or(operation.spec.image.as_str(), String::as_str),
+        program: Program::Runner { operation: name(operation).to_owned(), action: "kubeon" },
+        env: environment(object, operation, spec),
+        mounts,
+        resources: operation.spec.resources.as_ref().map(|resources| json!(resources)),
+        deadline_seconds: operation.spec.active_deadline_seconds,
+        ttl_seconds: leaving.then_some(3600),
+    })
+}

@@ -1,0 +1,281 @@
+//! A lane of a `KubernetesCluster`: what it asks for becomes one derived operation after the other.
+//!
+//! ```text
+//!   spec ─┐
+//!         ├─ want ──► finalizer ──► operation ──► claim in status.operation ──► Job ──► annotation ──► phase
+//!   last applied spec, annotation                                                         (what was applied)
+//! ```
+
+mod applied;
+mod derive;
+mod inventory;
+mod job;
+mod settle;
+mod show;
+mod want;
+
+use std::sync::Arc;
+
+use kubeon_api::{ClusterOperation, KubernetesCluster, labels};
+use serde_json::{Value, json};
+
+use crate::names::DERIVED_UID_LABEL;
+use crate::operation::finish::{End, finish};
+use crate::operation::wait::{Wait, refusal};
+use crate::operation::{Progress, archive, guarded, name, running, target, uid, wait};
+use crate::order;
+use crate::snapshot::{Seen, Snapshot, Subject};
+use crate::write::{Change, Kind, Notice, Plan, Target, Turn, Write};
+
+pub use applied::without_secrets;
+pub use want::{Want, want};
+
+/// What is to be done for a `KubernetesCluster` and its operations.
+pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
+    let Subject::Business(seen) = &s.subject else { return Plan::Do(Turn::default()) };
+    let mut operations = s.operations.clone();
+    order::queue(&mut operations);
+    let object = match seen {
+        Seen::Is(object) => object.as_ref(),
+        Seen::Unreadable(_) => return carry_on(s, &operations),
+        Seen::Absent => return orphans(s, &operations),
+    };
+    let belongs = |operation: &Arc<ClusterOperation>| {
+        operation.metadata.labels.as_ref().and_then(|labels| labels.get(DERIVED_UID_LABEL))
+            == object.metadata.uid.as_ref()
+    };
+    let (mine, others): (Vec<_>, Vec<_>) = operations.into_iter().partition(belongs);
+    let mut turn = match orphans(s, &others) {
+        Plan::Read(targets) => return Plan::Read(targets),
+        Plan::Do(turn) => turn,
+    };
+    if !turn.is_done() || others.iter().any(|other| !order::ended(other)) {
+        return Plan::Do(turn);
+    }
+    match step(s, object, &mine) {
+        Plan::Read(targets) => return Plan::Read(targets),
+        Plan::Do(step) => turn.beside(step),
+    }
+    turn.beside(archive::prune(s, &mine));
+    if turn.is_done() {
+        if let Some(plan) = archive::logs(s, &mine) {
+            return plan;
+        }
+    }
+    turn.stages.retain(|stage| !stage.is_empty());
+    Plan::Do(turn)
+}
+
+/// The one thing that is next: go on with what works, settle what ended, or begin what is wanted.
+fn step(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Plan {
+    let done: Vec<Write> = mine
+        .iter()
+        .filter(|one| order::ended(one))
+        .filter_map(|one| crate::operation::start::meta(one, None, true))
+        .collect();
+    let mut turn = Turn { stages: vec![done], ..Turn::default() };
+    let claimed = object.status.as_ref().and_then(|status| status.operation.as_deref());
+    let plan = match claimed.map(|claimed| (claimed, mine.iter().find(|one| name(one) == claimed))) {
+        Some((_, Some(operation))) if order::ended(operation) => {
+            Plan::Do(settle::settle(s, object, operation))
+        }
+        Some((_, Some(operation))) => go_on(s, object, operation),
+        Some((claimed, None)) => settle::lost(s, object, claimed),
+        None => Plan::Do(begin(s, object, mine)),
+    };
+    match plan {
+        Plan::Read(targets) => Plan::Read(targets),
+        Plan::Do(next) => {
+            turn.beside(next);
+            Plan::Do(turn)
+        }
+    }
+}
+
+fn go_on(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> Plan {
+    let leaving = object.metadata.deletion_timestamp.is_some() && operation.spec.main.action != "terminating";
+    let ordered = leaving.then(|| ("Deleted", "the KubernetesCluster is being deleted".to_owned()));
+    let progress = match running::job_of(s, operation) {
+        Some(at) => running::turn(s, operation, &at, ordered),
+        None => match ordered.or_else(|| refusal(operation)) {
+            Some((word, text)) => finish(s, operation, End::failed(word, text)),
+            None => not_started(s, object, operation),
+        },
+    };
+    if !progress.reads.is_empty() {
+        return Plan::Read(progress.reads);
+    }
+    let mut turn = progress.turn;
+    turn.beside(show::works(s, object, operation));
+    Plan::Do(turn)
+}
+
+fn not_started(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> Progress {
+    if let Some(text) = crate::cluster::left_over(s) {
+        return wait::waits(s, operation, &Wait::Until(text));
+    }
+    if operation.spec.paused {
+        return wait::waits(
+            s,
+            operation,
+            &Wait::Until("paused: spec.paused of the operation is true".to_owned()),
+        );
+    }
+    job::start(s, object, operation)
+}
+
+/// Begins what is wanted: the finalizer before the first effect, then the operation, then its claim.
+fn begin(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Turn {
+    let wanted = want(s.settings, object);
+    let mut turn = superseded(s, mine, &wanted, object);
+    if !turn.is_done() {
+        return turn;
+    }
+    let next = match &wanted {
+        Want::Operation(wish) if needs_finalizer(object) => finalizer(object, wish.action),
+        Want::Operation(wish) => derive::begin(s, object, wish, mine),
+        Want::Release(why) => settle::release(s, object, why),
+        Want::Answer(word) => settle::answer(object, word),
+        Want::Nothing | Want::Declared | Want::Held { .. } | Want::Refused(_) => {
+            show::stands(s, object, &wanted)
+        }
+    };
+    turn.beside(next);
+    turn
+}
+
+/// Operations that were made and never claimed, and that are not what is wanted now.
+fn superseded(
+    s: &Snapshot<'_>,
+    mine: &[Arc<ClusterOperation>],
+    wanted: &Want,
+    object: &KubernetesCluster,
+) -> Turn {
+    let keep = match wanted {
+        Want::Operation(wish) => Some(derive::name_of(object, wish)),
+        _ => None,
+    };
+    let mut turn = Turn::default();
+    for operation in mine.iter().filter(|one| !order::ended(one) && Some(name(one)) != keep.as_deref()) {
+        let stop = ("Superseded", "another change was asked for before it began".to_owned());
+        let progress = match running::job_of(s, operation) {
+            Some(at) => running::turn(s, operation, &at, Some(stop)),
+            None => finish(s, operation, End::failed(stop.0, stop.1)),
+        };
+        turn.beside(progress.turn);
+    }
+    turn
+}
+
+/// Operations whose `KubernetesCluster` is gone: what works is ended, what ended is removed.
+fn orphans(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Plan {
+    let mut turn = Turn::default();
+    for operation in operations {
+        if order::ended(operation) {
+            if operation.metadata.deletion_timestamp.is_none() {
+                turn.beside(Turn::of(Write {
+                    why: "its KubernetesCluster is gone".to_owned(),
+                    target: target(operation),
+                    change: Change::Delete { uid: uid(operation).to_owned() },
+                    operation: None,
+                }));
+            }
+            continue;
+        }
+        let stop = ("Deleted", "its KubernetesCluster is gone".to_owned());
+        let progress = match running::job_of(s, operation) {
+            Some(at) => running::turn(s, operation, &at, Some(stop)),
+            None => finish(s, operation, End::failed(stop.0, stop.1)),
+        };
+        if !progress.reads.is_empty() {
+            return Plan::Read(progress.reads);
+        }
+        turn.beside(progress.turn);
+    }
+    turn.stages.retain(|stage| !stage.is_empty());
+    Plan::Do(turn)
+}
+
+/// While the object cannot be read, what works goes on and nothing begins.
+fn carry_on(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Plan {
+    let mut turn = Turn::default();
+    for operation in operations.iter().filter(|operation| !order::ended(operation)) {
+        if let Some(at) = running::job_of(s, operation) {
+            let progress = running::turn(s, operation, &at, None);
+            if !progress.reads.is_empty() {
+                return Plan::Read(progress.reads);
+            }
+            turn.beside(progress.turn);
+        }
+    }
+    turn.stages.retain(|stage| !stage.is_empty());
+    Plan::Do(turn)
+}
+
+pub(crate) fn object_target(object: &KubernetesCluster) -> Target {
+    Target::new(Kind::Business, namespace(object), object_name(object))
+}
+
+pub(crate) fn namespace(object: &KubernetesCluster) -> &str {
+    object.metadata.namespace.as_deref().unwrap_or_default()
+}
+
+pub(crate) fn object_name(object: &KubernetesCluster) -> &str {
+    object.metadata.name.as_deref().unwrap_or_default()
+}
+
+pub(crate) fn our_finalizer(object: &KubernetesCluster) -> String {
+    format!("{}{}", labels::FINALIZER_PREFIX, object_name(object))
+}
+
+fn has_finalizer(object: &KubernetesCluster) -> bool {
+    let ours = our_finalizer(object);
+    object.metadata.finalizers.iter().flatten().any(|one| *one == ours)
+}
+
+fn needs_finalizer(object: &KubernetesCluster) -> bool {
+    !has_finalizer(object) && object.metadata.deletion_timestamp.is_none()
+}
+
+fn finalizer(object: &KubernetesCluster, action: &str) -> Turn {
+    let mut all = object.metadata.finalizers.clone().unwrap_or_default();
+    all.push(our_finalizer(object));
+    let metadata = json!({"finalizers": all, "resourceVersion": object.metadata.resource_version});
+    let mut turn = Turn::of(object_write(
+        object,
+        format!("before {action} touches a host"),
+        Change::Merge(json!({"metadata": metadata})),
+    ));
+    turn.notices.push(object_notice(
+        object,
+        false,
+        "SetFinalizersSuccess",
+        "deleting it will take the cluster down first",
+    ));
+    turn
+}
+
+pub(crate) fn object_write(object: &KubernetesCluster, why: impl Into<String>, change: Change) -> Write {
+    Write { why: why.into(), target: object_target(object), change, operation: None }
+}
+
+pub(crate) fn object_notice(
+    object: &KubernetesCluster,
+    warning: bool,
+    reason: &'static str,
+    text: impl Into<String>,
+) -> Notice {
+    let uid = object.metadata.uid.clone().unwrap_or_default();
+    Notice { about: object_target(object), uid, warning, reason, text: text.into() }
+}
+
+/// The change of the object's status to `new`; nothing when it is that already.
+pub(crate) fn status_write(
+    object: &KubernetesCluster,
+    new: &kubeon_api::KubernetesClusterStatus,
+    why: impl Into<String>,
+) -> Option<Write> {
+    let before: Value = json!(object.status.clone().unwrap_or_default());
+    let patch = guarded(object.metadata.resource_version.as_deref(), &before, &json!(new))?;
+    Some(object_write(object, why, Change::Status(patch)))
+}

@@ -1,0 +1,166 @@
+//! After an operation: what was applied is written down, then the phase says how it went.
+
+use kubeon_api::kubeonkube::OperationResult;
+use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels};
+use serde_json::{Map, Value, json};
+
+use super::{
+    derive, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer, show,
+    status_write,
+};
+use crate::condition::{self, PRECHECKED};
+use crate::names;
+use crate::operation::at;
+use crate::snapshot::{Data, Snapshot};
+use crate::write::{Change, Kind, Plan, Target, Turn, Write};
+
+/// Settles an operation that ended, one write at a time: each leaves a state from which the next follows.
+pub(super) fn settle(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> Turn {
+    let succeeded =
+        operation.status.as_ref().and_then(|status| status.status) == Some(OperationResult::Succeeded);
+    let action = operation.spec.main.action.as_str();
+    if action == "terminating" && succeeded {
+        return release(s, object, "the cluster was taken down");
+    }
+    let phase = object.status.as_ref().and_then(|status| status.phase);
+    if succeeded && phase == Some(Phase::Prechecking) {
+        // Who watches the phases sees all of them.
+        return moved_on(s, object, if action == "creating" { Phase::Creating } else { Phase::Scaling });
+    }
+    let (finished, failed) = derive::words(action);
+    let mut wanted = Map::new();
+    let word = if succeeded { finished } else { failed };
+    wanted.insert(labels::OPERATION.to_owned(), json!(word.as_str()));
+    let spec = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::APPLIED_SPEC));
+    if let (true, Some(spec)) = (succeeded, spec) {
+        wanted.insert(labels::APPLIED_SPEC.to_owned(), json!(spec));
+    }
+    annotate(object, wanted).unwrap_or_else(|| ended(s, object, operation, succeeded))
+}
+
+/// The annotations that are not there yet.
+fn annotate(object: &KubernetesCluster, mut wanted: Map<String, Value>) -> Option<Turn> {
+    let there = object.metadata.annotations.as_ref();
+    wanted.retain(|key, value| there.and_then(|all| all.get(key)).map(String::as_str) != value.as_str());
+    if wanted.is_empty() {
+        return None;
+    }
+    let patch = Change::Merge(json!({"metadata": {"annotations": wanted}}));
+    Some(Turn::of(object_write(object, "how it went, for older clients", patch)))
+}
+
+/// Tells who asked by annotation that nothing is left to do.
+pub(super) fn answer(object: &KubernetesCluster, word: &Operation) -> Turn {
+    let wanted = Map::from_iter([(labels::OPERATION.to_owned(), json!(word.as_str()))]);
+    annotate(object, wanted).unwrap_or_default()
+}
+
+fn moved_on(s: &Snapshot<'_>, object: &KubernetesCluster, phase: Phase) -> Turn {
+    let mut new = object.status.clone().unwrap_or_default();
+    new.phase = Some(phase);
+    new.last_transition_time = Some(at(s.now));
+    let writes = status_write(object, &new, "its hosts were fit").into_iter().collect();
+    Turn { stages: vec![writes], ..Turn::default() }
+}
+
+fn ended(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    succeeded: bool,
+) -> Turn {
+    let mut new = object.status.clone().unwrap_or_default();
+    new.phase = Some(if succeeded { Phase::Running } else { Phase::Failed });
+    new.last_transition_time = Some(at(s.now));
+    new.operation = None;
+    new.step = None;
+    new.reason = (!succeeded).then(|| failure(operation));
+    let creating = operation.spec.main.action == "creating";
+    let text = new.reason.clone().unwrap_or_else(|| "it is as declared".to_owned());
+    show::settled(&mut new, object, (succeeded, creating), &text, s.now);
+    if succeeded {
+        let spec = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::APPLIED_SPEC));
+        let spec: Option<KubernetesClusterSpec> = spec.and_then(|text| serde_json::from_str(text).ok());
+        let cluster = spec.map(|spec| spec.cluster);
+        let version = cluster.as_ref().and_then(|cluster| cluster.kube_version);
+        new.version = version.or_else(|| s.settings.default_version.parse().ok());
+        new.kubeconfig_secret = show::kubeconfig(s, object);
+    }
+    let reason = match (operation.spec.main.action.as_str(), succeeded) {
+        ("creating", true) => "CreateKubeJobSuccess",
+        ("creating", false) => "CreateKubeJobFailed",
+        ("scaling-up", true) => "CreateScaleUpJobSuccess",
+        ("scaling-up", false) => "CreateScaleUpJobFailed",
+        ("scaling-down", true) => "CreateScaleDownJobSuccess",
+        ("scaling-down", false) => "CreateScaleDownJobFailed",
+        _ => "DeleteKubeJobFailed",
+    };
+    let mut turn = Turn::default();
+    turn.stages.push(status_write(object, &new, "its operation ended").into_iter().collect());
+    turn.notices.push(object_notice(object, !succeeded, reason, text));
+    turn
+}
+
+/// Why it failed. Contract B, cases 17 and 33.
+fn failure(operation: &ClusterOperation) -> String {
+    let status = operation.status.clone().unwrap_or_default();
+    match condition::find(&status.conditions, PRECHECKED) {
+        Some(found) if found.status == "False" => format!("[precheck] failed with:\n {}", found.message),
+        _ => status.reason.unwrap_or_else(|| "it failed without a word".to_owned()),
+    }
+}
+
+/// The operation that was claimed is gone: somebody deleted it.
+pub(super) fn lost(s: &Snapshot<'_>, object: &KubernetesCluster, claimed: &str) -> Plan {
+    let target = Target::new(Kind::Operation, "", claimed);
+    match s.data.get(&target) {
+        // A watch may lag behind what another operator wrote.
+        None => return Plan::Read(vec![target]),
+        Some(Data::Absent) if crate::cluster::left_over(s).is_none() => {}
+        Some(_) => return Plan::Do(Turn::default()),
+    }
+    let mut new = object.status.clone().unwrap_or_default();
+    let text = format!("its operation {claimed} was deleted before it ended");
+    let creating = new.phase != Some(Phase::Scaling);
+    new.phase = Some(Phase::Failed);
+    new.reason = Some(text.clone());
+    new.operation = None;
+    new.step = None;
+    new.last_transition_time = Some(at(s.now));
+    show::settled(&mut new, object, (false, creating), &text, s.now);
+    let mut turn = Turn::default();
+    turn.stages.push(status_write(object, &new, text.as_str()).into_iter().collect());
+    turn.notices.push(object_notice(object, true, "OperationDeleted", text));
+    Plan::Do(turn)
+}
+
+/// Takes away what the operator keeps for the cluster, then the finalizer; those of others stay.
+pub(super) fn release(s: &Snapshot<'_>, object: &KubernetesCluster, why: &str) -> Turn {
+    if !has_finalizer(object) {
+        return Turn::default();
+    }
+    let ns = namespace(object);
+    let kept = [names::state(ns, object_name(object)), names::kubeconfig(ns, object_name(object))];
+    let kept = kept.into_iter().map(|name| Target::new(Kind::Secret, ns, name));
+    let retained =
+        object.spec.deletion_policy == Some(kubeon_api::kubernetes_cluster::DeletionPolicy::Retain);
+    let gone = kept.filter(|target| !retained && s.settings.watches(ns) && s.objects.meta(target).is_some());
+    let secrets: Vec<Write> = gone
+        .map(|target| Write {
+            why: why.to_owned(),
+            target,
+            change: Change::Delete { uid: String::new() },
+            operation: None,
+        })
+        .collect();
+    let ours = our_finalizer(object);
+    let left: Vec<&String> =
+        object.metadata.finalizers.iter().flatten().filter(|one| **one != ours).collect();
+    let metadata = json!({"finalizers": left, "resourceVersion": object.metadata.resource_version});
+    let free = object_write(object, why, Change::Merge(json!({"metadata": metadata})));
+    Turn {
+        stages: vec![secrets, vec![free]],
+        notices: vec![object_notice(object, false, "DeleteKubeJobSuccess", why)],
+        wake: None,
+    }
+}

@@ -1,0 +1,157 @@
+//! What the status of a `KubernetesCluster` says.
+
+use k8s_openapi::jiff::Timestamp;
+use kubeon_api::kubernetes_cluster::SecretName;
+use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterStatus, Phase};
+
+use super::want::Want;
+use super::{namespace, object_name, object_notice, status_write};
+use crate::condition::{self, DEGRADED, DELETING, PRECHECKED, PROGRESSING, READY, Says};
+use crate::names;
+use crate::operation::{at, running};
+use crate::snapshot::Snapshot;
+use crate::write::{Kind, Target, Turn};
+
+fn set(
+    new: &mut KubernetesClusterStatus,
+    object: &KubernetesCluster,
+    type_: &str,
+    says: Says<'_>,
+    now: Timestamp,
+) {
+    condition::set(&mut new.conditions, type_, says, object.metadata.generation, now);
+}
+
+/// Conditions while an operation works.
+pub(super) fn progressing(
+    new: &mut KubernetesClusterStatus,
+    object: &KubernetesCluster,
+    word: &str,
+    text: &str,
+    now: Timestamp,
+) {
+    set(new, object, PROGRESSING, Says { status: true, reason: word, message: text }, now);
+    if condition::find(&new.conditions, READY).is_none() || word == "TearingDown" {
+        set(new, object, READY, Says { status: false, reason: word, message: text }, now);
+    }
+    if word == "TearingDown" {
+        set(new, object, DELETING, Says { status: true, reason: word, message: text }, now);
+    }
+    let fine = Says { status: false, reason: "AsExpected", message: "nothing failed" };
+    set(new, object, DEGRADED, fine, now);
+}
+
+/// Conditions after an operation ended.
+pub(super) fn settled(
+    new: &mut KubernetesClusterStatus,
+    object: &KubernetesCluster,
+    (succeeded, creating): (bool, bool),
+    text: &str,
+    now: Timestamp,
+) {
+    let word = if succeeded { "Done" } else { "Failed" };
+    set(new, object, PROGRESSING, Says { status: false, reason: word, message: text }, now);
+    set(new, object, DEGRADED, Says { status: !succeeded, reason: word, message: text }, now);
+    if succeeded || creating {
+        set(new, object, READY, Says { status: succeeded, reason: word, message: text }, now);
+    }
+}
+
+/// The phase of an operation that works.
+fn phase(operation: &ClusterOperation) -> Phase {
+    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let fit = condition::is_true(conditions, PRECHECKED);
+    match operation.spec.main.action.as_str() {
+        "terminating" => Phase::Terminating,
+        _ if !fit => Phase::Prechecking,
+        "creating" => Phase::Creating,
+        _ => Phase::Scaling,
+    }
+}
+
+/// What is seen of an operation that works: its Job, its phase, its step.
+pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> Turn {
+    let before = object.status.clone().unwrap_or_default();
+    let mut new = before.clone();
+    let phase = phase(operation);
+    // A precheck that is repeated by a later stage does not turn the clock back.
+    if new.phase != Some(phase) && !(phase == Phase::Prechecking && new.phase.is_some()) {
+        new.phase = Some(phase);
+        new.last_transition_time = Some(at(s.now));
+    }
+    new.job_name = running::job_of(s, operation).map(|job| job.name).or(new.job_name);
+    let status = operation.status.as_ref();
+    let steps = status.and_then(|status| status.steps.as_ref());
+    new.step = steps.map(|steps| match &steps.current {
+        Some(current) => format!("{} {current}", steps.text),
+        None => steps.text.clone(),
+    });
+    new.reason = status.and_then(|status| status.reason.clone());
+    if object.metadata.deletion_timestamp.is_some() && phase != Phase::Terminating {
+        let text = format!("waits until {} is ended", crate::operation::name(operation));
+        set(
+            &mut new,
+            object,
+            DELETING,
+            Says { status: true, reason: "EndingOperation", message: &text },
+            s.now,
+        );
+    }
+    let mut turn = Turn::default();
+    if new.phase != before.phase {
+        let text = format!("{} by Job {}", phase.as_str(), new.job_name.as_deref().unwrap_or("(none yet)"));
+        turn.notices.push(object_notice(object, false, phase.as_str(), text));
+    }
+    turn.stages.push(status_write(object, &new, "its operation works").into_iter().collect());
+    turn
+}
+
+/// What is seen of a cluster for which nothing is begun.
+pub(super) fn stands(s: &Snapshot<'_>, object: &KubernetesCluster, wanted: &Want) -> Turn {
+    let before = object.status.clone().unwrap_or_default();
+    let mut new = before.clone();
+    let mut turn = Turn::default();
+    let deleting = object.metadata.deletion_timestamp.is_some();
+    match wanted {
+        Want::Held { word, text } => {
+            let type_ = if deleting { DELETING } else { PROGRESSING };
+            set(&mut new, object, type_, Says { status: deleting, reason: word, message: text }, s.now);
+            if new.phase != Some(Phase::Failed) {
+                new.reason = Some(text.clone());
+            }
+        }
+        Want::Refused(text) => {
+            set(&mut new, object, DEGRADED, Says { status: true, reason: "NotYet", message: text }, s.now);
+            new.reason = Some(text.clone());
+        }
+        Want::Declared => declared(s, &mut new, object),
+        _ => {}
+    }
+    if let (true, Some(text)) = (new.reason != before.reason, &new.reason) {
+        turn.notices.push(object_notice(object, true, "Held", text.clone()));
+    }
+    turn.stages.push(status_write(object, &new, "it stands").into_iter().collect());
+    turn
+}
+
+/// What stands is what this generation declares, also where a change that failed was taken back.
+fn declared(s: &Snapshot<'_>, new: &mut KubernetesClusterStatus, object: &KubernetesCluster) {
+    if new.phase != Some(Phase::Running) {
+        new.phase = Some(Phase::Running);
+        new.last_transition_time = Some(at(s.now));
+    }
+    new.reason = None;
+    new.observed_generation = object.metadata.generation;
+    let text = "it is as declared";
+    set(new, object, DEGRADED, Says { status: false, reason: "AsExpected", message: text }, s.now);
+    set(new, object, PROGRESSING, Says { status: false, reason: "Done", message: text }, s.now);
+    set(new, object, READY, Says { status: true, reason: "Done", message: text }, s.now);
+    new.kubeconfig_secret = kubeconfig(s, object).or(new.kubeconfig_secret.take());
+}
+
+/// The Secret with the admin kubeconfig, when the runner has made it.
+pub(super) fn kubeconfig(s: &Snapshot<'_>, object: &KubernetesCluster) -> Option<SecretName> {
+    let name = names::kubeconfig(namespace(object), object_name(object));
+    s.objects.meta(&Target::new(Kind::Secret, namespace(object), &name))?;
+    name.parse().ok().map(|name| SecretName { name })
+}

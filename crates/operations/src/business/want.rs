@@ -1,0 +1,200 @@
+//! Which operation a `KubernetesCluster` asks for.
+
+use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, DeletionPolicy, NodeList};
+use kubeon_api::{HostAddress, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels};
+
+use super::applied::{Difference, applied, difference, without_secrets};
+use crate::settings::Settings;
+
+/// What is wanted now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Want {
+    /// Nothing: the last operation failed and nobody asked for another try, or there is nothing to take down.
+    Nothing,
+    /// Nothing: what was applied is what is declared.
+    Declared,
+    /// An operation.
+    Operation(Box<Wish>),
+    /// It was asked for something that stands already; the annotation says so.
+    Answer(Operation),
+    /// The finalizer is taken away, the hosts stay; the text says why.
+    Release(&'static str),
+    /// Something is wanted, and something is in its way.
+    Held {
+        /// One word in CamelCase.
+        word: &'static str,
+        /// For a person.
+        text: String,
+    },
+    /// What was declared cannot be done; nothing of it is.
+    Refused(String),
+}
+
+/// An operation that is wanted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wish {
+    /// `creating`, `scaling-up`, `scaling-down`, `terminating`.
+    pub action: &'static str,
+    /// The spec that will have been applied, without secrets.
+    pub spec: KubernetesClusterSpec,
+    /// The workers that it is about.
+    pub hosts: Vec<HostAddress>,
+    /// For a person.
+    pub why: String,
+}
+
+/// What the object asks for, given what was applied and how the last operation went.
+#[must_use]
+pub fn want(settings: &Settings, object: &KubernetesCluster) -> Want {
+    let deleting = object.metadata.deletion_timestamp.is_some();
+    if deleting && !super::has_finalizer(object) {
+        return Want::Nothing;
+    }
+    if deleting && object.spec.deletion_policy == Some(DeletionPolicy::Retain) {
+        return Want::Release("spec.deletionPolicy is Retain: the hosts stay as they are");
+    }
+    if !settings.watches(super::namespace(object)) {
+        let name = super::namespace(object);
+        let text = format!("namespace {name} is not watched by the operator (--watch-namespace {name})");
+        return Want::Held { word: "NotWatched", text };
+    }
+    if object.spec.paused {
+        return Want::Held { word: "Paused", text: "spec.paused is true: nothing is changed".to_owned() };
+    }
+    if deleting {
+        return terminate(object);
+    }
+    match applied(object) {
+        Err(text) => Want::Refused(text),
+        Ok(None) => create(object),
+        Ok(Some(before)) => change(object, &before),
+    }
+}
+
+fn requested(object: &KubernetesCluster) -> Option<Operation> {
+    object.metadata.annotations.as_ref()?.get(labels::OPERATION)?.parse().ok()
+}
+
+/// Whether the last operation failed and nobody asked for another try since.
+fn rests(object: &KubernetesCluster, action: Operation) -> bool {
+    let status = object.status.as_ref();
+    let failed = status.and_then(|status| status.phase) == Some(Phase::Failed);
+    let seen = status.and_then(|status| status.observed_generation);
+    failed && requested(object) != Some(action) && seen >= object.metadata.generation
+}
+
+fn addresses(nodes: &[DeclaredNode]) -> Vec<HostAddress> {
+    nodes.iter().map(|node| node.ip).collect()
+}
+
+fn listed(addresses: &[HostAddress]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn terminate(object: &KubernetesCluster) -> Want {
+    let annotations = object.metadata.annotations.as_ref();
+    if annotations
+        .and_then(|all| all.get(labels::DELETION_PROTECTION))
+        .is_some_and(|value| value == labels::PROTECTED)
+    {
+        let text = format!("annotation {} protects it; take it away to go on", labels::DELETION_PROTECTION);
+        return Want::Held { word: "Protected", text };
+    }
+    if requested(object) == Some(Operation::TerminateFailed) && rests(object, Operation::Terminating) {
+        let reason = object.status.as_ref().and_then(|status| status.reason.clone()).unwrap_or_default();
+        let text = format!(
+            "taking it down failed: {reason}; set annotation {}=terminating to try again, or spec.deletionPolicy=Retain to leave the hosts",
+            labels::OPERATION
+        );
+        return Want::Held { word: "TeardownFailed", text };
+    }
+    // What was applied last is what stands on the hosts, with what an operation that failed may have begun.
+    let mut spec = without_secrets(&object.spec);
+    if let Ok(Some(before)) = applied(object) {
+        spec.cluster = with_nodes(&before.cluster, &union(&before.cluster, &object.spec.cluster));
+    }
+    let hosts = addresses(&spec.cluster.node_list);
+    Want::Operation(Box::new(Wish { action: "terminating", spec, hosts, why: "it was deleted".to_owned() }))
+}
+
+fn create(object: &KubernetesCluster) -> Want {
+    if rests(object, Operation::Creating) {
+        return Want::Nothing;
+    }
+    let spec = without_secrets(&object.spec);
+    let hosts = addresses(&spec.cluster.node_list);
+    let masters = spec.cluster.master_list.len();
+    let why = format!("it was declared: {masters} master(s), {} worker(s)", hosts.len());
+    Want::Operation(Box::new(Wish { action: "creating", spec, hosts, why }))
+}
+
+fn change(object: &KubernetesCluster, before: &KubernetesClusterSpec) -> Want {
+    let difference = difference(&before.cluster, &object.spec.cluster);
+    if let Some(text) = refused(&difference, &object.spec.cluster) {
+        return Want::Refused(text);
+    }
+    let Difference { added, removed, .. } = difference;
+    let (action, word, nodes) = if !added.is_empty() {
+        ("scaling-up", Operation::ScalingUp, added)
+    } else if !removed.is_empty() {
+        ("scaling-down", Operation::ScalingDown, removed)
+    } else {
+        return answer(object);
+    };
+    if rests(object, word) {
+        return Want::Nothing;
+    }
+    let mut spec = without_secrets(&object.spec);
+    if word == Operation::ScalingUp {
+        // What is to go as well goes afterwards, by an operation of its own.
+        spec.cluster = with_nodes(&spec.cluster, &union(&before.cluster, &object.spec.cluster));
+    }
+    let hosts = addresses(&nodes);
+    let sign = if word == Operation::ScalingUp { '+' } else { '-' };
+    let why = format!("nodeList: {sign}{}", listed(&hosts));
+    Want::Operation(Box::new(Wish { action, spec, hosts, why }))
+}
+
+fn with_nodes(cluster: &DeclaredCluster, nodes: &[DeclaredNode]) -> DeclaredCluster {
+    let node_list = NodeList::try_from(nodes.to_vec()).unwrap_or_else(|_| cluster.node_list.clone());
+    DeclaredCluster { node_list, ..cluster.clone() }
+}
+
+/// The workers of both, those of `first` in its words.
+fn union(first: &DeclaredCluster, second: &DeclaredCluster) -> Vec<DeclaredNode> {
+    let mut nodes: Vec<DeclaredNode> = first.node_list.to_vec();
+    let new = second.node_list.iter().filter(|node| !first.node_list.iter().any(|old| old.ip == node.ip));
+    nodes.extend(new.cloned());
+    nodes
+}
+
+fn refused(difference: &Difference, wanted: &DeclaredCluster) -> Option<String> {
+    if !difference.refused.is_empty() {
+        return Some(format!(
+            "cannot be changed yet: {}; put back what it was",
+            difference.refused.join(", ")
+        ));
+    }
+    if !difference.removed.is_empty() && wanted.node_list.is_empty() {
+        return Some(
+            "spec.cluster.nodeList: the last worker cannot be removed; delete the cluster instead".to_owned(),
+        );
+    }
+    let other = |node: &DeclaredNode| {
+        wanted.master_list.iter().chain(wanted.etcd_list.iter()).any(|other| other.ip == node.ip)
+    };
+    let held = difference.removed.iter().find(|node| other(node))?;
+    Some(format!("spec.cluster.nodeList: {} is a master or holds etcd and cannot be removed", held.ip))
+}
+
+/// Nothing differs. Who asked for a change by annotation is told that it stands. Contract B, cases 23 and 31.
+fn answer(object: &KubernetesCluster) -> Want {
+    match requested(object) {
+        Some(Operation::Creating | Operation::CreateFailed) => Want::Answer(Operation::CreateFinished),
+        Some(Operation::ScalingUp | Operation::ScaleUpFailed) => Want::Answer(Operation::ScaleUpFinished),
+        Some(Operation::ScalingDown | Operation::ScaleDownFailed) => {
+            Want::Answer(Operation::ScaleDownFinished)
+        }
+        _ => Want::Declared,
+    }
+}

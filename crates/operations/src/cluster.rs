@@ -1,0 +1,261 @@
+//! A lane of a `Cluster`: its operations one after the other, its history, the objects that it owns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kubeon_api::kubeonkube::ClusterCondition;
+use kubeon_api::{Cluster, ClusterOperation, DataRef};
+use serde_json::{Value, json};
+
+use crate::operation::wait::Wait;
+use crate::operation::{Progress, archive, guarded, name, running, shown, start, status, wait};
+use crate::snapshot::{Data, Seen, Snapshot, Subject};
+use crate::write::{Change, Kind, Notice, Plan, Target, Turn, Write};
+use crate::{job_state, order};
+
+/// Entries that a status takes.
+const MOST_SHOWN: usize = 256;
+
+/// The `ownerReferences` entry of a Cluster.
+pub(crate) fn owner(cluster: &Cluster) -> Value {
+    json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1",
+        "kind": "Cluster",
+        "name": cluster.metadata.name,
+        "uid": cluster.metadata.uid,
+    })
+}
+
+/// What is to be done for a Cluster and its operations.
+pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
+    let Subject::Cluster(seen) = &s.subject else { return Plan::Do(Turn::default()) };
+    let cluster = seen.object().map(AsRef::as_ref);
+    let mut operations = s.operations.clone();
+    order::queue(&mut operations);
+    let mut turn = Turn::default();
+    let mut view = BTreeMap::new();
+    let mut written_with = 0;
+    let open: Vec<_> = operations.iter().filter(|operation| !order::ended(operation)).cloned().collect();
+    if let Some((head, rest)) = open.split_first() {
+        let progress = first(s, head, seen);
+        if !progress.reads.is_empty() {
+            return Plan::Read(progress.reads);
+        }
+        let claims = progress.claims;
+        let behind = rest.iter().map(|operation| (operation, wait::behind(s, operation, head)));
+        for (operation, progress) in std::iter::once((head, progress)).chain(behind) {
+            if let Some((stage, condition)) = progress.shown {
+                written_with = written_with.max(stage);
+                view.insert(name(operation).to_owned(), condition);
+            }
+            turn.beside(progress.turn);
+        }
+        if claims {
+            written_with = 0;
+        }
+    }
+    labels(&operations, cluster, &mut turn);
+    if let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_none()) {
+        turn.beside(owned(s, cluster));
+        if let Some(write) = history(s, cluster, &operations, &view) {
+            turn.beside(Turn { stages: staged(written_with, write), ..Turn::default() });
+        }
+    }
+    turn.beside(archive::prune(s, &operations));
+    if turn.is_done() {
+        if let Some(plan) = archive::logs(s, &operations) {
+            return plan;
+        }
+    }
+    turn.stages.retain(|stage| !stage.is_empty());
+    Plan::Do(turn)
+}
+
+/// One write in the stage with this number.
+fn staged(stage: usize, write: Write) -> Vec<Vec<Write>> {
+    let mut stages = vec![Vec::new(); stage];
+    stages.push(vec![write]);
+    stages
+}
+
+fn first(s: &Snapshot<'_>, head: &Arc<ClusterOperation>, cluster: &Seen<Arc<Cluster>>) -> Progress {
+    if let Some(at) = running::job_of(s, head) {
+        return running::turn(s, head, &at, None);
+    }
+    if let Some(pod) = left_over(s) {
+        return wait::waits(s, head, &Wait::Until(pod));
+    }
+    if let Some(progress) = cluster.object().and_then(|cluster| rival(s, head, cluster)) {
+        return progress;
+    }
+    start::turn(s, head, cluster)
+}
+
+/// An operation that another operator has claimed and that this one has not seen yet.
+fn rival(s: &Snapshot<'_>, head: &ClusterOperation, cluster: &Cluster) -> Option<Progress> {
+    let claimed = cluster.status.iter().flat_map(|status| &status.conditions);
+    let unknown = claimed.filter(|entry| {
+        entry.status == "Running" && !s.operations.iter().any(|known| name(known) == entry.cluster_ops)
+    });
+    for entry in unknown {
+        let target = Target::new(Kind::Operation, "", &entry.cluster_ops);
+        match s.data.get(&target) {
+            None => return Some(Progress::reads(vec![target])),
+            Some(Data::Absent) => {}
+            Some(_) => return Some(wait::waits(s, head, &Wait::Turn(entry.cluster_ops.clone()))),
+        }
+    }
+    None
+}
+
+/// What still works for an operation that ended or is gone: nothing new starts beside it.
+pub(crate) fn left_over(s: &Snapshot<'_>) -> Option<String> {
+    let open = |uid: &str| {
+        s.operations
+            .iter()
+            .any(|operation| operation.metadata.uid.as_deref() == Some(uid) && !order::ended(operation))
+    };
+    let label = |labels: &Option<BTreeMap<String, String>>| {
+        labels
+            .as_ref()
+            .and_then(|labels| labels.get(crate::names::OPERATION_LABEL))
+            .cloned()
+            .unwrap_or_default()
+    };
+    let pod = s.pods.iter().find(|pod| job_state::lives(pod) && !open(&label(&pod.metadata.labels)));
+    if let Some(pod) = pod {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        return Some(format!("waits until pod {name} of an earlier operation has ended"));
+    }
+    let job = s.jobs.iter().find(|job| {
+        let gone = !s.operations.iter().any(|operation| running::is_for(job, operation));
+        gone && job_state::job_state(job) == job_state::JobState::Works
+    })?;
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    Some(format!("waits until Job {name}, whose operation was deleted, is gone"))
+}
+
+/// Labels and owners of operations. Those that end in this very turn get theirs in the next, which follows at once.
+fn labels(operations: &[Arc<ClusterOperation>], cluster: Option<&Cluster>, turn: &mut Turn) {
+    let wanted = operations.iter().filter(|operation| operation.metadata.deletion_timestamp.is_none());
+    let writes: Vec<Write> =
+        wanted.filter_map(|operation| start::meta(operation, cluster, order::ended(operation))).collect();
+    turn.beside(Turn { stages: vec![writes], ..Turn::default() });
+}
+
+/// The objects that a Cluster refers to.
+pub fn references(cluster: &Cluster) -> Vec<(&'static str, Target)> {
+    let spec = &cluster.spec;
+    let map = |at: &DataRef| Target::new(Kind::ConfigMap, &at.namespace, &at.name);
+    let secret = |at: &DataRef| Target::new(Kind::Secret, &at.namespace, &at.name);
+    let mut all =
+        vec![("hostsConfRef", map(&spec.hosts_conf_ref)), ("varsConfRef", map(&spec.vars_conf_ref))];
+    all.extend(spec.ssh_auth_ref.iter().map(|at| ("sshAuthRef", secret(at))));
+    all.extend(spec.kube_conf_ref.iter().map(|at| ("kubeConfRef", secret(at))));
+    all.extend(spec.pre_check_ref.iter().map(|at| ("preCheckRef", map(at))));
+    all.retain(|(_, target)| !target.name.is_empty());
+    all
+}
+
+/// The objects that an operation may refer to beside its Cluster's.
+#[must_use]
+pub fn references_of(operation: &ClusterOperation) -> Vec<Target> {
+    let spec = &operation.spec;
+    let map = |at: &DataRef| Target::new(Kind::ConfigMap, &at.namespace, &at.name);
+    let mut all: Vec<Target> = [&spec.hosts_conf_ref, &spec.vars_conf_ref, &spec.entrypoint_sh_ref]
+        .into_iter()
+        .flatten()
+        .map(map)
+        .collect();
+    let hooks = spec.pre_hook.iter().chain(&spec.post_hook).map(|hook| &hook.what);
+    let sources = std::iter::once(&spec.main).chain(hooks).filter_map(|what| what.action_source_ref.as_ref());
+    all.extend(sources.map(map));
+    all.extend(spec.ssh_auth_ref.iter().map(|at| Target::new(Kind::Secret, &at.namespace, &at.name)));
+    all.retain(|target| !target.name.is_empty());
+    all
+}
+
+/// A plain owner reference on each object that the Cluster refers to: it goes when the last Cluster that uses it goes.
+/// What somebody controls already is left alone.
+fn owned(s: &Snapshot<'_>, cluster: &Cluster) -> Turn {
+    let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+    let mut writes = Vec::new();
+    for (what, target) in references(cluster) {
+        let Some(meta) = s.settings.watches(&target.namespace).then(|| s.objects.meta(&target)).flatten()
+        else {
+            continue;
+        };
+        if meta.controlled || meta.owners.iter().any(|owner| owner == uid) {
+            continue;
+        }
+        writes.push(Write {
+            why: format!("{what} belongs to the cluster"),
+            target,
+            change: Change::Strategic(json!({"metadata": {"ownerReferences": [owner(cluster)]}})),
+            operation: None,
+        });
+    }
+    writes.dedup_by(|a, b| a.target == b.target);
+    Turn { stages: vec![writes], ..Turn::default() }
+}
+
+/// What the Cluster's status should say: every operation, and what is missing.
+fn history(
+    s: &Snapshot<'_>,
+    cluster: &Cluster,
+    operations: &[Arc<ClusterOperation>],
+    view: &BTreeMap<String, ClusterCondition>,
+) -> Option<Write> {
+    let mut ordered = operations.to_vec();
+    order::history(&mut ordered);
+    let entry = |operation: &Arc<ClusterOperation>| {
+        view.get(name(operation)).cloned().unwrap_or_else(|| shown(operation, &status(operation)))
+    };
+    let mut conditions: Vec<ClusterCondition> = ordered.iter().map(entry).collect();
+    if conditions.len() > MOST_SHOWN {
+        // What works is never left out.
+        conditions.sort_by_key(|condition| condition.status != "Running");
+        conditions.truncate(MOST_SHOWN);
+    }
+    let before = cluster.status.clone().unwrap_or_default();
+    let mut new = before.clone();
+    new.conditions = conditions;
+    new.operations = i32::try_from(operations.len()).ok();
+    let newest = operations.iter().max_by_key(|operation| {
+        (operation.metadata.creation_timestamp.as_ref().map(|time| time.0), name(operation).to_owned())
+    });
+    new.latest = newest.map(|operation| name(operation).to_owned());
+    new.observed_generation = cluster.metadata.generation;
+    new.reason = missing(s, cluster);
+    let was = if cluster.status.is_some() { json!(before) } else { json!({}) };
+    let patch = guarded(cluster.metadata.resource_version.as_deref(), &was, &json!(new))?;
+    Some(Write {
+        why: "the history changed".to_owned(),
+        target: Target::new(Kind::Cluster, "", cluster.metadata.name.as_deref().unwrap_or_default()),
+        change: Change::Status(patch),
+        operation: None,
+    })
+}
+
+/// Why what the Cluster refers to cannot be used.
+fn missing(s: &Snapshot<'_>, cluster: &Cluster) -> Option<String> {
+    references(cluster).into_iter().find_map(|(what, target)| {
+        if matches!(what, "kubeConfRef" | "preCheckRef") {
+            return None;
+        }
+        let at = DataRef::new(&target.namespace, &target.name);
+        match s.settings.unwatched(&at) {
+            Some(text) => Some(format!("{what} {text}")),
+            None if s.objects.meta(&target).is_none() => Some(format!("{what} {at} not found")),
+            None => None,
+        }
+    })
+}
+
+/// A notice about a Cluster.
+#[must_use]
+pub fn notice(cluster: &Cluster, reason: &'static str, text: String) -> Notice {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let uid = cluster.metadata.uid.clone().unwrap_or_default();
+    Notice { about: Target::new(Kind::Cluster, "", name), uid, warning: true, reason, text }
+}

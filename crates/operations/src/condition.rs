@@ -1,0 +1,92 @@
+//! Conditions in the manner of Kubernetes: one entry per type, whose time changes with its status.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+/// The objects that an operation refers to are there.
+pub const INPUTS_FOUND: &str = "InputsFound";
+/// An operation is being ended early.
+pub const STOPPING: &str = "Stopping";
+/// An operation did what was asked.
+pub const COMPLETE: &str = "Complete";
+/// An operation did not.
+pub const FAILED: &str = "Failed";
+/// The runner's precheck: written by the runner.
+pub const PRECHECKED: &str = "Prechecked";
+/// A business cluster is as declared and usable.
+pub const READY: &str = "Ready";
+/// An operation of a business cluster works.
+pub const PROGRESSING: &str = "Progressing";
+/// The last operation of a business cluster failed, or its declaration cannot be followed.
+pub const DEGRADED: &str = "Degraded";
+/// A business cluster is being deleted; the reason names what that waits for.
+pub const DELETING: &str = "Deleting";
+
+/// What a condition says.
+#[derive(Debug, Clone, Copy)]
+pub struct Says<'a> {
+    /// True or false.
+    pub status: bool,
+    /// One word in CamelCase.
+    pub reason: &'a str,
+    /// For a person.
+    pub message: &'a str,
+}
+
+/// The entry of this type.
+#[must_use]
+pub fn find<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether the entry of this type is true.
+#[must_use]
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    find(conditions, type_).is_some_and(|condition| condition.status == "True")
+}
+
+/// Sets an entry. Its time stays while its status stays.
+pub fn set(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    says: Says<'_>,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    let status = if says.status { "True" } else { "False" };
+    let since = match find(conditions, type_) {
+        Some(before) if before.status == status => before.last_transition_time.clone(),
+        _ => Time(whole_seconds(now)),
+    };
+    let entry = Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: says.reason.to_owned(),
+        message: clipped(says.message),
+        last_transition_time: since,
+        observed_generation: generation,
+    };
+    match conditions.iter_mut().find(|condition| condition.type_ == type_) {
+        Some(place) => *place = entry,
+        None => conditions.push(entry),
+    }
+}
+
+/// The moment as Kubernetes writes it, so that what was written equals what is read.
+#[must_use]
+pub fn whole_seconds(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+/// The longest message that a status takes.
+const LONGEST: usize = 2048;
+
+/// A message that fits into a status.
+#[must_use]
+pub fn clipped(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = (0..=LONGEST - 4).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{} …", text.get(..end).unwrap_or_default())
+}

@@ -1,0 +1,243 @@
+//! How a Job stands, and what its pods say about it.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// How long an image may be tried, or a pod may look for a machine, before that ends the operation.
+const HOPELESS_AFTER: SignedDuration = SignedDuration::from_secs(20);
+
+/// How a Job stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobState {
+    /// It works, or is about to.
+    Works,
+    /// It did what it was made for.
+    Succeeded {
+        /// When.
+        end: Option<Time>,
+    },
+    /// It did not.
+    Failed {
+        /// The condition's reason: `BackoffLimitExceeded`, `DeadlineExceeded`.
+        reason: String,
+        /// The condition's message.
+        message: String,
+        /// When.
+        end: Option<Time>,
+    },
+    /// It was told not to go on.
+    Suspended,
+}
+
+/// How a Job stands, by the first of its conditions that is true. Contract A, case 28.
+#[must_use]
+pub fn job_state(job: &Job) -> JobState {
+    let status = job.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    for condition in conditions.iter().filter(|condition| condition.status == "True") {
+        let end = status
+            .and_then(|status| status.completion_time.clone())
+            .or_else(|| condition.last_transition_time.clone());
+        match condition.type_.as_str() {
+            "Complete" => return JobState::Succeeded { end },
+            "Failed" | "FailureTarget" => {
+                return JobState::Failed {
+                    reason: condition.reason.clone().unwrap_or_default(),
+                    message: condition.message.clone().unwrap_or_default(),
+                    end,
+                };
+            }
+            "Suspended" => return JobState::Suspended,
+            _ => {}
+        }
+    }
+    JobState::Works
+}
+
+/// Whether anything of a pod may still work.
+#[must_use]
+pub fn lives(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Why a pod will not start by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stuck {
+    /// It will not; one word and the pod's own message.
+    Hopeless(&'static str, String),
+    /// It may not; to be judged at that time.
+    Until(Timestamp),
+}
+
+/// Whether a pod is stuck before its start.
+#[must_use]
+pub fn stuck(pod: &Pod, now: Timestamp) -> Option<Stuck> {
+    let status = pod.status.as_ref().filter(|_| lives(pod))?;
+    let after = |since: Option<&Time>, reason, text: String| {
+        let due = since.map_or(now, |since| since.0).saturating_add(HOPELESS_AFTER).unwrap_or(now);
+        if due <= now { Stuck::Hopeless(reason, text) } else { Stuck::Until(due) }
+    };
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    for container in all {
+        let Some(waiting) = container.state.as_ref().and_then(|state| state.waiting.as_ref()) else {
+            continue;
+        };
+        let reason = waiting.reason.as_deref().unwrap_or_default();
+        let text = || {
+            let said = waiting.message.as_deref().unwrap_or(reason);
+            format!("image {:?} of pod {name} cannot be run: {reason}: {said}", container.image)
+        };
+        match reason {
+            "InvalidImageName" | "ErrImageNeverPull" => {
+                return Some(Stuck::Hopeless("ImageCannotBePulled", text()));
+            }
+            "ImagePullBackOff"
+            | "ErrImagePull"
+            | "RegistryUnavailable"
+            | "ImageInspectError"
+            | "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError" => {
+                return Some(after(pod.metadata.creation_timestamp.as_ref(), "ImageCannotBePulled", text()));
+            }
+            _ => {}
+        }
+    }
+    let unscheduled = status.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    })?;
+    let said = unscheduled.message.as_deref().unwrap_or("no machine takes it");
+    let since = unscheduled.last_transition_time.as_ref().or(pod.metadata.creation_timestamp.as_ref());
+    Some(after(since, "PodCannotBeScheduled", format!("pod {name} cannot be scheduled: {said}")))
+}
+
+/// What the containers of an ended pod left behind: the message that its process wrote, or how it ended.
+#[must_use]
+pub fn last_words(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let said = all.filter_map(ended_badly).next();
+    said.or_else(|| {
+        let message = status.message.clone()?;
+        Some(format!("pod {}: {message}", pod.metadata.name.as_deref().unwrap_or_default()))
+    })
+}
+
+fn ended_badly(container: &ContainerStatus) -> Option<String> {
+    let states = [container.state.as_ref(), container.last_state.as_ref()];
+    let ended = states.into_iter().flatten().find_map(|state: &ContainerState| state.terminated.as_ref())?;
+    if ended.exit_code == 0 {
+        return None;
+    }
+    let left = ended.message.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(said_by_runner);
+    let how = match ended.reason.as_deref() {
+        Some("OOMKilled") => "its container needed more memory than it may use (OOMKilled)".to_owned(),
+        _ => format!("its container ended with exit code {}", ended.exit_code),
+    };
+    Some(match left {
+        Some(text) => format!("{text} ({how})"),
+        None => how,
+    })
+}
+
+/// The runner leaves JSON with a `reason` or `message`; any other image leaves what it likes.
+fn said_by_runner(text: &str) -> String {
+    let read: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    let said = read.as_ref().and_then(|value| {
+        ["reason", "message"].iter().find_map(|key| value.get(key)?.as_str().filter(|text| !text.is_empty()))
+    });
+    said.unwrap_or(text).to_owned()
+}
+
+/// Whether a container of the pod has run, so that there is a log.
+#[must_use]
+pub fn has_log(pod: &Pod) -> bool {
+    let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+    containers.unwrap_or_default().iter().any(|container| {
+        let state = container.state.as_ref();
+        state.is_some_and(|state| state.terminated.is_some() || state.running.is_some())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn job(conditions: &Value) -> Job {
+        from_value(json!({"metadata": {}, "status": {"conditions": conditions}})).unwrap()
+    }
+
+    fn pod(status: &Value) -> Pod {
+        let meta = json!({"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"});
+        from_value(json!({"metadata": meta, "status": status})).unwrap()
+    }
+
+    fn at(second: i64) -> Timestamp {
+        "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(second)
+    }
+
+    /// Contract A, case 28.
+    #[test]
+    fn a28_conditions_of_a_job_are_its_state() {
+        let one = |type_: &str, status: &str| {
+            job_state(&job(&json!([{"type": type_, "status": status, "reason": "R", "message": "M"}])))
+        };
+        assert!(matches!(one("Complete", "True"), JobState::Succeeded { .. }));
+        for failed in ["Failed", "FailureTarget"] {
+            assert!(matches!(one(failed, "True"), JobState::Failed { .. }));
+        }
+        assert_eq!(one("Suspended", "True"), JobState::Suspended);
+        for works in ["Failed", "Complete", "Suspended", "SuccessCriteriaMet"] {
+            assert_eq!(one(works, "False"), JobState::Works);
+        }
+    }
+
+    /// Contract B, case 32.
+    #[test]
+    fn b32_an_image_that_cannot_be_pulled_is_named_within_thirty_seconds() {
+        let waiting = |reason: &str| {
+            pod(&json!({"phase": "Pending", "containerStatuses": [{
+                "name": "c", "image": "no/such:1", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"waiting": {"reason": reason, "message": "not found"}}}]}))
+        };
+        assert_eq!(stuck(&waiting("ImagePullBackOff"), at(5)), Some(Stuck::Until(at(20))));
+        let Some(Stuck::Hopeless(_, text)) = stuck(&waiting("ErrImagePull"), at(20)) else {
+            panic!("it waits")
+        };
+        assert!(text.contains("no/such:1") && text.contains("not found"), "{text}");
+        assert!(matches!(stuck(&waiting("InvalidImageName"), at(0)), Some(Stuck::Hopeless(..))));
+        assert_eq!(stuck(&waiting("ContainerCreating"), at(99)), None);
+    }
+
+    #[test]
+    fn a_pod_that_finds_no_machine_is_named_too() {
+        let pod = pod(&json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+            "reason": "Unschedulable", "message": "0/1 nodes", "lastTransitionTime": "2026-01-01T00:00:03Z"}]}));
+        assert_eq!(stuck(&pod, at(4)), Some(Stuck::Until(at(23))));
+        assert!(matches!(stuck(&pod, at(23)), Some(Stuck::Hopeless(_, text)) if text.contains("0/1 nodes")));
+    }
+
+    #[test]
+    fn the_last_words_of_a_pod_say_why_it_failed() {
+        let ended = |state: &Value| {
+            pod(&json!({"phase": "Failed", "containerStatuses": [{"name": "c", "image": "i", "imageID": "",
+                "ready": false, "restartCount": 0, "state": {"terminated": state}}]}))
+        };
+        let words = |state: &Value| last_words(&ended(state)).unwrap();
+        assert!(words(&json!({"exitCode": 3, "message": "boom\n"})).starts_with("boom (its container"));
+        assert!(
+            words(&json!({"exitCode": 1, "message": "{\"reason\": \"h2: no disk\"}"}))
+                .starts_with("h2: no disk (")
+        );
+        assert!(words(&json!({"exitCode": 137, "reason": "OOMKilled"})).contains("memory"));
+        assert!(last_words(&ended(&json!({"exitCode": 0}))).is_none());
+    }
+}

@@ -1,0 +1,80 @@
+//! Logs that outlive their pods, and operations that the history lets go.
+
+use std::sync::Arc;
+
+use kubeon_api::ClusterOperation;
+use serde_json::json;
+
+use super::{name, target, uid};
+use crate::job_state;
+use crate::names;
+use crate::order;
+use crate::snapshot::{Data, Snapshot};
+use crate::write::{Change, Kind, Plan, Target, Turn, Write};
+
+/// Keeps the log of operations that ended, one after the other.
+pub(crate) fn logs(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Plan> {
+    operations.iter().filter(|operation| order::ended(operation)).find_map(|operation| log(s, operation))
+}
+
+fn log(s: &Snapshot<'_>, operation: &ClusterOperation) -> Option<Plan> {
+    let at = operation.status.as_ref()?.job_ref.as_ref()?;
+    let kept = Target::new(Kind::ConfigMap, &at.namespace, names::log(&at.name));
+    if !s.settings.watches(&at.namespace) || s.objects.meta(&kept).is_some() {
+        return None;
+    }
+    let job = s.job(at)?;
+    let pod = s.pods_of(job).filter(|pod| job_state::has_log(pod)).last()?;
+    let pod = pod.metadata.name.as_deref()?;
+    let source = Target::new(Kind::Log, &at.namespace, pod);
+    let text = match s.data.get(&source) {
+        None => return Some(Plan::Read(vec![source])),
+        Some(Data::Log(text)) => text.clone(),
+        Some(Data::Denied(why)) => format!("(the log of pod {pod} could not be read: {why})\n"),
+        Some(_) => format!("(pod {pod} was gone before its log was read)\n"),
+    };
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": kept.name,
+            "namespace": kept.namespace,
+            "labels": {names::OPERATION_LABEL: uid(operation)},
+            "ownerReferences": [owner(operation)],
+        },
+        "immutable": true,
+        "data": {"log": text},
+    });
+    Some(Plan::Do(Turn::of(Write {
+        why: "the log outlives its pod".to_owned(),
+        target: kept,
+        change: Change::Create(map),
+        operation: None,
+    })))
+}
+
+/// What goes with an operation when it is deleted.
+pub(crate) fn owner(operation: &ClusterOperation) -> serde_json::Value {
+    json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1",
+        "kind": "ClusterOperation",
+        "name": name(operation),
+        "uid": uid(operation),
+        "controller": true,
+        "blockOwnerDeletion": false,
+    })
+}
+
+/// Removes operations that the history lets go.
+pub(crate) fn prune(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Turn {
+    let gone = order::excess(operations, s.settings.history_limit);
+    let gone = gone.iter().filter(|operation| operation.metadata.deletion_timestamp.is_none());
+    let writes = gone.map(|operation| Write {
+        why: format!("the history keeps {} operations", s.settings.history_limit),
+        target: target(operation),
+        change: Change::Delete { uid: uid(operation).to_owned() },
+        operation: None,
+    });
+    let writes: Vec<Write> = writes.collect();
+    Turn { stages: if writes.is_empty() { Vec::new() } else { vec![writes] }, ..Turn::default() }
+}

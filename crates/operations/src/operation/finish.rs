@@ -1,0 +1,56 @@
+//! The end of an operation.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kubeon_api::ClusterOperation;
+use kubeon_api::kubeonkube::OperationResult;
+
+use super::{Progress, at, notice, shown, status, status_write};
+use crate::condition::{self, COMPLETE, FAILED, Says, clipped};
+use crate::snapshot::Snapshot;
+
+/// How an operation ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct End {
+    pub result: OperationResult,
+    /// One word in CamelCase.
+    pub word: String,
+    /// For a person; none after a success.
+    pub reason: Option<String>,
+    /// When, if the Job says so.
+    pub time: Option<Time>,
+}
+
+impl End {
+    pub(crate) fn failed(word: impl Into<String>, reason: impl Into<String>) -> Self {
+        let (word, reason) = (word.into(), Some(reason.into()));
+        Self { result: OperationResult::Failed, word, reason, time: None }
+    }
+
+    pub(crate) fn succeeded(time: Option<Time>) -> Self {
+        Self { result: OperationResult::Succeeded, word: "JobComplete".to_owned(), reason: None, time }
+    }
+}
+
+/// Writes the end: the status first, because people wait for it; the history after it.
+pub(crate) fn finish(s: &Snapshot<'_>, operation: &ClusterOperation, end: End) -> Progress {
+    let mut new = status(operation);
+    let generation = operation.metadata.generation;
+    let text = end.reason.as_deref().map(clipped);
+    new.status = Some(end.result);
+    new.digest.get_or_insert_with(|| operation.spec.digest());
+    new.end_time = Some(end.time.map_or_else(|| at(s.now), |time| at(time.0)));
+    new.waits_for = None;
+    new.observed_generation = generation;
+    let succeeded = end.result == OperationResult::Succeeded;
+    let type_ = if succeeded { COMPLETE } else { FAILED };
+    let message = text.as_deref().unwrap_or("it did what was asked");
+    let says = Says { status: true, reason: &end.word, message };
+    condition::set(&mut new.conditions, type_, says, generation, s.now);
+    let about = notice(operation, !succeeded, if succeeded { "Succeeded" } else { "Failed" }, message);
+    new.reason = text;
+    let mut progress = Progress::default();
+    progress.turn.stages.extend(status_write(operation, &new, "it ended").map(|write| vec![write]));
+    progress.turn.notices.push(about);
+    progress.shown = Some((1, shown(operation, &new)));
+    progress
+}

@@ -1,0 +1,115 @@
+//! One operation: what it waits for, its start, its run, its end, its log.
+
+pub(crate) mod archive;
+pub(crate) mod finish;
+pub(crate) mod inputs;
+pub(crate) mod running;
+pub(crate) mod start;
+pub(crate) mod wait;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kubeon_api::ClusterOperation;
+use kubeon_api::kubeonkube::{ClusterCondition, ClusterOperationStatus};
+use serde_json::{Map, Value, json};
+
+use crate::write::{Change, Kind, Notice, Target, Turn, Write};
+
+/// What an operation does in this turn, and how its cluster shows it then.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// What must be read before anything can be said.
+    pub reads: Vec<Target>,
+    /// What is written.
+    pub turn: Turn,
+    /// How the cluster's status shows it, and with which stage that is written.
+    pub shown: Option<(usize, ClusterCondition)>,
+    /// The stages before which the cluster's status must have been written: a claim.
+    pub claims: bool,
+}
+
+impl Progress {
+    pub(crate) fn reads(reads: Vec<Target>) -> Self {
+        Self { reads, ..Self::default() }
+    }
+}
+
+pub(crate) fn name(operation: &ClusterOperation) -> &str {
+    operation.metadata.name.as_deref().unwrap_or_default()
+}
+
+pub(crate) fn uid(operation: &ClusterOperation) -> &str {
+    operation.metadata.uid.as_deref().unwrap_or_default()
+}
+
+pub(crate) fn status(operation: &ClusterOperation) -> ClusterOperationStatus {
+    operation.status.clone().unwrap_or_default()
+}
+
+pub(crate) fn target(operation: &ClusterOperation) -> Target {
+    Target::new(Kind::Operation, "", name(operation))
+}
+
+pub(crate) fn notice(
+    operation: &ClusterOperation,
+    warning: bool,
+    reason: &'static str,
+    text: impl Into<String>,
+) -> Notice {
+    Notice { about: target(operation), uid: uid(operation).to_owned(), warning, reason, text: text.into() }
+}
+
+/// The change of an operation's status to `new`; nothing when it is that already. Only the version that was seen is
+/// changed: the runner writes there too.
+pub(crate) fn status_write(
+    operation: &ClusterOperation,
+    new: &ClusterOperationStatus,
+    why: impl Into<String>,
+) -> Option<Write> {
+    let before = operation.status.clone().unwrap_or_default();
+    let patch = guarded(operation.metadata.resource_version.as_deref(), &json!(before), &json!(new))?;
+    Some(Write {
+        why: why.into(),
+        target: target(operation),
+        change: Change::Status(patch),
+        operation: Some(name(operation).to_owned()),
+    })
+}
+
+/// A merge patch of a status from `before` to `new` that only fits the version `version`.
+pub(crate) fn guarded(version: Option<&str>, before: &Value, new: &Value) -> Option<Value> {
+    let difference = difference(before, new)?;
+    let mut patch = json!({"status": difference});
+    if let Some(version) = version {
+        patch["metadata"] = json!({"resourceVersion": version});
+    }
+    Some(patch)
+}
+
+/// The JSON merge patch (RFC 7386) that makes `new` of `before`; `None` when they are the same.
+pub(crate) fn difference(before: &Value, new: &Value) -> Option<Value> {
+    let (Value::Object(old), Value::Object(fresh)) = (before, new) else {
+        return (before != new).then(|| new.clone());
+    };
+    let gone = old.keys().filter(|key| !fresh.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let changed = fresh.iter().filter_map(|(key, value)| {
+        let was = old.get(key).unwrap_or(&Value::Null);
+        difference(was, value).map(|value| (key.clone(), value))
+    });
+    let patch: Map<String, Value> = gone.chain(changed).collect();
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// How the history shows an operation with this status.
+pub(crate) fn shown(operation: &ClusterOperation, status: &ClusterOperationStatus) -> ClusterCondition {
+    ClusterCondition {
+        cluster_ops: name(operation).to_owned(),
+        status: status.status.map(|word| word.as_str().to_owned()).unwrap_or_default(),
+        start_time: status.start_time.clone(),
+        end_time: status.end_time.clone(),
+    }
+}
+
+pub(crate) fn at(now: Timestamp) -> Time {
+    Time(crate::condition::whole_seconds(now))
+}

@@ -1,0 +1,232 @@
+//! An operation whose Job is there, or was.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::jiff::Timestamp;
+use kubeon_api::kubeonkube::OperationResult;
+use kubeon_api::{ClusterOperation, DataRef};
+use serde_json::json;
+
+use super::finish::{End, finish};
+use super::{Progress, at, name, notice, shown, status, status_write, uid};
+use crate::condition::{self, INPUTS_FOUND, STOPPING, Says};
+use crate::job_state::{self, JobState, Stuck};
+use crate::names::OPERATION_LABEL;
+use crate::snapshot::{Data, Snapshot};
+use crate::write::{Change, Kind, Target, Write};
+
+/// Why a Job must not go on: one word, and a text for a person.
+pub(crate) type Stop = (&'static str, String);
+
+/// Whether a Job was made for this operation.
+pub(crate) fn is_for(job: &Job, operation: &ClusterOperation) -> bool {
+    let label = job.metadata.labels.as_ref().and_then(|labels| labels.get(OPERATION_LABEL));
+    label.is_some_and(|label| label == uid(operation))
+}
+
+/// The Job that an operation has: the one of its status, else the one that bears its UID.
+pub(crate) fn job_of(s: &Snapshot<'_>, operation: &ClusterOperation) -> Option<DataRef> {
+    if let Some(job) = operation.status.as_ref().and_then(|status| status.job_ref.clone()) {
+        return Some(job);
+    }
+    let found = s.jobs.iter().find(|job| is_for(job, operation))?;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Some(DataRef::new(text(&found.metadata.namespace), text(&found.metadata.name)))
+}
+
+/// The status of an operation whose Job was just made, or found after a crash.
+pub(crate) fn adopt(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRef) -> Progress {
+    let mut new = status(operation);
+    new.status = Some(OperationResult::Running);
+    new.job_ref = Some(job.clone());
+    new.action = Some(operation.spec.main.action.clone());
+    new.digest.get_or_insert_with(|| operation.spec.digest());
+    new.observed_generation = operation.metadata.generation;
+    new.waits_for = None;
+    new.reason = None;
+    let made = s.job(job).and_then(|job| job.metadata.creation_timestamp.clone());
+    new.start_time.get_or_insert_with(|| made.map_or_else(|| at(s.now), |time| at(time.0)));
+    if let Some(found) = s.job(job) {
+        new.inputs = inputs(found);
+    }
+    if condition::find(&new.conditions, INPUTS_FOUND).is_some() {
+        let says = Says { status: true, reason: "Found", message: "what it refers to is there" };
+        condition::set(&mut new.conditions, INPUTS_FOUND, says, operation.metadata.generation, s.now);
+    }
+    let mut progress = Progress::default();
+    if let Some(write) = status_write(operation, &new, format!("its Job {job} is made")) {
+        progress.turn.stages.push(vec![write]);
+        progress.turn.notices.push(notice(operation, false, "Started", format!("runs as Job {job}")));
+    }
+    progress.shown = Some((0, shown(operation, &new)));
+    progress
+}
+
+/// The copies that a Job reads, in the order of its volumes.
+fn inputs(job: &Job) -> Vec<DataRef> {
+    let namespace = job.metadata.namespace.clone().unwrap_or_default();
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let mut found: Vec<DataRef> = Vec::new();
+    for volume in pod.iter().flat_map(|pod| pod.volumes.iter().flatten()) {
+        let map = volume.config_map.as_ref().map(|source| source.name.clone());
+        let secret = volume.secret.as_ref().filter(|secret| secret.optional != Some(true));
+        let name = map.or_else(|| secret.and_then(|source| source.secret_name.clone()));
+        if let Some(reference) = name.map(|name| DataRef::new(&namespace, name)) {
+            if !found.contains(&reference) {
+                found.push(reference);
+            }
+        }
+    }
+    found
+}
+
+/// What is to be done for an operation whose Job is there, or was. `ordered` when somebody else wants it ended.
+pub(crate) fn turn(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    at: &DataRef,
+    ordered: Option<Stop>,
+) -> Progress {
+    let Some(job) = s.job(at) else { return lost(s, operation, at) };
+    let current = status(operation);
+    if current.job_ref.is_none() || current.status.is_none() {
+        return adopt(s, operation, at);
+    }
+    let live = s.pods_of(job).find(|pod| job_state::lives(pod));
+    let state = job_state::job_state(job);
+    let stopping =
+        condition::find(&current.conditions, STOPPING).filter(|stopping| stopping.status == "True");
+    if let (None, Some(end)) = (live, end_of(s, operation, job, &state)) {
+        return finish(s, operation, end);
+    }
+    let (wanted, wake) = wants_stop(s, operation, job, ordered);
+    let mut progress = match (stopping, wanted) {
+        (Some(_), _) if state == JobState::Works => suspend(operation, at, job),
+        (None, Some(stop)) if state == JobState::Works => announce_stop(s, operation, at, job, stop),
+        _ => modified(operation),
+    };
+    progress.turn.wake_at(wake);
+    if progress.shown.is_none() {
+        progress.shown = Some((0, shown(operation, &current)));
+    }
+    progress
+}
+
+/// A Job that is not among those that are watched: asked for once more, because a watch may lag.
+fn lost(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef) -> Progress {
+    match s.read(Kind::Job, at) {
+        None => Progress::reads(vec![Target::new(Kind::Job, &at.namespace, &at.name)]),
+        Some(Data::Absent) => {
+            let current = status(operation);
+            let stopped = condition::find(&current.conditions, STOPPING).map(|stop| stop.message.clone());
+            let reason = stopped.unwrap_or_else(|| format!("its Job {at} was deleted"));
+            finish(s, operation, End::failed("JobDeleted", reason))
+        }
+        // It is there and the watch will tell, or it cannot be asked for: the next event decides.
+        Some(_) => Progress { shown: Some((0, shown(operation, &status(operation)))), ..Progress::default() },
+    }
+}
+
+/// How the operation ended, if its Job did.
+fn end_of(s: &Snapshot<'_>, operation: &ClusterOperation, job: &Job, state: &JobState) -> Option<End> {
+    let current = status(operation);
+    let stopped = condition::find(&current.conditions, STOPPING).filter(|stopping| stopping.status == "True");
+    match (state, stopped) {
+        (JobState::Works, _) => None,
+        (JobState::Succeeded { end }, _) => Some(End::succeeded(end.clone())),
+        (_, Some(stop)) => Some(End::failed(stop.reason.clone(), stop.message.clone())),
+        (JobState::Suspended, None) => Some(End::failed("JobSuspended", "its Job was suspended")),
+        (JobState::Failed { reason, message, end }, None) => {
+            let said = s.pods_of(job).filter_map(job_state::last_words).last();
+            let text = match reason.as_str() {
+                "DeadlineExceeded" => too_late(operation, job),
+                _ => said.unwrap_or_else(|| format!("its Job failed: {reason}: {message}")),
+            };
+            let word = if reason.is_empty() { "JobFailed" } else { reason };
+            Some(End { time: end.clone(), ..End::failed(word, text) })
+        }
+    }
+}
+
+/// Contract B, case 29.
+fn too_late(operation: &ClusterOperation, job: &Job) -> String {
+    let seconds = job.spec.as_ref().and_then(|spec| spec.active_deadline_seconds).unwrap_or_default();
+    match operation.spec.main.action_type.as_str() {
+        "kubeon" => format!("the [{}] job running timeout(>{seconds}s)", operation.spec.main.action),
+        _ => format!("its Job ran longer than {seconds} s"),
+    }
+}
+
+/// Whether the Job must not go on, and when that may be known.
+fn wants_stop(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    job: &Job,
+    ordered: Option<Stop>,
+) -> (Option<Stop>, Option<Timestamp>) {
+    if operation.spec.cancelled {
+        return (Some(("Cancelled", "cancelled".to_owned())), None);
+    }
+    if ordered.is_some() {
+        return (ordered, None);
+    }
+    let mut wake = None;
+    for pod in s.pods_of(job) {
+        match job_state::stuck(pod, s.now) {
+            Some(Stuck::Hopeless(word, text)) => return (Some((word, text)), None),
+            Some(Stuck::Until(when)) => wake = [wake, Some(when)].into_iter().flatten().min(),
+            None => {}
+        }
+    }
+    let mut pods: Vec<_> = s.pods_of(job).filter_map(|pod| pod.metadata.name.as_deref()).collect();
+    pods.sort_unstable();
+    let again = pods.len() > 1 && s.pods_of(job).any(job_state::lives);
+    let stop = again.then(|| ("SecondPod", format!("its Job started a second pod ({})", pods.join(", "))));
+    (stop, wake)
+}
+
+/// Says why the Job is ended, before it is: what a pod said is gone with the pod.
+fn announce_stop(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    at: &DataRef,
+    job: &Job,
+    (word, text): Stop,
+) -> Progress {
+    let mut new = status(operation);
+    new.reason = Some(condition::clipped(&text));
+    let says = Says { status: true, reason: word, message: &text };
+    condition::set(&mut new.conditions, STOPPING, says, operation.metadata.generation, s.now);
+    let mut progress = suspend(operation, at, job);
+    let said = status_write(operation, &new, format!("it is ended: {text}"));
+    progress.turn.stages.insert(0, said.into_iter().collect());
+    progress.turn.notices.push(notice(operation, true, "Stopping", text));
+    progress
+}
+
+fn suspend(operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
+    let mut progress = Progress::default();
+    if job.spec.as_ref().and_then(|spec| spec.suspend) != Some(true) {
+        progress.turn.stages.push(vec![Write {
+            why: "its pod gets the signal to end, so that hooks that always run do".to_owned(),
+            target: Target::new(Kind::Job, &at.namespace, &at.name),
+            change: Change::Merge(json!({"spec": {"suspend": true}})),
+            operation: Some(name(operation).to_owned()),
+        }]);
+    }
+    progress
+}
+
+/// Contract A, cases 21 and 22: a change while it runs is marked and changes nothing.
+fn modified(operation: &ClusterOperation) -> Progress {
+    let mut new = status(operation);
+    let mut progress = Progress::default();
+    if new.digest.as_deref().is_some_and(|digest| digest != operation.spec.digest()) && !new.has_modified {
+        new.has_modified = true;
+        progress.turn.stages.extend(
+            status_write(operation, &new, "its spec was changed while it runs").map(|write| vec![write]),
+        );
+        let text = "the spec was changed; what runs is what was seen first";
+        progress.turn.notices.push(notice(operation, true, "Modified", text));
+    }
+    progress
+}

@@ -1,0 +1,300 @@
+//! The start of an operation that a person wrote: copies of its inputs, its claim, its Job.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kubeon_api::{Cluster, ClusterOperation, DataRef};
+use kubeon_render::entrypoint::entrypoint;
+use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
+use serde_json::{Value, json};
+
+use super::inputs::{self, Inputs, Obstacle, References};
+use super::wait::{Wait, refusal, waits};
+use super::{Progress, archive, name, shown, status, target, uid};
+use crate::lane::Lane;
+use crate::names::{self, CLUSTER_LABEL, LANE_ANNOTATION, OPERATION_LABEL};
+use crate::operation::finish::{End, finish};
+use crate::snapshot::{Seen, Snapshot};
+use crate::write::{Change, Kind, Target, Write};
+
+/// What the first operation of a lane does, when it has no Job yet.
+pub(crate) fn turn(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    cluster: &Seen<std::sync::Arc<Cluster>>,
+) -> Progress {
+    match ready(s, operation, cluster) {
+        Ok((cluster, references, inputs)) => start(s, operation, cluster, &references, inputs),
+        Err(Obstacle::Read(targets)) => Progress::reads(targets),
+        Err(Obstacle::Wait(wait)) => waits(s, operation, &wait),
+        Err(Obstacle::Refuse(word, text)) => finish(s, operation, End::failed(word, text)),
+    }
+}
+
+fn ready<'s>(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    cluster: &'s Seen<std::sync::Arc<Cluster>>,
+) -> Result<(&'s Cluster, References, Inputs), Obstacle> {
+    if let Some((word, text)) = refusal(operation) {
+        return Err(Obstacle::Refuse(word, text));
+    }
+    if operation.spec.main.action_type == "kubeon" {
+        let text = "actionType kubeon is for operations that kubeon derives from a KubernetesCluster; declare one, or use playbook or shell";
+        return Err(Obstacle::Refuse("NotDerived", text.to_owned()));
+    }
+    // The words are judged before anything is looked for: whether a key is there does not change them.
+    entrypoint(&operation.spec, false)
+        .map_err(|error| Obstacle::Refuse("InvalidAction", error.to_string()))?;
+    if operation.spec.paused {
+        return Err(Obstacle::Wait(Wait::Until("paused: spec.paused is true".to_owned())));
+    }
+    let missing = |text: String| Obstacle::Wait(Wait::Missing(text));
+    let cluster = match cluster {
+        Seen::Is(cluster) if cluster.metadata.deletion_timestamp.is_none() => cluster,
+        Seen::Unreadable(why) => {
+            return Err(missing(format!("Cluster {} cannot be read: {why}", operation.spec.cluster)));
+        }
+        Seen::Is(_) | Seen::Absent => {
+            return Err(missing(format!("Cluster {} not found", operation.spec.cluster)));
+        }
+    };
+    let references = inputs::references(operation, cluster)?;
+    let mut inputs = references.read(s)?;
+    trouble(s, operation)?;
+    if let std::collections::btree_map::Entry::Vacant(script) = inputs.files.entry("entrypoint.sh".to_owned())
+    {
+        let text = entrypoint(&operation.spec, references.ssh.is_some());
+        script.insert(text.map_err(|error| Obstacle::Refuse("InvalidAction", error.to_string()))?);
+    }
+    Ok((cluster, references, inputs))
+}
+
+/// What the API server said when the operation was about to start.
+pub(crate) fn trouble(s: &Snapshot<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
+    match s.trouble.get(name(operation)) {
+        Some(trouble) if trouble.lasting => Err(Obstacle::Refuse("Refused", trouble.text.clone())),
+        Some(trouble) => Err(Obstacle::Wait(Wait::Missing(trouble.text.clone()))),
+        None => Ok(()),
+    }
+}
+
+fn start(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    cluster: &Cluster,
+    references: &References,
+    inputs: Inputs,
+) -> Progress {
+    let map = copy_of_files(s, operation, &inputs.files);
+    let mut copies = vec![map.clone()];
+    let mut secret = None;
+    if let (Some(ssh), Some((values, kind))) = (&references.ssh, &inputs.key) {
+        let copy = copy_of_key(s, operation, cluster, &ssh.name, values, kind);
+        secret = Some(copy.target.name.clone());
+        copies.push(copy);
+    }
+    let at = DataRef::new(&s.settings.namespace, names::job(name(operation)));
+    let made = Write {
+        why: "its turn has come".to_owned(),
+        target: Target::new(Kind::Job, &at.namespace, &at.name),
+        change: Change::Create(the_job(s, operation, references, &at, &map.target.name, secret)),
+        operation: Some(name(operation).to_owned()),
+    };
+    let mut progress = Progress { claims: true, ..Progress::default() };
+    // A copy that is there already is the right one: its name holds its content.
+    copies.retain(|copy| s.objects.meta(&copy.target).is_none());
+    progress.turn.stages = vec![copies, vec![made]];
+    let mut claimed = status(operation);
+    claimed.status = Some(kubeon_api::kubeonkube::OperationResult::Running);
+    claimed.start_time.get_or_insert_with(|| super::at(s.now));
+    progress.shown = Some((0, shown(operation, &claimed)));
+    progress
+}
+
+/// The immutable copy of script, inventory and variables.
+fn copy_of_files(s: &Snapshot<'_>, operation: &ClusterOperation, files: &BTreeMap<String, String>) -> Write {
+    let parts: Vec<&[u8]> = files.iter().flat_map(|(key, text)| [key.as_bytes(), text.as_bytes()]).collect();
+    let copy = names::entrypoint(name(operation), &names::hash(&parts, 10));
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": copy,
+            "namespace": s.settings.namespace,
+            "labels": {OPERATION_LABEL: uid(operation), CLUSTER_LABEL: names::label(&operation.spec.cluster)},
+            "ownerReferences": [archive::owner(operation)],
+        },
+        "immutable": true,
+        "data": files,
+    });
+    Write {
+        why: "what it runs is what was seen first".to_owned(),
+        target: Target::new(Kind::ConfigMap, &s.settings.namespace, copy),
+        change: Change::Create(map),
+        operation: Some(name(operation).to_owned()),
+    }
+}
+
+/// The immutable copy of the key. Operations of one cluster share it, so the Cluster owns it.
+fn copy_of_key(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    cluster: &Cluster,
+    original: &str,
+    values: &BTreeMap<String, Vec<u8>>,
+    kind: &str,
+) -> Write {
+    let owner = crate::cluster::owner(cluster);
+    let text = owner.to_string();
+    let mut parts: Vec<&[u8]> = vec![text.as_bytes(), kind.as_bytes()];
+    parts.extend(values.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]));
+    let copy = names::secret_copy(original, &names::hash(&parts, 10));
+    let write = secret(
+        &s.settings.namespace,
+        &copy,
+        values,
+        kind,
+        &[(CLUSTER_LABEL, names::label(&operation.spec.cluster))],
+        &owner,
+    );
+    Write {
+        why: "what it logs in with is what was seen first".to_owned(),
+        target: Target::new(Kind::Secret, &s.settings.namespace, copy),
+        change: Change::Create(write),
+        operation: Some(name(operation).to_owned()),
+    }
+}
+
+/// An immutable Secret.
+pub(crate) fn secret(
+    namespace: &str,
+    name: &str,
+    values: &BTreeMap<String, Vec<u8>>,
+    kind: &str,
+    labels: &[(&str, String)],
+    owner: &Value,
+) -> Value {
+    let data: BTreeMap<&String, String> =
+        values.iter().map(|(key, value)| (key, STANDARD.encode(value))).collect();
+    let labels: BTreeMap<&str, &String> = labels.iter().map(|(key, value)| (*key, value)).collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner]},
+        "immutable": true,
+        "type": kind,
+        "data": data,
+    })
+}
+
+/// Annotations that a Job and its pods get: the operation's, and the lane.
+pub(crate) fn annotations(operation: &ClusterOperation, lane: &Lane) -> BTreeMap<String, String> {
+    let mut all = operation.metadata.annotations.clone().unwrap_or_default();
+    all.retain(|key, _| !key.starts_with("kubectl.kubernetes.io/"));
+    all.insert(LANE_ANNOTATION.to_owned(), lane.to_string());
+    all
+}
+
+/// Labels by which a Job and its pods are found.
+pub(crate) fn labels(operation: &ClusterOperation) -> BTreeMap<String, String> {
+    [
+        (OPERATION_LABEL.to_owned(), uid(operation).to_owned()),
+        (CLUSTER_LABEL.to_owned(), names::label(&operation.spec.cluster)),
+    ]
+    .into()
+}
+
+fn the_job(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    references: &References,
+    at: &DataRef,
+    map: &str,
+    secret: Option<String>,
+) -> Value {
+    let file = |volume, mode, path: &str, key: &str| Mount {
+        volume,
+        source: Source::ConfigMap(map.to_owned(), mode),
+        path: path.to_owned(),
+        key: Some(key.to_owned()),
+    };
+    let mut mounts = vec![
+        file("entrypoint", Some(0o700), "/bin/entrypoint.sh", "entrypoint.sh"),
+        file("hosts-conf", None, "/conf/hosts.yml", "hosts.yml"),
+        file("vars-conf", None, "/conf/group_vars.yml", "group_vars.yml"),
+    ];
+    if let Some(name) = secret {
+        mounts.push(Mount {
+            volume: "ssh-auth",
+            source: Source::Secret { name, optional: false },
+            path: "/auth/ssh-privatekey".to_owned(),
+            key: Some(inputs::KEY.to_owned()),
+        });
+    }
+    let brought = references.sources.iter();
+    mounts.extend(brought.map(|(_, _, path)| file("actions", Some(0o700), path, &inputs::kept_as(path))));
+    let spec = &operation.spec;
+    let program = if s.settings.is_runner(&spec.image) {
+        Program::Runner { operation: name(operation).to_owned(), action: "script" }
+    } else {
+        Program::Script
+    };
+    let resources = spec.resources.as_ref().map(|resources| json!(resources));
+    job(&OperationJob {
+        name: &at.name,
+        namespace: &at.namespace,
+        owner: Some(archive::owner(operation)),
+        labels: labels(operation),
+        annotations: annotations(operation, s.lane),
+        container: "kubeonkube",
+        image: &spec.image,
+        program,
+        env: vec![("CLUSTER_NAME".to_owned(), spec.cluster.clone())],
+        mounts,
+        resources: resources.filter(|value| value.as_object().is_some_and(|object| !object.is_empty())),
+        deadline_seconds: spec.active_deadline_seconds,
+        ttl_seconds: None,
+    })
+}
+
+/// Labels and owner of an operation, when they are not there yet.
+pub(crate) fn meta(operation: &ClusterOperation, cluster: Option<&Cluster>, done: bool) -> Option<Write> {
+    let labels = operation.metadata.labels.clone().unwrap_or_default();
+    let mut wanted = BTreeMap::new();
+    if !labels.contains_key(crate::names::DERIVED_UID_LABEL) {
+        wanted.insert(CLUSTER_LABEL, names::label(&operation.spec.cluster));
+    }
+    if done {
+        wanted.insert(names::COMPLETED_LABEL, "done".to_owned());
+    }
+    wanted.retain(|key, value| labels.get(*key) != Some(value));
+    let owners = operation.metadata.owner_references.clone().unwrap_or_default();
+    let cluster = cluster.filter(|cluster| {
+        cluster.metadata.deletion_timestamp.is_none()
+            && !owners.iter().any(|owner| Some(&owner.uid) == cluster.metadata.uid.as_ref())
+    });
+    if wanted.is_empty() && cluster.is_none() {
+        return None;
+    }
+    let mut metadata = json!({});
+    if !wanted.is_empty() {
+        metadata["labels"] = json!(wanted);
+    }
+    if let Some(cluster) = cluster {
+        let mut all: Vec<Value> = owners.iter().map(|owner| json!(owner)).collect();
+        let mut owner = crate::cluster::owner(cluster);
+        let controlled = owners.iter().any(|owner| owner.controller == Some(true));
+        owner["controller"] = json!(!controlled);
+        all.push(owner);
+        metadata["ownerReferences"] = json!(all);
+        metadata["resourceVersion"] = json!(operation.metadata.resource_version);
+    }
+    Some(Write {
+        why: if done { "it ended" } else { "it belongs to its cluster" }.to_owned(),
+        target: target(operation),
+        change: Change::Merge(json!({"metadata": metadata})),
+        operation: None,
+    })
+}

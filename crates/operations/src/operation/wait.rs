@@ -1,0 +1,81 @@
+//! An operation that does not start yet, or never will.
+
+use k8s_openapi::jiff::SignedDuration;
+use kubeon_api::ClusterOperation;
+
+use super::finish::{End, finish};
+use super::{Progress, notice, shown, status, status_write};
+use crate::condition::{self, INPUTS_FOUND, Says};
+use crate::settings::PATIENCE_SECONDS;
+use crate::snapshot::Snapshot;
+use crate::{image, order};
+
+/// What an operation waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// An object; it fails when that takes too long.
+    Missing(String),
+    /// A person, or the end of something that still works.
+    Until(String),
+    /// The end of another operation.
+    Turn(String),
+}
+
+/// Why an operation can never run, from its own words alone. What refers to other objects is looked at when its turn
+/// comes.
+pub(crate) fn refusal(operation: &ClusterOperation) -> Option<(&'static str, String)> {
+    if operation.spec.cancelled {
+        return Some(("Cancelled", "cancelled".to_owned()));
+    }
+    let seen = operation.status.as_ref().and_then(|status| status.digest.as_deref());
+    if seen.is_some_and(|digest| digest != operation.spec.digest()) {
+        let text =
+            "its spec was changed while it waited; what was asked for first is lost, make a new operation";
+        return Some(("SpecChanged", text.to_owned()));
+    }
+    image::refusal(&operation.spec.image).map(|text| ("InvalidImage", text))
+}
+
+/// Says what an operation waits for, once, and ends it when an object did not come in time.
+pub(crate) fn waits(s: &Snapshot<'_>, operation: &ClusterOperation, wait: &Wait) -> Progress {
+    let mut new = status(operation);
+    let (reason, waits_for) = match wait {
+        Wait::Missing(text) | Wait::Until(text) => (text.clone(), None),
+        Wait::Turn(other) => (format!("waits for {other}, which runs first"), Some(other.clone())),
+    };
+    new.reason = Some(condition::clipped(&reason));
+    new.waits_for = waits_for;
+    new.digest.get_or_insert_with(|| operation.spec.digest());
+    new.observed_generation = operation.metadata.generation;
+    let mut progress = Progress::default();
+    if matches!(wait, Wait::Missing(_)) {
+        let says = Says { status: false, reason: "Missing", message: &reason };
+        condition::set(&mut new.conditions, INPUTS_FOUND, says, operation.metadata.generation, s.now);
+        let seconds = operation.spec.active_deadline_seconds.filter(|seconds| *seconds > 0);
+        let seconds = seconds.unwrap_or(PATIENCE_SECONDS);
+        let since = condition::find(&new.conditions, INPUTS_FOUND)
+            .map_or(s.now, |found| found.last_transition_time.0);
+        let due = since.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(since);
+        if due <= s.now {
+            let text = format!("{reason} (waited {seconds} s)");
+            return finish(s, operation, End::failed("WaitedTooLong", text));
+        }
+        progress.turn.wake_at(Some(due));
+    }
+    if let Some(write) = status_write(operation, &new, format!("it waits: {reason}")) {
+        progress.turn.stages.push(vec![write]);
+        let about = notice(operation, matches!(wait, Wait::Missing(_)), "Waiting", reason);
+        progress.turn.notices.push(about);
+    }
+    progress.shown = Some((0, shown(operation, &new)));
+    progress
+}
+
+/// What the operations behind the first one do: nothing but say whom they wait for, or that they can never run.
+pub(crate) fn behind(s: &Snapshot<'_>, operation: &ClusterOperation, first: &ClusterOperation) -> Progress {
+    debug_assert!(!order::ended(operation));
+    match refusal(operation) {
+        Some((word, text)) => finish(s, operation, End::failed(word, text)),
+        None => waits(s, operation, &Wait::Turn(super::name(first).to_owned())),
+    }
+}

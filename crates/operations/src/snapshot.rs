@@ -1,0 +1,142 @@
+//! What is known of one lane when its turn is decided.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
+
+use crate::lane::Lane;
+use crate::settings::Settings;
+use crate::write::{Kind, Target};
+
+/// Whether there is such an object.
+#[derive(Debug, Clone)]
+pub enum Seen<T> {
+    /// There is.
+    Is(T),
+    /// There is, but it cannot be read; the text says why.
+    Unreadable(String),
+    /// There is none.
+    Absent,
+}
+
+impl<T> Seen<T> {
+    /// The object, if it was read.
+    pub fn object(&self) -> Option<&T> {
+        match self {
+            Self::Is(object) => Some(object),
+            Self::Unreadable(_) | Self::Absent => None,
+        }
+    }
+}
+
+/// Whose lane it is.
+#[derive(Debug, Clone)]
+pub enum Subject {
+    /// A `Cluster`'s.
+    Cluster(Seen<Arc<Cluster>>),
+    /// A `KubernetesCluster`'s.
+    Business(Seen<Arc<KubernetesCluster>>),
+}
+
+/// What is known of a ConfigMap or Secret without reading its content.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// UIDs of its owners.
+    pub owners: Vec<String>,
+    /// Whether one of them controls it.
+    pub controlled: bool,
+}
+
+/// ConfigMaps and Secrets of the watched namespaces.
+pub trait Objects {
+    /// What is known of one; `None` when there is none.
+    fn meta(&self, target: &Target) -> Option<Meta>;
+}
+
+/// What was read for this turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Data {
+    /// The values of a ConfigMap or Secret, and the Secret's type.
+    Values {
+        /// By key.
+        values: BTreeMap<String, Vec<u8>>,
+        /// The type of a Secret; empty for a ConfigMap.
+        kind: String,
+    },
+    /// A pod's log, its end.
+    Log(String),
+    /// A Job that is there.
+    Job(Box<Job>),
+    /// It is there; nothing more was asked.
+    There,
+    /// There is none.
+    Absent,
+    /// It cannot be read; the text says why.
+    Denied(String),
+}
+
+/// What the API server answered to a write of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// In its words.
+    pub text: String,
+    /// Whether asking again is of no use.
+    pub lasting: bool,
+}
+
+/// One lane at one moment.
+pub struct Snapshot<'a> {
+    /// The lane.
+    pub lane: &'a Lane,
+    /// What holds for all.
+    pub settings: &'a Settings,
+    /// The moment.
+    pub now: Timestamp,
+    /// Whose lane it is.
+    pub subject: Subject,
+    /// Its operations, in any order.
+    pub operations: Vec<Arc<ClusterOperation>>,
+    /// Jobs of its operations, also of those that are gone.
+    pub jobs: Vec<Arc<Job>>,
+    /// Their pods.
+    pub pods: Vec<Arc<Pod>>,
+    /// What is known of ConfigMaps and Secrets.
+    pub objects: &'a dyn Objects,
+    /// What was read for this turn.
+    pub data: &'a BTreeMap<Target, Data>,
+    /// What the API server refused, by operation.
+    pub trouble: &'a BTreeMap<String, Trouble>,
+}
+
+impl Snapshot<'_> {
+    /// The pods of a Job.
+    pub fn pods_of<'s>(&'s self, job: &'s Job) -> impl Iterator<Item = &'s Pod> {
+        self.pods.iter().map(AsRef::as_ref).filter(move |pod| {
+            pod.metadata.namespace == job.metadata.namespace
+                && pod.metadata.owner_references.iter().flatten().any(|owner| {
+                    Some(&owner.uid) == job.metadata.uid.as_ref()
+                        || (owner.kind == "Job" && Some(&owner.name) == job.metadata.name.as_ref())
+                })
+        })
+    }
+
+    /// The Job of this name.
+    #[must_use]
+    pub fn job(&self, at: &DataRef) -> Option<&Job> {
+        let found = self.jobs.iter().find(|job| {
+            job.metadata.name.as_deref() == Some(&at.name)
+                && job.metadata.namespace.as_deref() == Some(&at.namespace)
+        });
+        found.map(AsRef::as_ref)
+    }
+
+    /// What was read of an object.
+    #[must_use]
+    pub fn read(&self, kind: Kind, at: &DataRef) -> Option<&Data> {
+        self.data.get(&Target::new(kind, &at.namespace, &at.name))
+    }
+}

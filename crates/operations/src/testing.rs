@@ -1,0 +1,333 @@
+//! A world for tests: objects as JSON, and turns that are carried out on them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kubeon_api::kubeonkube::{Action, ClusterOperationSpec};
+use kubeon_api::{ClusterOperation, DataRef};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::snapshot::{Data, Meta, Objects, Seen, Snapshot, Subject, Trouble};
+use crate::write::{Change, Kind, Plan, Target, Write};
+use crate::{Lane, Settings, turn};
+
+/// Writes of one lane until it has nothing to do: more is a turn that does not end.
+const MOST_TURNS: usize = 40;
+
+pub(crate) fn operation(name: &str, at: i64) -> ClusterOperation {
+    let spec = ClusterOperationSpec {
+        cluster: "sample".into(),
+        main: Action { action_type: "shell".into(), action: "sleep 10".into(), ..Action::default() },
+        image: "busybox".into(),
+        ..ClusterOperationSpec::default()
+    };
+    let mut made = ClusterOperation::new(name, spec);
+    made.metadata.uid = Some(format!("uid-{name}"));
+    made.metadata.creation_timestamp =
+        Timestamp::from_second(at).ok().map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
+    made
+}
+
+#[derive(Clone)]
+pub(crate) struct World {
+    pub objects: BTreeMap<Target, Value>,
+    pub lane: Lane,
+    pub settings: Settings,
+    pub now: Timestamp,
+    pub trouble: BTreeMap<String, Trouble>,
+    pub written: Vec<Write>,
+    version: u64,
+}
+
+impl Objects for World {
+    fn meta(&self, target: &Target) -> Option<Meta> {
+        let found = self.objects.get(target)?;
+        let owners = found["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        Some(Meta {
+            owners: owners.iter().filter_map(|owner| owner["uid"].as_str().map(str::to_owned)).collect(),
+            controlled: owners.iter().any(|owner| owner["controller"] == true),
+        })
+    }
+}
+
+impl World {
+    pub fn new(lane: Lane) -> Self {
+        let settings = Settings {
+            namespace: "ns".into(),
+            watched: vec!["default".into()],
+            runner_images: vec!["wangzhichidocker/kubeonkube:v0.1".into(), "kubeon/kubeon-runner:v1".into()],
+            bundle_image: Some("kubeon/kubeon-bundle:{version}".into()),
+            default_version: "v1.36.3".into(),
+            history_limit: 30,
+        };
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let (objects, trouble, written) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { objects, lane, settings, now, trouble, written, version: 1 }
+    }
+
+    /// A Cluster `sample` with inventory, variables and key in the operator's namespace.
+    pub fn with_cluster() -> Self {
+        let mut world = Self::new(Lane::Cluster("sample".into()));
+        let at = |name: &str| json!({"namespace": "ns", "name": name});
+        world.put(
+            Kind::Cluster,
+            "",
+            "sample",
+            json!({"spec": {
+            "hostsConfRef": at("hosts"), "varsConfRef": at("vars"), "sshAuthRef": at("key")}}),
+        );
+        world.put(Kind::ConfigMap, "ns", "hosts", json!({"data": {"hosts.yml": "all: {}\n"}}));
+        world.put(Kind::ConfigMap, "ns", "vars", json!({"data": {"group_vars.yml": "a: 1\n"}}));
+        world.put(
+            Kind::Secret,
+            "ns",
+            "key",
+            json!({"type": "kubernetes.io/ssh-auth", "stringData": {
+            "ssh-privatekey": "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n"}}),
+        );
+        world
+    }
+
+    pub fn put(&mut self, kind: Kind, namespace: &str, name: &str, mut value: Value) {
+        self.version += 1;
+        let uid = format!("uid-{name}");
+        let meta =
+            value.as_object_mut().unwrap().entry("metadata").or_insert(json!({})).as_object_mut().unwrap();
+        meta.insert("name".into(), json!(name));
+        if !namespace.is_empty() {
+            meta.insert("namespace".into(), json!(namespace));
+        }
+        meta.entry("uid").or_insert(json!(uid));
+        meta.entry("generation").or_insert(json!(1));
+        meta.insert("resourceVersion".into(), json!(self.version.to_string()));
+        meta.entry("creationTimestamp").or_insert(json!(self.now.to_string()));
+        let (group, kind_name) = match kind {
+            Kind::Cluster | Kind::Operation => ("kubeonkube.clay.io/v1alpha1", kind.as_str()),
+            Kind::Business => ("ecs.yun.com/v1", kind.as_str()),
+            Kind::Job => ("batch/v1", "Job"),
+            _ => ("v1", kind.as_str()),
+        };
+        value["apiVersion"] = json!(group);
+        value["kind"] = json!(kind_name);
+        self.objects.insert(Target::new(kind, namespace, name), value);
+    }
+
+    pub fn ask(&mut self, name: &str, change: impl FnOnce(&mut ClusterOperationSpec)) {
+        let mut made = operation(name, 0).spec;
+        change(&mut made);
+        self.now += SignedDuration::from_secs(1);
+        self.put(Kind::Operation, "", name, json!({"spec": made}));
+    }
+
+    pub fn change(&mut self, kind: Kind, namespace: &str, name: &str, patch: &Value) {
+        let target = Target::new(kind, namespace, name);
+        let mut value = self.objects.get(&target).cloned().unwrap_or_else(|| panic!("{target:?} is missing"));
+        merge(&mut value, patch);
+        self.put(kind, namespace, name, value);
+    }
+
+    pub fn all<K: DeserializeOwned>(&self, kind: Kind) -> Vec<Arc<K>> {
+        let found = self.objects.iter().filter(|(target, _)| target.kind == kind);
+        found.map(|(_, value)| Arc::new(serde_json::from_value(value.clone()).unwrap())).collect()
+    }
+
+    pub fn get(&self, kind: Kind, namespace: &str, name: &str) -> &Value {
+        let target = Target::new(kind, namespace, name);
+        self.objects.get(&target).unwrap_or_else(|| panic!("{target:?} is missing"))
+    }
+
+    pub fn status(&self, name: &str) -> &Value {
+        &self.get(Kind::Operation, "", name)["status"]
+    }
+
+    pub fn jobs(&self) -> Vec<String> {
+        self.objects
+            .keys()
+            .filter(|target| target.kind == Kind::Job)
+            .map(|target| target.name.clone())
+            .collect()
+    }
+
+    /// What a Job controller says of a Job.
+    pub fn job_says(&mut self, name: &str, condition: &str) {
+        let namespace = self.jobs_namespace(name);
+        let now = self.now.to_string();
+        let condition = json!([{"type": condition, "status": "True", "reason": condition, "message": "said so", "lastTransitionTime": now}]);
+        let status = json!({"status": {"conditions": condition, "completionTime": now}});
+        self.change(Kind::Job, &namespace, name, &status);
+    }
+
+    fn jobs_namespace(&self, name: &str) -> String {
+        let found = self.objects.keys().find(|target| target.kind == Kind::Job && target.name == name);
+        found.map(|target| target.namespace.clone()).unwrap_or_default()
+    }
+
+    fn subject(&self) -> Subject {
+        match &self.lane {
+            Lane::Cluster(_) => {
+                Subject::Cluster(self.all(Kind::Cluster).pop().map_or(Seen::Absent, Seen::Is))
+            }
+            Lane::Business { .. } => {
+                Subject::Business(self.all(Kind::Business).pop().map_or(Seen::Absent, Seen::Is))
+            }
+        }
+    }
+
+    fn plan(&self, data: &BTreeMap<Target, Data>) -> Plan {
+        turn(&Snapshot {
+            lane: &self.lane,
+            settings: &self.settings,
+            now: self.now,
+            subject: self.subject(),
+            operations: self.all(Kind::Operation),
+            jobs: self.all(Kind::Job),
+            pods: self.all(Kind::Log),
+            objects: self,
+            data,
+            trouble: &self.trouble,
+        })
+    }
+
+    /// One plan, its reads answered.
+    pub fn next(&self) -> crate::Turn {
+        let mut data = BTreeMap::new();
+        for _ in 0..4 {
+            match self.plan(&data) {
+                Plan::Do(turn) => return turn,
+                Plan::Read(targets) => {
+                    for target in targets {
+                        assert!(!data.contains_key(&target), "{target:?} is read twice");
+                        data.insert(target.clone(), self.answer(&target));
+                    }
+                }
+            }
+        }
+        panic!("it reads without end");
+    }
+
+    fn answer(&self, target: &Target) -> Data {
+        let Some(value) = self.objects.get(target) else { return Data::Absent };
+        let bytes = |key: &str| -> BTreeMap<String, Vec<u8>> {
+            let map = value[key].as_object().cloned().unwrap_or_default();
+            map.into_iter().map(|(key, value)| (key, value.as_str().unwrap().as_bytes().to_vec())).collect()
+        };
+        match target.kind {
+            Kind::ConfigMap => Data::Values { values: bytes("data"), kind: String::new() },
+            Kind::Secret => Data::Values {
+                values: bytes("stringData"),
+                kind: value["type"].as_str().unwrap_or_default().to_owned(),
+            },
+            Kind::Log => Data::Log("words of the pod\n".to_owned()),
+            Kind::Job => Data::Job(Box::new(serde_json::from_value(value.clone()).unwrap())),
+            _ => Data::There,
+        }
+    }
+
+    /// Turns until nothing is left to do, or until `most` writes were made: then the process was killed.
+    pub fn settle_within(&mut self, most: usize) -> usize {
+        let mut done = 0;
+        for _ in 0..MOST_TURNS {
+            let turn = self.next();
+            if turn.is_done() {
+                return done;
+            }
+            'stages: for stage in turn.stages {
+                let mut refused = false;
+                for write in stage {
+                    if done == most {
+                        return done;
+                    }
+                    refused |= !self.write(&write);
+                    self.written.push(write);
+                    done += 1;
+                }
+                if refused {
+                    break 'stages;
+                }
+            }
+            self.check_one_at_a_time();
+        }
+        panic!(
+            "the lane does not come to rest; last: {:?}",
+            self.written.iter().rev().take(4).collect::<Vec<_>>()
+        );
+    }
+
+    pub fn settle(&mut self) -> usize {
+        self.settle_within(usize::MAX)
+    }
+
+    /// Two operations of one lane never work at the same time.
+    pub fn check_one_at_a_time(&self) {
+        let live: Vec<String> = self
+            .all::<k8s_openapi::api::batch::v1::Job>(Kind::Job)
+            .iter()
+            .filter(|job| crate::job_state::job_state(job) == crate::job_state::JobState::Works)
+            .filter_map(|job| job.metadata.name.clone())
+            .collect();
+        assert!(live.len() < 2, "two Jobs work: {live:?}");
+    }
+
+    /// Whether the write was taken.
+    pub fn write(&mut self, write: &Write) -> bool {
+        let target = write.target.clone();
+        let current = self.objects.get(&target).cloned();
+        match (&write.change, current) {
+            (Change::Create(_), Some(_)) | (Change::Delete { .. }, None) => true,
+            (Change::Create(value), None) => {
+                self.put(target.kind, &target.namespace, &target.name, value.clone());
+                true
+            }
+            (Change::Delete { .. }, Some(_)) => {
+                self.objects.remove(&target);
+                true
+            }
+            (_, None) => false,
+            (Change::Merge(patch) | Change::Status(patch), Some(mut value)) => {
+                let guard = patch.pointer("/metadata/resourceVersion");
+                if guard.is_some_and(|guard| *guard != value["metadata"]["resourceVersion"]) {
+                    return false;
+                }
+                merge(&mut value, patch);
+                let deleting = !value["metadata"]["deletionTimestamp"].is_null();
+                if deleting && value["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
+                    self.objects.remove(&target);
+                    return true;
+                }
+                self.put(target.kind, &target.namespace, &target.name, value);
+                true
+            }
+            (Change::Strategic(patch), Some(mut value)) => {
+                let mut owners = value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+                owners.extend(patch["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default());
+                value["metadata"]["ownerReferences"] = json!(owners);
+                self.put(target.kind, &target.namespace, &target.name, value);
+                true
+            }
+        }
+    }
+}
+
+pub(crate) fn reference(name: &str) -> DataRef {
+    DataRef::new("ns", name)
+}
+
+fn merge(value: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    let Value::Object(fields) = value else { return };
+    for (key, new) in patch {
+        if new.is_null() {
+            fields.remove(key);
+        } else {
+            merge(fields.entry(key.clone()).or_insert(Value::Null), new);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The acceptance cases of the contracts, on a world of JSON.
+
+mod business;
+mod lifecycle;
+mod random;
+mod waiting;

@@ -1,0 +1,355 @@
+//! Contract B: a `KubernetesCluster` and what it becomes.
+
+use serde_json::{Value, json};
+
+use crate::Lane;
+use crate::testing::World;
+use crate::write::Kind;
+
+const NAME: &str = "test-cluster";
+
+fn spec(nodes: &[&str]) -> Value {
+    let list = |all: &[&str]| all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>();
+    json!({"cluster": {
+        "masterList": list(&["10.0.0.1", "10.0.0.3"]), "nodeList": list(nodes), "etcdList": list(&["10.0.0.1"]),
+        "authConfig": {"username": "root", "password": "hunter2"}}})
+}
+
+fn world(nodes: &[&str]) -> World {
+    let lane = Lane::Business { namespace: "default".into(), name: NAME.into() };
+    let mut world = World::new(lane);
+    world.put(
+        Kind::Business,
+        "default",
+        NAME,
+        json!({"spec": spec(nodes), "metadata": {"finalizers": ["other/one"]}}),
+    );
+    world
+}
+
+fn object(world: &World) -> &Value {
+    world.get(Kind::Business, "default", NAME)
+}
+
+fn phase(world: &World) -> String {
+    object(world)["status"]["phase"].as_str().unwrap_or_default().to_owned()
+}
+
+fn wanted(world: &World) -> String {
+    object(world)["metadata"]["annotations"]["app.kubernetes.io/operation"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// The only Job that works.
+fn job(world: &World) -> Value {
+    let all = world.all::<k8s_openapi::api::batch::v1::Job>(Kind::Job);
+    let live: Vec<_> = all.iter().filter(|job| job.status.is_none()).collect();
+    assert_eq!(live.len(), 1, "one Job");
+    json!(live[0].as_ref())
+}
+
+fn env(job: &Value, name: &str) -> String {
+    let all = job["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
+    let found = all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("{name} is missing"));
+    found["value"].as_str().unwrap().to_owned()
+}
+
+fn ends(world: &mut World, condition: &str) {
+    let name = job(world)["metadata"]["name"].as_str().unwrap().to_owned();
+    world.now += k8s_openapi::jiff::SignedDuration::from_secs(60);
+    world.job_says(&name, condition);
+    world.settle();
+}
+
+fn running(nodes: &[&str]) -> World {
+    let mut world = world(nodes);
+    world.settle();
+    world.put(Kind::Secret, "default", "default-test-cluster-kubeconfig", json!({}));
+    ends(&mut world, "Complete");
+    assert_eq!(phase(&world), "Running");
+    world
+}
+
+fn scaled(world: &mut World, nodes: &[&str]) {
+    let generation = object(world)["metadata"]["generation"].as_i64().unwrap() + 1;
+    world.change(
+        Kind::Business,
+        "default",
+        NAME,
+        &json!({"spec": spec(nodes), "metadata": {"generation": generation}}),
+    );
+    world.settle();
+}
+
+#[test]
+fn b10_b11_b12_b13_creating_is_one_job_after_the_finalizer_and_without_secrets() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    assert_eq!(phase(&world), "Prechecking");
+    let order: Vec<_> = world.written.iter().map(|write| write.target.kind).collect();
+    let first = |kind| order.iter().position(|one| *one == kind).unwrap();
+    assert!(
+        first(Kind::Business) < first(Kind::Operation) && first(Kind::Operation) < first(Kind::Job),
+        "{order:?}"
+    );
+    let finalizers = &object(&world)["metadata"]["finalizers"];
+    assert_eq!(*finalizers, json!(["other/one", "kubernetescluster.ecs.yun.com/test-cluster"]));
+    let job = job(&world);
+    let name = job["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("create-default-test-cluster-job-") && name.len() == 32 + 5, "{name}");
+    assert_eq!(object(&world)["status"]["jobName"], name);
+    assert_eq!(
+        (&job["spec"]["backoffLimit"], &job["spec"]["activeDeadlineSeconds"]),
+        (&json!(0), &json!(600))
+    );
+    assert_eq!(job["metadata"]["ownerReferences"][0]["kind"], "KubernetesCluster");
+    let maps: Vec<_> = world.objects.keys().filter(|target| target.kind == Kind::ConfigMap).collect();
+    assert!(maps.len() == 1 && maps[0].name.starts_with("kube-creating-"), "{maps:?}");
+    assert_eq!(world.objects[maps[0]]["data"]["job-name"], name);
+    assert_eq!(env(&job, "MASTER_HOSTS"), "10.0.0.1,10.0.0.3");
+    assert_eq!(env(&job, "NODE_HOSTS"), "10.0.0.2");
+    assert_eq!(
+        (env(&job, "OPERATION"), env(&job, "CLUSTER_NAME"), env(&job, "CLUSTER_NAMESPACE")),
+        ("creating".into(), NAME.into(), "default".into())
+    );
+    assert!(env(&job, "HOSTS_YAML").contains("    kube-node:\n      hosts:\n        10.0.0.2: \n"));
+    for (target, value) in &world.objects {
+        let shows =
+            matches!(target.kind, Kind::Secret | Kind::Business) || !value.to_string().contains("hunter2");
+        assert!(shows, "{target:?} shows the password");
+    }
+    let volumes = job["spec"]["template"]["spec"]["volumes"].to_string();
+    assert!(volumes.contains("256"), "mode 0400: {volumes}");
+}
+
+#[test]
+fn b9_b15_phases_follow_each_other_and_what_was_applied_is_kept_without_secrets() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    world.change(Kind::Operation, "", &operation, &json!({"status": {
+        "steps": {"done": 9, "total": 27, "current": "etcd on h4", "text": "9/27"},
+        "conditions": [{"type": "Prechecked", "status": "True", "reason": "Fit", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}));
+    world.settle();
+    assert_eq!(
+        (phase(&world).as_str(), &object(&world)["status"]["step"]),
+        ("Creating", &json!("9/27 etcd on h4"))
+    );
+    world.put(Kind::Secret, "default", "default-test-cluster-kubeconfig", json!({}));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world), wanted(&world)), ("Running".into(), "create-finished".into()));
+    let status = &object(&world)["status"];
+    assert_eq!(status["kubeconfigSecret"]["name"], "default-test-cluster-kubeconfig");
+    assert!(status["operation"].is_null());
+    let ready = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Ready").unwrap();
+    assert_eq!((&ready["status"], &ready["observedGeneration"]), (&json!("True"), &json!(1)));
+    let applied = object(&world)["metadata"]["annotations"]["app.kubernetes.io/spec"].as_str().unwrap();
+    assert!(applied.contains("10.0.0.2") && !applied.contains("hunter2"));
+    assert_eq!(world.settle(), 0, "B31 and rest");
+}
+
+#[test]
+fn b20_b21_b22_b23_workers_come_and_go_with_one_job_each() {
+    let mut world = running(&["10.0.0.2"]);
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    let up = job(&world);
+    assert!(up["metadata"]["name"].as_str().unwrap().starts_with("scale-up-default-test-cluster-job-"));
+    assert_eq!((env(&up, "NODE_HOSTS"), env(&up, "OPERATION")), ("10.0.0.4".into(), "scaling-up".into()));
+    ends(&mut world, "Complete");
+    assert_eq!((phase(&world), wanted(&world)), ("Running".into(), "scale-up-finished".into()));
+    scaled(&mut world, &["10.0.0.2"]);
+    assert_eq!(
+        (env(&job(&world), "NODE_HOSTS"), env(&job(&world), "OPERATION")),
+        ("10.0.0.4".into(), "scaling-down".into())
+    );
+    ends(&mut world, "Failed");
+    assert_eq!((phase(&world), wanted(&world)), ("Failed".into(), "scale-down-failed".into()));
+    let applied = object(&world)["metadata"]["annotations"]["app.kubernetes.io/spec"].as_str().unwrap();
+    assert!(applied.contains("10.0.0.4"), "what failed was not applied");
+    let jobs = world.jobs().len();
+    world.settle();
+    assert_eq!(world.jobs().len(), jobs, "nobody asked for another try");
+    world.change(
+        Kind::Business,
+        "default",
+        NAME,
+        &json!({"metadata": {"annotations": {"app.kubernetes.io/operation": "scaling-down"}}}),
+    );
+    world.settle();
+    ends(&mut world, "Complete");
+    assert_eq!(phase(&world), "Running");
+    world.change(
+        Kind::Business,
+        "default",
+        NAME,
+        &json!({"metadata": {"annotations": {"app.kubernetes.io/operation": "scaling-up"}}}),
+    );
+    world.settle();
+    assert_eq!(
+        (wanted(&world), phase(&world)),
+        ("scale-up-finished".into(), "Running".into()),
+        "B23: nothing to do, no Job"
+    );
+}
+
+#[test]
+fn workers_that_are_exchanged_come_before_others_go() {
+    let mut world = running(&["10.0.0.2"]);
+    scaled(&mut world, &["10.0.0.4"]);
+    assert_eq!(env(&job(&world), "OPERATION"), "scaling-up");
+    ends(&mut world, "Complete");
+    assert_eq!(
+        (env(&job(&world), "OPERATION"), env(&job(&world), "NODE_HOSTS")),
+        ("scaling-down".into(), "10.0.0.2".into())
+    );
+    ends(&mut world, "Complete");
+    assert_eq!(phase(&world), "Running");
+}
+
+#[test]
+fn b24_masters_version_and_the_last_worker_are_refused_by_name() {
+    for (patch, said) in [
+        (json!({"masterList": [{"ip": "10.0.0.1"}]}), "spec.cluster.masterList"),
+        (json!({"kubeVersion": "v1.37.0"}), "spec.cluster.kubeVersion"),
+        (json!({"nodeList": []}), "the last worker"),
+    ] {
+        let mut world = running(&["10.0.0.2"]);
+        let jobs = world.jobs().len();
+        world.change(
+            Kind::Business,
+            "default",
+            NAME,
+            &json!({"spec": {"cluster": patch}, "metadata": {"generation": 2}}),
+        );
+        world.settle();
+        assert_eq!((phase(&world), world.jobs().len()), ("Running".into(), jobs));
+        let reason = object(&world)["status"]["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains(said), "{reason}");
+        assert_eq!(world.settle(), 0);
+    }
+}
+
+#[test]
+fn b17_b29_b33_a_failure_says_why_and_a_retry_makes_a_new_operation() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    world.change(Kind::Operation, "", &operation, &json!({"status": {"conditions": [{"type": "Prechecked", "status": "False",
+        "reason": "Unfit", "message": "10.0.0.2 : kernel version is minor < 3.10", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}));
+    ends(&mut world, "Failed");
+    assert_eq!((phase(&world), wanted(&world)), ("Failed".into(), "create-failed".into()));
+    let reason = object(&world)["status"]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("[precheck] failed with:") && reason.contains("10.0.0.2 : "), "{reason}");
+    world.change(
+        Kind::Business,
+        "default",
+        NAME,
+        &json!({"metadata": {"annotations": {"app.kubernetes.io/operation": "creating"}}}),
+    );
+    world.settle();
+    assert_eq!(phase(&world), "Prechecking");
+    assert!(object(&world)["status"]["reason"].is_null(), "B30");
+    let name = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    let now = world.now.to_string();
+    world.change(
+        Kind::Job,
+        "default",
+        &name,
+        &json!({"status": {"conditions": [{"type": "Failed", "status": "True",
+        "reason": "DeadlineExceeded", "message": "", "lastTransitionTime": now}]}}),
+    );
+    world.settle();
+    assert_eq!(object(&world)["status"]["reason"], "the [creating] job running timeout(>600s)");
+}
+
+#[test]
+fn b26_b27_b28_deleting_takes_the_cluster_down_and_a_failure_is_named() {
+    let mut world = running(&["10.0.0.2"]);
+    let now = world.now.to_string();
+    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    world.settle();
+    assert_eq!(phase(&world), "Terminating");
+    let down = job(&world);
+    assert!(down["metadata"]["name"].as_str().unwrap().starts_with("delete-default-test-cluster-job-"));
+    assert!(down["metadata"]["ownerReferences"].is_null());
+    assert_eq!(
+        (&down["spec"]["ttlSecondsAfterFinished"], env(&down, "OPERATION")),
+        (&json!(3600), "terminating".into())
+    );
+    ends(&mut world, "Failed");
+    assert_eq!((phase(&world), wanted(&world)), ("Failed".into(), "terminate-failed".into()));
+    let conditions = object(&world)["status"]["conditions"].as_array().unwrap();
+    let blocker = conditions.iter().find(|one| one["type"] == "Deleting").unwrap();
+    assert_eq!(blocker["reason"], "TeardownFailed");
+    world.change(
+        Kind::Business,
+        "default",
+        NAME,
+        &json!({"metadata": {"annotations": {"app.kubernetes.io/operation": "terminating"}}}),
+    );
+    world.settle();
+    ends(&mut world, "Complete");
+    assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]), "those of others stay");
+    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"finalizers": null}}));
+    world.objects.retain(|target, _| target.kind != Kind::Business);
+    world.settle();
+    assert!(
+        world.all::<kubeon_api::ClusterOperation>(Kind::Operation).is_empty(),
+        "its operations go with it"
+    );
+}
+
+#[test]
+fn deleting_ends_what_works_and_protection_and_retain_are_kept() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    let now = world.now.to_string();
+    let create = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    world.settle();
+    assert_eq!(world.get(Kind::Job, "default", &create)["spec"]["suspend"], true);
+    world.job_says(&create, "Suspended");
+    world.settle();
+    assert_eq!(env(&job(&world), "OPERATION"), "terminating");
+    let mut world = running(&["10.0.0.2"]);
+    let protected = json!({"metadata": {"deletionTimestamp": now, "annotations": {kubeon_api::labels::DELETION_PROTECTION: "true"}}});
+    world.change(Kind::Business, "default", NAME, &protected);
+    world.settle();
+    assert_eq!(phase(&world), "Running");
+    world.change(Kind::Business, "default", NAME, &json!({"spec": {"deletionPolicy": "Retain"}}));
+    let jobs = world.jobs().len();
+    world.settle();
+    assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]));
+    assert_eq!(world.jobs().len(), jobs, "the hosts stay");
+}
+
+#[test]
+fn b42_b43_killed_anywhere_there_is_one_operation_one_job_one_finalizer() {
+    for killed_after in 0..12 {
+        let mut world = world(&["10.0.0.2"]);
+        world.settle_within(killed_after);
+        world.settle();
+        assert_eq!(world.jobs().len(), 1, "killed after {killed_after}");
+        assert_eq!(world.all::<kubeon_api::ClusterOperation>(Kind::Operation).len(), 1);
+        assert_eq!(object(&world)["metadata"]["finalizers"].as_array().unwrap().len(), 2);
+        let name = world.jobs().remove(0);
+        world.job_says(&name, "Complete");
+        world.settle_within(killed_after);
+        world.settle();
+        assert_eq!(phase(&world), "Running", "killed after {killed_after}");
+    }
+}
+
+#[test]
+fn paused_changes_nothing_until_it_is_taken_away() {
+    let mut world = world(&["10.0.0.2"]);
+    world.change(Kind::Business, "default", NAME, &json!({"spec": {"paused": true}}));
+    world.settle();
+    assert!(world.jobs().is_empty());
+    assert!(object(&world)["status"]["reason"].as_str().unwrap().contains("paused"));
+    world.change(Kind::Business, "default", NAME, &json!({"spec": {"paused": null}}));
+    world.settle();
+    assert_eq!(world.jobs().len(), 1);
+}

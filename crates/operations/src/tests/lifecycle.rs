@@ -1,0 +1,220 @@
+//! Contract A, operation lifecycle and history.
+
+use kubeon_api::kubeonkube::{Action, ActionSource, HookAction};
+use serde_json::json;
+
+use crate::testing::{World, reference};
+use crate::write::Kind;
+
+fn started() -> World {
+    let mut world = World::with_cluster();
+    world.ask("myops", |_| {});
+    world.settle();
+    world
+}
+
+const JOB: &str = "kubeonkube-myops-job";
+
+#[test]
+fn a13_a25_a26_an_operation_becomes_one_job_with_copies_of_its_inputs() {
+    let mut world = started();
+    let job = world.get(Kind::Job, "ns", JOB).clone();
+    let pod = &job["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["volumeMounts"].as_array().unwrap().len(), 4);
+    let status = world.status("myops");
+    assert_eq!((&status["status"], &status["jobRef"]["name"]), (&json!("Running"), &json!(JOB)));
+    let inputs = status["inputs"].as_array().unwrap().clone();
+    assert_eq!(inputs.len(), 2);
+    let copy = world.get(Kind::ConfigMap, "ns", inputs[0]["name"].as_str().unwrap());
+    assert_eq!((&copy["data"]["hosts.yml"], &copy["immutable"]), (&json!("all: {}\n"), &json!(true)));
+    assert!(copy["data"]["entrypoint.sh"].as_str().unwrap().contains("sleep 10"));
+    let key = world.get(Kind::Secret, "ns", inputs[1]["name"].as_str().unwrap());
+    assert_eq!(
+        (&key["type"], &key["metadata"]["ownerReferences"][0]["kind"]),
+        (&json!("kubernetes.io/ssh-auth"), &json!("Cluster"))
+    );
+    let meta = &world.get(Kind::Operation, "", "myops")["metadata"];
+    assert_eq!(meta["labels"]["clusterName"], "sample");
+    assert_eq!(meta["ownerReferences"].as_array().unwrap().len(), 1);
+    assert_eq!(meta["ownerReferences"][0]["uid"], "uid-sample");
+    // Later changes of the originals change nothing.
+    world.change(Kind::ConfigMap, "ns", "hosts", &json!({"data": {"hosts.yml": "all: {hosts: {}}\n"}}));
+    assert_eq!(world.settle(), 0);
+}
+
+#[test]
+fn a20_a21_a22_a_change_while_it_runs_is_marked_and_changes_nothing() {
+    let mut world = World::with_cluster();
+    world.ask("myops", |spec| {
+        spec.main =
+            Action { action_type: "playbook".into(), action: "scale.yml".into(), ..Action::default() };
+        spec.image = "wangzhichidocker/kubeonkube:v0.1".into();
+    });
+    world.settle();
+    assert_eq!(world.status("myops")["digest"], "4dbdd009a6bf42e7d43abfa842a3d8d0");
+    assert!(world.status("myops")["hasModified"].is_null());
+    world.change(Kind::Operation, "", "myops", &json!({"spec": {"action": "reset.yml"}}));
+    assert_eq!(world.settle(), 1);
+    let status = world.status("myops");
+    assert_eq!((&status["hasModified"], &status["status"]), (&json!(true), &json!("Running")));
+    assert_eq!(status["digest"], "4dbdd009a6bf42e7d43abfa842a3d8d0");
+    let job = world.get(Kind::Job, "ns", JOB);
+    assert_eq!(job["spec"]["template"]["spec"]["serviceAccountName"], "kubeon-runner");
+}
+
+#[test]
+fn a28_a32_the_jobs_end_is_the_operations_end() {
+    for (condition, word) in [
+        ("Complete", "Succeeded"),
+        ("Failed", "Failed"),
+        ("FailureTarget", "Failed"),
+        ("Suspended", "Failed"),
+    ] {
+        let mut world = started();
+        world.now += k8s_openapi::jiff::SignedDuration::from_secs(100);
+        world.job_says(JOB, condition);
+        let end = world.now.to_string();
+        world.now += k8s_openapi::jiff::SignedDuration::from_secs(1000);
+        world.settle();
+        let status = world.status("myops");
+        assert_eq!(status["status"], word, "{condition}");
+        if condition != "Suspended" {
+            assert_eq!(status["endTime"], json!(end), "it ended when its Job did");
+        }
+        assert_eq!(world.get(Kind::Operation, "", "myops")["metadata"]["labels"]["hasCompleted"], "done");
+        let history = &world.get(Kind::Cluster, "", "sample")["status"]["conditions"];
+        assert_eq!((&history[0]["clusterOps"], &history[0]["status"]), (&json!("myops"), &json!(word)));
+        assert_eq!(world.settle(), 0, "A29: what ended is not written again");
+    }
+    let mut world = started();
+    world.objects.retain(|target, _| target.kind != Kind::Job);
+    world.settle();
+    assert_eq!(world.status("myops")["reason"], format!("its Job ns,{JOB} was deleted"));
+    assert!(world.jobs().is_empty(), "A30: no second Job");
+}
+
+#[test]
+fn ten_writes_make_and_end_a_shell_operation() {
+    let mut world = World::with_cluster();
+    world.settle();
+    world.ask("myops", |_| {});
+    let start = world.settle();
+    world.put(Kind::Log, "ns", "pod", json!({
+        "metadata": {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": JOB, "uid": format!("uid-{JOB}")}],
+                     "labels": {"kubeon.io/operation": "uid-myops"}},
+        "status": {"phase": "Succeeded", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]}}));
+    world.job_says(JOB, "Complete");
+    let end = world.settle();
+    assert!(start + end <= 10, "{start} + {end}");
+    let log = world.get(Kind::ConfigMap, "ns", "kubeonkube-myops-job-log");
+    assert_eq!(log["data"]["log"], "words of the pod\n");
+}
+
+#[test]
+fn a33_a_job_that_was_made_before_a_crash_is_taken_for_the_operations() {
+    for killed_after in 0..8 {
+        let mut world = World::with_cluster();
+        world.ask("myops", |_| {});
+        world.settle_within(killed_after);
+        world.settle();
+        assert_eq!(world.jobs(), [JOB], "killed after write {killed_after}");
+        assert_eq!(world.status("myops")["status"], "Running");
+        world.job_says(JOB, "Complete");
+        world.settle_within(killed_after);
+        world.settle();
+        assert_eq!(world.status("myops")["status"], "Succeeded");
+        assert_eq!(world.get(Kind::Operation, "", "myops")["metadata"]["labels"]["hasCompleted"], "done");
+    }
+}
+
+#[test]
+fn a35_a_playbook_from_a_configmap_is_mounted_where_it_is_looked_for() {
+    let mut world = World::with_cluster();
+    world.put(
+        Kind::ConfigMap,
+        "default",
+        "mine",
+        json!({"data": {"myplaybook.yml": "- hosts: all\n", "hello.sh": "echo hi\n"}}),
+    );
+    let source = |kind: &str, file: &str| Action {
+        action_type: kind.into(),
+        action: file.into(),
+        action_source: Some(ActionSource::Configmap),
+        action_source_ref: Some(kubeon_api::DataRef::new("default", "mine")),
+        ..Action::default()
+    };
+    world.ask("myops", |spec| {
+        spec.main = source("playbook", "myplaybook.yml");
+        spec.pre_hook = vec![HookAction { what: source("shell", "hello.sh"), when: None }];
+        spec.post_hook = spec.pre_hook.clone();
+    });
+    world.settle();
+    let job = world.get(Kind::Job, "ns", JOB);
+    let mounts = job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
+    let paths: Vec<_> = mounts.iter().filter_map(|mount| mount["mountPath"].as_str()).collect();
+    assert!(paths.contains(&"/kubespray/myplaybook.yml"), "{paths:?}");
+    assert_eq!(paths.iter().filter(|path| **path == "/bin/hello.sh").count(), 1, "mounted once");
+}
+
+#[test]
+fn a36_a37_the_history_lets_the_oldest_go_and_is_shown_newest_first() {
+    let mut world = World::with_cluster();
+    world.settings.history_limit = 2;
+    for name in ["o1", "o2", "o3", "o4"] {
+        world.ask(name, |_| {});
+        world.settle();
+        if name != "o4" {
+            world.job_says(&format!("kubeonkube-{name}-job"), "Complete");
+            world.settle();
+        }
+    }
+    let cluster = world.get(Kind::Cluster, "", "sample");
+    let shown: Vec<_> = cluster["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["clusterOps"].as_str().unwrap())
+        .collect();
+    assert_eq!(shown, ["o4", "o3", "o2"], "two that ended, and the one that runs");
+    assert_eq!(cluster["status"]["latest"], "o4");
+}
+
+#[test]
+fn a17_annotations_reach_the_pod() {
+    let mut world = World::with_cluster();
+    world.ask("myops", |_| {});
+    world.change(
+        Kind::Operation,
+        "",
+        "myops",
+        &json!({"metadata": {"annotations": {
+        "sidecar.istio.io/inject": "false", "kubectl.kubernetes.io/last-applied-configuration": "{}"}}}),
+    );
+    world.settle();
+    let annotations = &world.get(Kind::Job, "ns", JOB)["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(annotations["sidecar.istio.io/inject"], "false");
+    assert!(annotations["kubectl.kubernetes.io/last-applied-configuration"].is_null());
+    assert_eq!(annotations["kubeon.io/lane"], "cluster/sample");
+}
+
+#[test]
+fn objects_that_somebody_controls_are_left_alone_and_others_are_owned_once() {
+    let mut world = World::with_cluster();
+    world.change(
+        Kind::ConfigMap,
+        "ns",
+        "vars",
+        &json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u", "controller": true}]}}),
+    );
+    world.settle();
+    let owners = |world: &World, name: &str| {
+        world.get(Kind::ConfigMap, "ns", name)["metadata"]["ownerReferences"].clone()
+    };
+    assert_eq!(owners(&world, "vars").as_array().unwrap().len(), 1);
+    assert_eq!(owners(&world, "hosts")[0]["uid"], "uid-sample");
+    assert!(owners(&world, "hosts")[0]["controller"].is_null());
+    assert_eq!(world.settle(), 0);
+    let _ = reference("hosts");
+}

@@ -1,0 +1,249 @@
+//! What operations wait for, what ends them before they begin, and how they are stopped.
+
+use k8s_openapi::jiff::SignedDuration;
+use kubeon_api::DataRef;
+use kubeon_api::kubeonkube::{Action, ActionSource};
+use serde_json::json;
+
+use crate::snapshot::Trouble;
+use crate::testing::World;
+use crate::write::Kind;
+
+fn reason(world: &World, name: &str) -> String {
+    world.status(name)["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a23_what_is_missing_is_named_and_waited_for() {
+    for (kind, gone, said) in [
+        (Kind::ConfigMap, "hosts", "hostsConfRef ns,hosts not found"),
+        (Kind::ConfigMap, "vars", "varsConfRef ns,vars not found"),
+        (Kind::Secret, "key", "sshAuthRef ns,key not found"),
+    ] {
+        let mut world = World::with_cluster();
+        let kept = world.objects.remove(&crate::Target::new(kind, "ns", gone)).unwrap();
+        world.ask("o", |_| {});
+        world.settle();
+        assert_eq!(reason(&world, "o"), said);
+        assert!(world.status("o")["status"].is_null() && world.jobs().is_empty());
+        assert!(world.next().wake.is_some(), "its deadline is watched");
+        world.put(kind, "ns", gone, kept);
+        world.settle();
+        assert_eq!(world.status("o")["status"], "Running");
+        assert!(world.status("o")["reason"].is_null());
+    }
+    let mut world = World::with_cluster();
+    world.change(
+        Kind::Cluster,
+        "",
+        "sample",
+        &json!({"spec": {"hostsConfRef": {"name": "", "namespace": ""}}}),
+    );
+    world.ask("o", |_| {});
+    world.settle();
+    assert_eq!(reason(&world, "o"), "hostsConfRef is empty");
+}
+
+#[test]
+fn a34_a_missing_cluster_is_waited_for_until_the_deadline() {
+    let mut world = World::with_cluster();
+    let cluster = world.objects.remove(&crate::Target::new(Kind::Cluster, "", "sample")).unwrap();
+    world.ask("o", |spec| spec.active_deadline_seconds = Some(60));
+    world.settle();
+    assert_eq!(reason(&world, "o"), "Cluster sample not found");
+    let mut late = world.clone();
+    world.put(Kind::Cluster, "", "sample", cluster);
+    world.settle();
+    assert_eq!(world.jobs().len(), 1);
+    late.now += SignedDuration::from_secs(61);
+    late.settle();
+    assert_eq!(late.status("o")["status"], "Failed");
+    assert_eq!(reason(&late, "o"), "Cluster sample not found (waited 60 s)");
+}
+
+#[test]
+fn a_namespace_that_is_not_watched_is_named() {
+    let mut world = World::with_cluster();
+    for key in ["hostsConfRef", "varsConfRef", "sshAuthRef"] {
+        world.change(Kind::Cluster, "", "sample", &json!({"spec": {key: {"namespace": "far"}}}));
+    }
+    world.ask("o", |_| {});
+    world.settle();
+    assert!(reason(&world, "o").contains("--watch-namespace far"), "{}", reason(&world, "o"));
+}
+
+#[test]
+fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_no_job() {
+    let refused = |change: &dyn Fn(&mut kubeon_api::kubeonkube::ClusterOperationSpec), said: &str| {
+        let mut world = World::with_cluster();
+        world.ask("o", change);
+        world.settle();
+        assert_eq!(world.status("o")["status"], "Failed");
+        assert!(reason(&world, "o").contains(said), "{}", reason(&world, "o"));
+        assert!(!world.status("o")["endTime"].is_null() && world.jobs().is_empty());
+        let meta = &world.get(Kind::Operation, "", "o")["metadata"];
+        assert_eq!(
+            (&meta["labels"]["hasCompleted"], meta["ownerReferences"].as_array().unwrap().len()),
+            (&json!("done"), 1)
+        );
+    };
+    for image in ["", " ", "_", ".", "a;rm -rf /"] {
+        refused(&|spec| spec.image = image.into(), "image");
+    }
+    let action = |kind: &str, text: &str| Action {
+        action_type: kind.into(),
+        action: text.into(),
+        ..Action::default()
+    };
+    refused(&|spec| spec.main = action("playbook", "abc.yml"), "abc.yml");
+    refused(&|spec| spec.main = action("OtherAction", "x"), "[playbook shell");
+    refused(&|spec| spec.main = action("kubeon", "creating"), "KubernetesCluster");
+    refused(&|spec| spec.ssh_auth_ref = Some(DataRef::new("other", "key")), "not in the same namespace");
+    refused(
+        &|spec| spec.main.action_source = Some(ActionSource::Configmap),
+        "actionSourceRef must be specified if actionSource set as configmap",
+    );
+}
+
+#[test]
+fn a_key_that_is_no_key_and_a_missing_key_in_a_configmap_are_named() {
+    let mut world = World::with_cluster();
+    world.change(Kind::Secret, "ns", "key", &json!({"stringData": {"ssh-privatekey": "ssh-ed25519 AAAA"}}));
+    world.ask("o", |_| {});
+    world.settle();
+    assert!(reason(&world, "o").contains("public key"), "{}", reason(&world, "o"));
+    let mut world = World::with_cluster();
+    world.change(Kind::ConfigMap, "ns", "vars", &json!({"data": {"group_vars.yml": null, "x": "y"}}));
+    world.ask("o", |_| {});
+    world.settle();
+    assert_eq!(reason(&world, "o"), "varsConfRef ns,vars has no key group_vars.yml");
+}
+
+#[test]
+fn a42_the_second_waits_for_the_first_and_then_runs() {
+    let mut world = World::with_cluster();
+    for name in ["one", "two", "three"] {
+        world.ask(name, |_| {});
+    }
+    world.settle();
+    assert_eq!(world.jobs(), ["kubeonkube-one-job"]);
+    assert_eq!(world.status("two")["waitsFor"], "one");
+    assert_eq!(reason(&world, "two"), "waits for one, which runs first");
+    world.job_says("kubeonkube-one-job", "Failed");
+    world.settle();
+    assert_eq!(world.status("two")["status"], "Running");
+    assert!(world.status("two")["waitsFor"].is_null());
+    assert_eq!(world.status("three")["waitsFor"], "two");
+}
+
+#[test]
+fn paused_waits_and_goes_on() {
+    let mut world = World::with_cluster();
+    world.ask("o", |spec| spec.paused = true);
+    world.settle();
+    assert!(world.jobs().is_empty() && reason(&world, "o").starts_with("paused"));
+    world.change(Kind::Operation, "", "o", &json!({"spec": {"paused": null}}));
+    world.settle();
+    assert_eq!(world.jobs().len(), 1);
+}
+
+#[test]
+fn cancelled_ends_the_job_softly_and_says_so() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    world.change(Kind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
+    world.settle();
+    assert_eq!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    assert_eq!(world.status("o")["status"], "Running", "until its pod has ended");
+    world.job_says("kubeonkube-o-job", "Suspended");
+    world.settle();
+    assert_eq!((&world.status("o")["status"], reason(&world, "o").as_str()), (&json!("Failed"), "cancelled"));
+    let mut world = World::with_cluster();
+    world.ask("o", |spec| spec.cancelled = true);
+    world.settle();
+    assert_eq!((reason(&world, "o").as_str(), world.jobs().len()), ("cancelled", 0));
+}
+
+fn pod(world: &mut World, name: &str, job: &str, status: &serde_json::Value) {
+    world.put(Kind::Log, "ns", name, json!({"metadata": {
+        "labels": {"kubeon.io/operation": "uid-o"},
+        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": format!("uid-{job}")}]},
+        "status": status}));
+}
+
+#[test]
+fn b32_an_image_that_cannot_be_pulled_ends_the_operation_with_the_pods_words() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    let waiting = json!({"phase": "Pending", "containerStatuses": [{"name": "c", "image": "busybox", "imageID": "",
+        "ready": false, "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}}}]});
+    pod(&mut world, "p", "kubeonkube-o-job", &waiting);
+    world.settle();
+    assert_eq!(world.status("o")["status"], "Running");
+    let wake = world.next().wake.unwrap();
+    assert!(wake <= world.now + SignedDuration::from_secs(30));
+    world.now = wake;
+    world.settle();
+    assert_eq!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    world.objects.retain(|target, _| target.name != "p");
+    world.job_says("kubeonkube-o-job", "Suspended");
+    world.settle();
+    assert_eq!(world.status("o")["status"], "Failed");
+    assert!(
+        reason(&world, "o").contains("no such host"),
+        "the pod is gone, its words are not: {}",
+        reason(&world, "o")
+    );
+}
+
+#[test]
+fn a31_a_second_pod_ends_the_operation() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    pod(&mut world, "p1", "kubeonkube-o-job", &json!({"phase": "Failed"}));
+    pod(&mut world, "p2", "kubeonkube-o-job", &json!({"phase": "Running"}));
+    world.settle();
+    assert_eq!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+}
+
+#[test]
+fn nothing_starts_while_a_pod_of_a_deleted_operation_still_works() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    pod(&mut world, "p", "kubeonkube-o-job", &json!({"phase": "Running"}));
+    world.objects.retain(|target, _| !matches!(target.kind, Kind::Operation | Kind::Job));
+    world.ask("next", |_| {});
+    world.settle();
+    assert!(world.jobs().is_empty());
+    assert!(reason(&world, "next").contains("pod p of an earlier operation"), "{}", reason(&world, "next"));
+    world.objects.retain(|target, _| target.name != "p");
+    world.settle();
+    assert_eq!(world.jobs().len(), 1);
+}
+
+#[test]
+fn what_the_api_server_refuses_for_good_is_the_reason() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.trouble.insert("o".into(), Trouble { text: "Job is invalid: limits".into(), lasting: true });
+    world.settle();
+    assert_eq!(
+        (&world.status("o")["status"], reason(&world, "o").as_str()),
+        (&json!("Failed"), "Job is invalid: limits")
+    );
+}
+
+#[test]
+fn a_spec_that_changed_while_it_waited_is_not_run() {
+    let mut world = World::with_cluster();
+    world.ask("o", |spec| spec.paused = true);
+    world.settle();
+    world.change(Kind::Operation, "", "o", &json!({"spec": {"action": "rm -rf /", "paused": null}}));
+    world.settle();
+    assert_eq!(world.status("o")["status"], "Failed");
+    assert!(world.jobs().is_empty());
+}
