@@ -61,11 +61,18 @@ impl Lab {
     }
 
     /// A home of its own, so that nobody's `~/.kube/config` is touched; the cache stays the user's.
-    fn environment(&self) -> [(&'static str, String); 3] {
+    #[must_use]
+    pub fn environment(&self) -> [(&'static str, String); 3] {
         let home = std::env::var("HOME").unwrap_or_default();
         let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| format!("{home}/.cache"));
         let own = self.home.to_string_lossy().into_owned();
         [("KUBEON_HOME", own.clone()), ("HOME", own), ("XDG_CACHE_HOME", cache)]
+    }
+
+    /// The private key that opens every host.
+    #[must_use]
+    pub fn key(&self) -> PathBuf {
+        self.home.join("lab").join(&self.name).join("id_ed25519")
     }
 
     /// A file in the home.

@@ -5,6 +5,7 @@
 //!   tests/*.rs ──►  Lab (kubeon lab …)  ──►  kubeon create …  ──►  kubectl …  ──►  pods of lab-client
 //! ```
 
+pub mod ansible;
 pub mod image;
 pub mod lab;
 pub mod program;

@@ -1,0 +1,59 @@
+//! The real ansible-playbook, from PyPI by the hashes in `images/runner/requirements.txt`, in the user's cache.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use sha2::{Digest as _, Sha256};
+
+use crate::program::must;
+
+/// The folder of Ansible's programs, installed if they are not there yet.
+///
+/// # Errors
+/// When Python cannot make a virtual environment, or PyPI does not answer with what is expected.
+pub fn programs() -> Result<PathBuf> {
+    let requirements = repository().join("images/runner/requirements.txt");
+    let wanted = fs::read(&requirements).with_context(|| requirements.display().to_string())?;
+    let version = must("python3", &["-c", "import sys; print(sys.version, sys.prefix)"], &[])?;
+    let recipe = hex::encode(Sha256::digest([wanted.as_slice(), version.as_bytes()].concat()));
+    let folder = cache().join(format!("ansible-{}", &recipe[..12]));
+    let done = folder.join("complete");
+    if !done.exists() {
+        // What a killed test left behind is no ground to build on.
+        fs::remove_dir_all(&folder).ok();
+        let place = folder.to_string_lossy();
+        must("python3", &["-m", "venv", &place], &[])?;
+        let requirements = requirements.to_string_lossy();
+        let words = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--require-hashes",
+            "--only-binary",
+            ":all:",
+            "-r",
+            &requirements,
+        ];
+        must(folder.join("bin/python3"), &words, &[("PIP_DISABLE_PIP_VERSION_CHECK", "1")])?;
+        fs::write(done, "")?;
+    }
+    Ok(folder.join("bin"))
+}
+
+/// The folder of the playbooks.
+#[must_use]
+pub fn playbooks() -> PathBuf {
+    repository().join("playbooks")
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn cache() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let usual = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).unwrap_or_default();
+    set("KUBEON_CACHE").unwrap_or_else(|| usual().join("kubeon"))
+}
