@@ -1,5 +1,7 @@
 //! The API server is the real one: admission, roles, definitions, service accounts.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on")]
+
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};

@@ -1,5 +1,7 @@
 //! The proxy does to requests what it is told, and nothing else.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on")]
+
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _};

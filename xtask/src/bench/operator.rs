@@ -1,0 +1,120 @@
+//! Measures an operator on a real kube-apiserver and etcd, on loopback:
+//!
+//! ```text
+//!   clusters at once ─► idle ─► (more) ─► operations at once ─► killed and started again
+//!        │                                      │
+//!        ▼                                      ▼
+//!   owner references and status         Job made ─► fake Job controller: done after 5 s ─► status
+//! ```
+//!
+//! Requests are counted by the API server's own audit log, restricted to the operator's service account: nothing
+//! stands between the two. Times begin when the harness sends a write and end when the harness's own watch shows the
+//! operator's answer; what the same way costs without an operator is measured in the same run and printed beside.
+//! Every candidate gets a fresh API server of the same version.
+
+mod audit;
+mod candidate;
+mod clusters;
+mod figures;
+mod ground;
+mod jobs;
+mod objects;
+mod operations;
+mod report;
+mod restart;
+mod statistics;
+mod usage;
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+use candidate::Candidate;
+use ground::Ground;
+use report::Report;
+
+/// What to measure.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// How many clusters there are, after those that are missing were created at once.
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000")]
+    clusters: Vec<usize>,
+    /// How many operations are created at once, each on a cluster of its own.
+    #[arg(long, value_delimiter = ',', default_value = "1,50,400")]
+    operations: Vec<usize>,
+    /// Seconds of idleness after each number of clusters.
+    #[arg(long, default_value_t = 60)]
+    idle: u64,
+    /// Seconds after which a part is given up; what was not done by then is reported.
+    #[arg(long, default_value_t = 900)]
+    limit: u64,
+    /// Writes reach the disk before they are answered.
+    #[arg(long)]
+    fsync: bool,
+    /// Folder of another operator, measured the same way: operator, crds/, templates/, peer.toml.
+    #[arg(long)]
+    peer: Vec<PathBuf>,
+    /// Only the peers, not our own operator.
+    #[arg(long, requires = "peer")]
+    only_peers: bool,
+}
+
+impl Arguments {
+    fn limit(&self) -> Duration {
+        Duration::from_secs(self.limit)
+    }
+}
+
+/// Measures our own operator and every peer, one after the other.
+pub(super) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
+    let ours = (!arguments.only_peers).then(|| root.join("xtask/bench/operator/kubeon"));
+    let folders = ours.into_iter().chain(arguments.peer.iter().cloned());
+    let candidates =
+        folders.map(|folder| Candidate::load(&folder).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut reports = Vec::new();
+    for candidate in &candidates {
+        let report = runtime.block_on(measure(candidate, arguments));
+        let report = report.with_context(|| format!("measuring {}", candidate.name))?;
+        report.print();
+        reports.push(report);
+    }
+    if reports.len() > 1 {
+        report::compare(&reports);
+    }
+    figures::print();
+    Ok(())
+}
+
+async fn measure(candidate: &Arc<Candidate>, arguments: &Arguments) -> Result<Report> {
+    let mut ground = Ground::new(candidate, arguments.fsync).await?;
+    let mut report = Report::new(&candidate.name, arguments.fsync);
+    report.first = ground.start().await?;
+    for count in &arguments.clusters {
+        let phase = clusters::reach(&mut ground, *count, arguments.limit()).await?;
+        crate::say(&phase.line());
+        report.clusters.push(phase);
+        let idle = clusters::idle(&mut ground, *count, Duration::from_secs(arguments.idle)).await?;
+        crate::say(&idle.line());
+        report.idle.push(idle);
+    }
+    let most = arguments.operations.iter().copied().max().unwrap_or(0);
+    if ground.clusters < most {
+        clusters::reach(&mut ground, most, arguments.limit()).await?;
+    }
+    for count in &arguments.operations {
+        let phase = operations::at_once(&mut ground, *count, arguments.limit()).await?;
+        crate::say(&phase.line());
+        report.operations.push(phase);
+    }
+    if ground.clusters > 0 {
+        let restart = restart::kill_and_start(&mut ground, arguments.limit()).await?;
+        crate::say(&restart.line());
+        report.restart = Some(restart);
+    }
+    Ok(report)
+}

@@ -1,0 +1,219 @@
+//! An operator to measure, as a folder describes it.
+//!
+//! ```text
+//!   DIR/peer.toml                what is said below
+//!   DIR/operator                 the program, or a script that ends in `exec program "$@"`
+//!   DIR/crds/*.yaml              applied before it starts
+//!   DIR/templates/{cluster,hosts,vars,key,operation}.yaml
+//! ```
+//!
+//! Templates know `{{name}}`, `{{namespace}}`, `{{key}}` (a private key, in base64) and, in an operation, `{{cluster}}`;
+//! arguments and environment know
+//! `{{kubeconfig}}` (a file), `{{serviceaccount}}` (a folder with token, ca.crt and namespace, as a Pod has it),
+//! `{{host}}`, `{{port}}` and `{{namespace}}`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::api::DynamicObject;
+use serde::Deserialize;
+
+/// `peer.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Description {
+    /// What the tables call it.
+    name: String,
+    /// The program, from the folder.
+    #[serde(default = "operator")]
+    operator: PathBuf,
+    /// The definitions, from the folder.
+    #[serde(default = "crds")]
+    crds: PathBuf,
+    /// Where it and its Jobs live.
+    namespace: String,
+    /// How it is called.
+    #[serde(default)]
+    arguments: Vec<String>,
+    /// Variables on top of the harness's own.
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    /// The name of an operation's Job.
+    job: String,
+    /// JSON pointer to what a Cluster has once it was reconciled, besides owner references on what it refers to.
+    reconciled: Option<String>,
+    /// JSON pointer to an operation's status.
+    #[serde(default = "status")]
+    status: String,
+    /// The status of one that ended well.
+    #[serde(default = "succeeded")]
+    succeeded: String,
+}
+
+fn operator() -> PathBuf {
+    "operator".into()
+}
+
+fn crds() -> PathBuf {
+    "crds".into()
+}
+
+fn status() -> String {
+    "/status/status".into()
+}
+
+fn succeeded() -> String {
+    "Succeeded".into()
+}
+
+/// An operator to measure.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) name: String,
+    pub(super) program: PathBuf,
+    pub(super) crds: PathBuf,
+    pub(super) namespace: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: BTreeMap<String, String>,
+    job: (String, String),
+    pub(super) reconciled: Option<String>,
+    pub(super) status: String,
+    pub(super) succeeded: String,
+    cluster: String,
+    references: [String; 3],
+    operation: String,
+    key: String,
+}
+
+impl Candidate {
+    /// Reads a folder.
+    pub(super) fn load(folder: &Path) -> Result<Self> {
+        let path = folder.join("peer.toml");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let it: Description = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        let template = |name: &str| {
+            let path = folder.join("templates").join(format!("{name}.yaml"));
+            fs::read_to_string(&path).with_context(|| path.display().to_string())
+        };
+        let program = folder.join(&it.operator);
+        ensure!(program.is_file(), "{} is missing: build it first", program.display());
+        let job = it.job.split_once("{{name}}").context("job: there is no {{name}} in it")?;
+        Ok(Self {
+            job: (job.0.to_owned(), job.1.to_owned()),
+            program: program.canonicalize()?,
+            crds: folder.join(&it.crds),
+            cluster: template("cluster")?,
+            references: [template("hosts")?, template("vars")?, template("key")?],
+            operation: template("operation")?,
+            key: STANDARD.encode(private_key()?),
+            name: it.name,
+            namespace: it.namespace,
+            arguments: it.arguments,
+            environment: it.environment,
+            reconciled: it.reconciled,
+            status: it.status,
+            succeeded: it.succeeded,
+        })
+    }
+
+    /// A Cluster.
+    pub(super) fn cluster(&self, name: &str) -> Result<DynamicObject> {
+        self.render(&self.cluster, name, "")
+    }
+
+    /// The three objects that a Cluster refers to.
+    pub(super) fn references(&self, name: &str) -> Result<Vec<DynamicObject>> {
+        self.references.iter().map(|template| self.render(template, name, "")).collect()
+    }
+
+    /// An operation of a cluster.
+    pub(super) fn operation(&self, name: &str, cluster: &str) -> Result<DynamicObject> {
+        self.render(&self.operation, name, cluster)
+    }
+
+    /// The operation that a Job of that name belongs to.
+    pub(super) fn operation_of(&self, job: &str) -> Option<String> {
+        let name = job.strip_prefix(&self.job.0)?.strip_suffix(&self.job.1)?;
+        (!name.is_empty()).then(|| name.to_owned())
+    }
+
+    fn render(&self, template: &str, name: &str, cluster: &str) -> Result<DynamicObject> {
+        let values = [
+            ("name", name),
+            ("namespace", self.namespace.as_str()),
+            ("cluster", cluster),
+            ("key", &self.key),
+        ];
+        let text = fill(template, &values);
+        serde_saphyr::from_str(&text).with_context(|| format!("a template of {}: {text}", self.name))
+    }
+}
+
+/// A key for SSH that opens nothing: operators may look whether it is one.
+fn private_key() -> Result<Vec<u8>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("key");
+    let mut make = Command::new("ssh-keygen");
+    make.args(["-q", "-t", "ed25519", "-N", "", "-C", "bench", "-f"]).arg(&file);
+    ensure!(make.status().context("ssh-keygen cannot be started")?.success(), "ssh-keygen failed");
+    Ok(fs::read(file)?)
+}
+
+/// Puts values in the place of `{{key}}`s.
+pub(super) fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    values
+        .iter()
+        .fold(template.to_owned(), |text, (key, value)| text.replace(&format!("{{{{{key}}}}}"), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::ResourceExt as _;
+
+    use super::*;
+
+    fn peer() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        fs::create_dir(folder.path().join("templates")).unwrap();
+        write("operator", "");
+        write("peer.toml", "name = 'a'\nnamespace = 'ns'\njob = 'x-{{name}}-job'\n");
+        for name in ["cluster", "hosts", "vars", "key", "operation"] {
+            let text = format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{ name: '{{{{name}}}}-{name}', namespace: '{{{{namespace}}}}' }}\n"
+            );
+            write(&format!("templates/{name}.yaml"), &text);
+        }
+        folder
+    }
+
+    #[test]
+    fn is_read_from_a_folder() {
+        let folder = peer();
+        let candidate = Candidate::load(folder.path()).unwrap();
+        let hosts = &candidate.references("c1").unwrap()[0];
+        assert_eq!((hosts.name_any().as_str(), hosts.namespace().as_deref()), ("c1-hosts", Some("ns")));
+        assert_eq!(candidate.operation_of("x-op-1-job").as_deref(), Some("op-1"));
+        assert_eq!(candidate.operation_of("y-op-1-job"), None);
+    }
+
+    #[test]
+    fn names_what_is_missing() {
+        let folder = peer();
+        fs::remove_file(folder.path().join("operator")).unwrap();
+        assert!(Candidate::load(folder.path()).unwrap_err().to_string().contains("build it first"));
+    }
+
+    #[test]
+    fn of_ours_is_described_like_any_other() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/operator/kubeon");
+        let text = fs::read_to_string(folder.join("peer.toml")).unwrap();
+        let ours: Description = toml::from_str(&text).unwrap();
+        assert!(folder.join(ours.crds).is_dir());
+    }
+}

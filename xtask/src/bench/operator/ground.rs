@@ -1,0 +1,209 @@
+//! The API server, the operator's process, and who watches them.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::{DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, discovery};
+use kubeon_envtest::{ApiServer, Options};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::audit::{self, Audit, Request};
+use super::candidate::{Candidate, fill};
+use super::objects;
+use super::usage::{self, Usage};
+use super::world::{Kinds, World};
+
+/// The account that the operator works as. It may do everything: what it may not is not measured here.
+const ACCOUNT: &str = "bench-operator";
+/// From the operator's start until it must have done its first work.
+const FIRST: Duration = Duration::from_secs(120);
+
+/// Where one candidate is measured.
+pub(super) struct Ground {
+    pub(super) candidate: Arc<Candidate>,
+    pub(super) client: Client,
+    pub(super) kinds: Kinds,
+    pub(super) world: World,
+    /// Clusters that were created.
+    pub(super) clusters: usize,
+    /// Operations that were created.
+    pub(super) operations: usize,
+    audit: Audit,
+    // In the order in which they must end.
+    operator: Option<Operator>,
+    files: TempDir,
+    server: ApiServer,
+}
+
+/// The operator's process, killed when it is dropped.
+struct Operator(Child);
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Ground {
+    /// A fresh API server with the candidate's kinds, its namespace and its account.
+    pub(super) async fn new(candidate: &Arc<Candidate>, fsync: bool) -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let files = tempfile::Builder::new().prefix("kubeon-bench-").tempdir_in(parent)?;
+        let user = format!("system:serviceaccount:{}:{ACCOUNT}", candidate.namespace);
+        let (policy, log) = (files.path().join("audit.yaml"), files.path().join("audit.log"));
+        fs::write(&policy, audit::policy(&user))?;
+        let arguments = vec![
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", log.display()),
+            // Each line is there before the answer, and the file is not replaced while it is read.
+            "--audit-log-mode=blocking".into(),
+            "--audit-log-maxsize=100000".into(),
+        ];
+        let server = ApiServer::start(Options { fsync, arguments, ..Options::default() }).await?;
+        server.apply_crds(&candidate.crds).await?;
+        let client = server.client().await?;
+        account(&client, &candidate.namespace).await?;
+        let kinds = kinds(&client, candidate).await?;
+        write_account(&server, candidate, files.path()).await?;
+        let world = World::watch(&client, candidate, &kinds);
+        let audit = Audit::new(&log);
+        let candidate = Arc::clone(candidate);
+        Ok(Self {
+            candidate,
+            client,
+            kinds,
+            world,
+            clusters: 0,
+            operations: 0,
+            audit,
+            operator: None,
+            files,
+            server,
+        })
+    }
+
+    /// Starts the operator and waits until it reconciled a first cluster, which no phase counts. Answers the seconds.
+    pub(super) async fn start(&mut self) -> Result<f64> {
+        let begin = Instant::now();
+        self.spawn()?;
+        let name = "bench-first".to_owned();
+        objects::clusters(&self.client, &self.candidate, &self.kinds, std::slice::from_ref(&name)).await?;
+        let wanted = objects::references_of(&self.candidate, &name)?;
+        let done = self.world.until(FIRST, |sights| super::clusters::is_done(sights, &name, &wanted)).await?;
+        ensure!(
+            done,
+            "the operator did nothing within {} s; its last words:\n{}",
+            FIRST.as_secs(),
+            self.words()
+        );
+        Ok(begin.elapsed().as_secs_f64())
+    }
+
+    /// Starts the operator's process.
+    pub(super) fn spawn(&mut self) -> Result<()> {
+        let log = File::options().create(true).append(true).open(self.files.path().join("operator.log"))?;
+        let (kubeconfig, account) =
+            (self.files.path().join("kubeconfig"), self.files.path().join("serviceaccount"));
+        let (host, port) =
+            self.server.url().trim_start_matches("https://").split_once(':').context("no port")?;
+        let (kubeconfig, account) = (kubeconfig.display().to_string(), account.display().to_string());
+        let values = [
+            ("kubeconfig", kubeconfig.as_str()),
+            ("serviceaccount", account.as_str()),
+            ("host", host),
+            ("port", port),
+            ("namespace", self.candidate.namespace.as_str()),
+        ];
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(&self.candidate.program);
+        command.args(self.candidate.arguments.iter().map(|argument| fill(argument, &values)));
+        command.envs(self.candidate.environment.iter().map(|(key, value)| (key, fill(value, &values))));
+        command.env("KUBECONFIG", &kubeconfig).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().context("setpriv cannot be started")?;
+        self.operator = Some(Operator(child));
+        Ok(())
+    }
+
+    /// Ends the operator as a lost machine would: SIGKILL.
+    pub(super) fn kill(&mut self) {
+        self.operator = None;
+    }
+
+    fn process(&self) -> Result<u32> {
+        Ok(self.operator.as_ref().context("the operator does not run")?.0.id())
+    }
+
+    /// Forgets requests and the peak of memory so far. Answers what was used so far.
+    pub(super) fn begin(&mut self) -> Result<Usage> {
+        self.audit.take()?;
+        usage::forget_peak(self.process()?);
+        self.usage()
+    }
+
+    pub(super) fn usage(&self) -> Result<Usage> {
+        Usage::of(self.process()?).with_context(|| format!("its last words:\n{}", self.words()))
+    }
+
+    /// The operator's requests since the last call or [`Ground::begin`].
+    pub(super) fn requests(&mut self) -> Result<Vec<Request>> {
+        self.audit.take()
+    }
+
+    /// The end of the operator's log.
+    pub(super) fn words(&self) -> String {
+        let text = fs::read_to_string(self.files.path().join("operator.log")).unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(15)..].join("\n")
+    }
+}
+
+async fn account(client: &Client, namespace: &str) -> Result<()> {
+    let made = json!({ "metadata": { "name": namespace } });
+    let namespaces = Api::<Namespace>::all(client.clone());
+    if namespaces.get_opt(namespace).await?.is_none() {
+        namespaces.create(&PostParams::default(), &serde_json::from_value(made)?).await?;
+    }
+    let binding = json!({
+        "metadata": { "name": ACCOUNT },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+        "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace }],
+    });
+    let bindings = Api::<ClusterRoleBinding>::all(client.clone());
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+    Ok(())
+}
+
+/// A kubeconfig, and the files that a Pod would find.
+async fn write_account(server: &ApiServer, candidate: &Candidate, folder: &Path) -> Result<()> {
+    let token = server.service_account(&candidate.namespace, ACCOUNT).await?;
+    let account = folder.join("serviceaccount");
+    fs::create_dir(&account)?;
+    fs::write(folder.join("kubeconfig"), server.kubeconfig_of_token(&token))?;
+    fs::write(account.join("token"), &token)?;
+    fs::write(account.join("ca.crt"), server.ca_certificate())?;
+    fs::write(account.join("namespace"), &candidate.namespace)?;
+    Ok(())
+}
+
+async fn kinds(client: &Client, candidate: &Candidate) -> Result<Kinds> {
+    let cluster = resource(client, &candidate.cluster("a")?).await?;
+    let operation = resource(client, &candidate.operation("a", "a")?).await?;
+    Ok(Kinds { cluster, operation })
+}
+
+async fn resource(client: &Client, object: &DynamicObject) -> Result<kube::api::ApiResource> {
+    let Some(types) = &object.types else { bail!("a template without kind") };
+    let kind = GroupVersionKind::try_from(types)?;
+    Ok(discovery::pinned_kind(client, &kind).await?.0)
+}

@@ -1,0 +1,98 @@
+//! Creating what an operator works on, many at once.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::core::TypeMeta;
+use kube::{Api, Client, ResourceExt as _};
+
+use super::candidate::Candidate;
+use super::world::Kinds;
+
+/// Requests of the harness on their way at the same time; more would only queue in the harness itself.
+const AT_ONCE: usize = 16;
+
+/// The name of a cluster by its number.
+pub(super) fn cluster_name(number: usize) -> String {
+    format!("bench-{number:04}")
+}
+
+/// The objects `Kind/name` that a cluster refers to.
+pub(super) fn references_of(candidate: &Candidate, cluster: &str) -> Result<Vec<String>> {
+    let objects = candidate.references(cluster)?;
+    Ok(objects.iter().map(|object| format!("{}/{}", kind(object), object.name_any())).collect())
+}
+
+fn kind(object: &DynamicObject) -> &str {
+    object.types.as_ref().map_or("", |types| types.kind.as_str())
+}
+
+/// Creates clusters with the objects that they refer to, all at once. Answers when each Cluster was sent.
+pub(super) async fn clusters(
+    client: &Client,
+    candidate: &Candidate,
+    kinds: &Kinds,
+    names: &[String],
+) -> Result<HashMap<String, Instant>> {
+    let sent = Mutex::new(HashMap::new());
+    let each = |name: &String| {
+        let (name, sent) = (name.clone(), &sent);
+        async move {
+            for object in candidate.references(&name)? {
+                create(client, &core(&object)?, &object).await?;
+            }
+            let cluster = candidate.cluster(&name)?;
+            note(sent, &name);
+            create(client, &kinds.cluster, &cluster).await
+        }
+    };
+    stream::iter(names.iter().map(each)).map(Ok).try_for_each_concurrent(AT_ONCE, |making| making).await?;
+    Ok(sent.into_inner().unwrap_or_default())
+}
+
+/// Creates operations, pairs of name and cluster, all at once. Answers when each was sent.
+pub(super) async fn operations(
+    client: &Client,
+    candidate: &Candidate,
+    kinds: &Kinds,
+    names: &[(String, String)],
+) -> Result<HashMap<String, Instant>> {
+    let sent = Mutex::new(HashMap::new());
+    let each = |(name, cluster): &(String, String)| {
+        let (name, cluster, sent) = (name.clone(), cluster.clone(), &sent);
+        async move {
+            let operation = candidate.operation(&name, &cluster)?;
+            note(sent, &name);
+            create(client, &kinds.operation, &operation).await
+        }
+    };
+    stream::iter(names.iter().map(each)).map(Ok).try_for_each_concurrent(AT_ONCE, |making| making).await?;
+    Ok(sent.into_inner().unwrap_or_default())
+}
+
+fn note(sent: &Mutex<HashMap<String, Instant>>, name: &str) {
+    if let Ok(mut sent) = sent.lock() {
+        sent.insert(name.to_owned(), Instant::now());
+    }
+}
+
+async fn create(client: &Client, resource: &ApiResource, object: &DynamicObject) -> Result<()> {
+    let api = match object.namespace() {
+        Some(namespace) => Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, resource),
+        None => Api::all_with(client.clone(), resource),
+    };
+    let made = api.create(&PostParams::default(), object).await;
+    made.with_context(|| format!("creating {} {}", kind(object), object.name_any()))?;
+    Ok(())
+}
+
+/// ConfigMaps and Secrets need no question about their plural.
+fn core(object: &DynamicObject) -> Result<ApiResource> {
+    let types: &TypeMeta = object.types.as_ref().context("a template without kind")?;
+    let kind = kube::core::GroupVersionKind::try_from(types)?;
+    Ok(ApiResource::from_gvk(&kind))
+}

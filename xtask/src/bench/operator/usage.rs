@@ -1,0 +1,61 @@
+//! What a process used, as the kernel counts it.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+
+/// Clock ticks a second in `/proc`, the same on every Linux.
+const TICKS: f64 = 100.0;
+
+/// CPU seconds so far, and memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Usage {
+    pub(super) cpu: f64,
+    /// Most resident memory since [`forget_peak`], MiB.
+    pub(super) peak: f64,
+    /// Resident memory now, MiB.
+    pub(super) resident: f64,
+}
+
+impl Usage {
+    pub(super) fn of(process: u32) -> Result<Self> {
+        let read = |name: &str| {
+            fs::read_to_string(format!("/proc/{process}/{name}")).context("the operator ended by itself")
+        };
+        parse(&read("stat")?, &read("status")?).context("/proc is not understood")
+    }
+
+    /// CPU seconds since then; the memory as it is now.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self { cpu: self.cpu - before.cpu, ..self }
+    }
+}
+
+/// Lets the peak begin anew. Where the kernel does not allow it, the peak is that of the whole run.
+pub(super) fn forget_peak(process: u32) {
+    let _ = fs::write(format!("/proc/{process}/clear_refs"), "5");
+}
+
+fn parse(stat: &str, status: &str) -> Option<Usage> {
+    // The name, in parentheses, may hold anything.
+    let fields: Vec<_> = stat.get(stat.rfind(')')? + 2..)?.split(' ').collect();
+    let ticks: f64 = fields.get(11..13)?.iter().map(|field| field.parse::<f64>().unwrap_or(0.0)).sum();
+    let mebibytes = |key: &str| -> Option<f64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
+    };
+    Some(Usage { cpu: ticks / TICKS, peak: mebibytes("VmHWM:")?, resident: mebibytes("VmRSS:")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_the_kernel_writes() {
+        let stat = "42 (a) b)) S 1 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 8 0 1 1 1";
+        let usage = parse(stat, "Name:\ta\nVmHWM:\t   20480 kB\nVmRSS:\t   10240 kB\n").unwrap();
+        assert_eq!(usage, Usage { cpu: 2.0, peak: 20.0, resident: 10.0 });
+        assert!(Usage::of(std::process::id()).unwrap().resident > 0.0);
+    }
+}
