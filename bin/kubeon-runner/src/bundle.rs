@@ -1,0 +1,69 @@
+//! The mounted bundle, put where the program `kubeon` looks for bundles: in a folder, under version and architecture.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// The folder to look for bundles in: one made in `home` when `mounted` is a bundle, `mounted` itself when bundles lie
+/// in it, none when nothing is mounted.
+///
+/// # Errors
+/// When what is mounted is no bundle that can be read.
+pub fn folder(mounted: &Path, home: &Path) -> io::Result<Option<PathBuf>> {
+    if !mounted.join("index.json").is_file() {
+        return Ok(Some(mounted.to_owned()).filter(|folder| folder.is_dir()));
+    }
+    let name = name(mounted).ok_or_else(|| {
+        let text = format!("what is mounted at {} is no bundle of kubeon", mounted.display());
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })?;
+    let bundles = home.join("bundles");
+    fs::create_dir(&bundles)?;
+    symlink(mounted, bundles.join(name))?;
+    Ok(Some(bundles))
+}
+
+/// Such as `v1.36.3-amd64`, from the description that the layout's index leads to.
+fn name(layout: &Path) -> Option<String> {
+    let read = |file: &Path| serde_json::from_slice::<Value>(&fs::read(file).ok()?).ok();
+    let blob = |descriptor: &Value| {
+        let digest: kubeon_api::Digest =
+            descriptor["digest"].as_str()?.strip_prefix("sha256:")?.parse().ok()?;
+        read(&layout.join("blobs/sha256").join(digest.as_str()))
+    };
+    let index = read(&layout.join("index.json"))?;
+    let ours = |manifest: &&Value| manifest["artifactType"] == "application/vnd.kubeon.bundle.v1";
+    let manifest = blob(index["manifests"].as_array()?.iter().find(ours)?)?;
+    let about = blob(&manifest["config"])?;
+    let version: kubeon_api::Version = about["kubernetes"].as_str()?.parse().ok()?;
+    let word = |text: &&str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    Some(format!("{version}-{}", about["arch"].as_str().filter(word)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_is_found_under_its_version() {
+        let place = tempfile::tempdir().unwrap();
+        let (mounted, home) = (place.path().join("bundle"), place.path().join("home"));
+        fs::create_dir_all(mounted.join("blobs/sha256")).unwrap();
+        fs::create_dir(&home).unwrap();
+        let (manifest, config) = ("a".repeat(64), "b".repeat(64));
+        let write = |name: &str, text: String| fs::write(mounted.join(name), text).unwrap();
+        write(&format!("blobs/sha256/{manifest}"), format!(r#"{{"config":{{"digest":"sha256:{config}"}}}}"#));
+        write(&format!("blobs/sha256/{config}"), r#"{"kubernetes":"v1.36.3","arch":"amd64"}"#.to_owned());
+        assert_eq!(folder(&mounted, &home).unwrap(), Some(mounted.clone()), "bundles may lie in it");
+        let kind = r#""artifactType":"application/vnd.kubeon.bundle.v1""#;
+        write("index.json", format!(r#"{{"manifests":[{{{kind},"digest":"sha256:{manifest}"}}]}}"#));
+        let bundles = folder(&mounted, &home).unwrap().unwrap();
+        assert_eq!(fs::read_link(bundles.join("v1.36.3-amd64")).unwrap(), mounted);
+        assert_eq!(folder(&place.path().join("nothing"), &home).unwrap(), None);
+        write("index.json", "{}".to_owned());
+        assert!(folder(&mounted, &home).is_err());
+    }
+}

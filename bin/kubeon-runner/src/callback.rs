@@ -1,0 +1,243 @@
+//! Tells somebody else what came of the operation, over HTTPS, with a token that is good for this operation only.
+//!
+//! The status of the operation is the truth; this is an extra notice, in the routes and words of kubernetes-operator.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde_json::Value;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+
+use crate::args::{CallbackFlags, Settings};
+use crate::backoff::Backoff;
+use crate::inputs;
+use crate::masks::Masks;
+use crate::outcome::Outcome;
+use crate::stop::Stop;
+use crate::tail::clip;
+use crate::voice::Voice;
+
+/// One try.
+const TRY: Duration = Duration::from_secs(10);
+/// Bytes of the message.
+const MESSAGE: usize = 4096;
+/// What may stand in a route as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What is told.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Payload {
+    name: String,
+    namespace: String,
+    region: String,
+    master_list: Value,
+    node_list: Value,
+    etcd_list: Value,
+    kubeconfig: String,
+    success: bool,
+    message: String,
+}
+
+/// Why nobody was told.
+#[derive(Debug, thiserror::Error)]
+pub enum CallbackError {
+    /// Without a cluster, or for an operation that nobody waits for, there is no route.
+    #[error("there is no route for it: {0}")]
+    NoRoute(&'static str),
+    /// The token would be readable on the way.
+    #[error("the URL must begin with https://")]
+    NotHttps,
+    /// No token file was named.
+    #[error("no token: name its file with --callback-token-file")]
+    NoToken,
+    /// A file cannot be read.
+    #[error("cannot read {0}: {1}")]
+    Read(String, #[source] std::io::Error),
+    /// A file holds no certificates.
+    #[error("{0} holds no certificate in PEM")]
+    NoCertificate(String),
+    /// The payload does not become JSON.
+    #[error("cannot write it as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The listener cannot be trusted.
+    #[error("the listener's certificate is not accepted: {0}")]
+    Untrusted(String),
+    /// The listener refuses it for good.
+    #[error("refused with status {0}")]
+    Refused(u16),
+    /// The listener could not be reached.
+    #[error("{0}")]
+    Failed(String),
+    /// The time was over.
+    #[error("no success in time; the last try: {0}")]
+    Late(String),
+}
+
+impl CallbackError {
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+}
+
+/// Where and with what.
+#[derive(Clone)]
+struct Notice {
+    agent: ureq::Agent,
+    url: String,
+    bearer: String,
+    body: String,
+}
+
+/// Tells it, and tries again while that may help and there is time. Nothing is told when no URL was named.
+pub async fn tell(settings: &Settings, outcome: &Outcome, stop: &Stop, voice: &Voice, masks: &Masks) {
+    let Some(url) = &settings.flags.callback.callback_url else { return };
+    let notice = notice(settings, url, outcome, masks);
+    let told = match notice {
+        Ok(notice) => deliver(notice, settings.flags.callback.callback_patience, stop, voice).await,
+        Err(error) => Err(error),
+    };
+    match told {
+        Ok(()) => voice.say("the callback was delivered"),
+        Err(error) => voice.say(&format!("the callback was not delivered: {error}")),
+    }
+}
+
+async fn deliver(
+    notice: Notice,
+    patience: Duration,
+    stop: &Stop,
+    voice: &Voice,
+) -> Result<(), CallbackError> {
+    let mut last = "none ended".to_owned();
+    let tries = async {
+        let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
+        loop {
+            let Err(error) = once(notice.clone()).await else { return Ok(()) };
+            if !error.may_pass() {
+                return Err(error);
+            }
+            if last != error.to_string() {
+                voice.say(&format!("the callback is tried again: {error}"));
+            }
+            last = error.to_string();
+            backoff.wait().await;
+        }
+    };
+    tokio::select! {
+        told = tries => return told,
+        () = stop.last_word(patience) => {}
+    }
+    Err(CallbackError::Late(last))
+}
+
+async fn once(notice: Notice) -> Result<(), CallbackError> {
+    let request = move || {
+        let request = notice.agent.post(&notice.url).header("authorization", &notice.bearer);
+        request
+            .header("content-type", "application/json")
+            .send(&notice.body)
+            .map(|answer| answer.status().as_u16())
+    };
+    let answer = tokio::task::spawn_blocking(request).await;
+    match answer.map_err(|error| CallbackError::Failed(error.to_string()))? {
+        Ok(200..=299) => Ok(()),
+        Ok(status @ (408 | 425 | 429 | 500..=599)) => Err(CallbackError::Failed(format!("status {status}"))),
+        Ok(status) => Err(CallbackError::Refused(status)),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn failed(error: &ureq::Error) -> CallbackError {
+    let tls = match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()),
+        _ => None,
+    };
+    match tls {
+        Some(error @ rustls::Error::InvalidCertificate(_)) => CallbackError::Untrusted(error.to_string()),
+        _ => CallbackError::Failed(error.to_string()),
+    }
+}
+
+fn notice(settings: &Settings, url: &str, outcome: &Outcome, masks: &Masks) -> Result<Notice, CallbackError> {
+    let flags = &settings.flags.callback;
+    if !url.starts_with("https://") {
+        return Err(CallbackError::NotHttps);
+    }
+    let route = match settings.environment.operation.as_deref() {
+        Some("creating") => "create",
+        Some("scaling-up") => "scaleup",
+        Some("scaling-down") => "scaledown",
+        Some("terminating") => "delete",
+        _ => {
+            return Err(CallbackError::NoRoute(
+                "OPERATION is not creating, scaling-up, scaling-down or terminating",
+            ));
+        }
+    };
+    let payload = payload(settings, outcome, masks)?;
+    let encode = |text: &str| utf8_percent_encode(text, PLAIN).to_string();
+    let (region, name) = (encode(&payload.region), encode(&payload.name));
+    let url = format!("{}/api/v1/region/{region}/cluster/{name}/{route}/callback", url.trim_end_matches('/'));
+    let token = flags.callback_token_file.as_deref().ok_or(CallbackError::NoToken)?;
+    let bearer = format!("Bearer {}", String::from_utf8_lossy(&read(token)?).trim());
+    Ok(Notice { agent: agent(flags)?, url, bearer, body: serde_json::to_string(&payload)? })
+}
+
+fn payload(settings: &Settings, outcome: &Outcome, masks: &Masks) -> Result<Payload, CallbackError> {
+    let environment = &settings.environment;
+    let message = outcome.reason.as_deref().unwrap_or("success");
+    Ok(Payload {
+        name: inputs::cluster_name(settings).ok_or(CallbackError::NoRoute("CLUSTER_NAME is not set"))?,
+        namespace: inputs::namespace(settings),
+        region: inputs::region(settings),
+        master_list: inputs::hosts(settings, "masterList", environment.masters.as_deref()),
+        node_list: inputs::hosts(settings, "nodeList", environment.nodes.as_deref()),
+        etcd_list: inputs::hosts(settings, "etcdList", environment.etcd.as_deref()),
+        kubeconfig: outcome.kubeconfig.clone().unwrap_or_default(),
+        success: outcome.code == 0,
+        message: clip(&masks.hide_text(message), MESSAGE).to_owned(),
+    })
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, CallbackError> {
+    fs::read(file).map_err(|error| CallbackError::Read(file.display().to_string(), error))
+}
+
+fn agent(flags: &CallbackFlags) -> Result<ureq::Agent, CallbackError> {
+    let roots = match &flags.callback_ca {
+        None => RootCerts::PlatformVerifier,
+        Some(file) => {
+            let items = read(file)?;
+            let certificates: Vec<Certificate<'static>> = ureq::tls::parse_pem(&items)
+                .filter_map(|item| match item {
+                    Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                    _ => None,
+                })
+                .collect();
+            if certificates.is_empty() {
+                return Err(CallbackError::NoCertificate(file.display().to_string()));
+            }
+            RootCerts::new_with_certs(&certificates)
+        }
+    };
+    let tls = TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .root_certs(roots)
+        .build();
+    let config = ureq::Agent::config_builder()
+        .tls_config(tls)
+        .https_only(true)
+        .http_status_as_error(false)
+        // The token goes to nobody else, neither by a redirect nor through a proxy that the environment names.
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_global(Some(TRY))
+        .build();
+    Ok(config.new_agent())
+}

@@ -1,0 +1,65 @@
+//! `kubeon-runner copy`: what an image that holds files only does with them.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// Deeper folders are a mistake.
+const DEEPEST: u32 = 32;
+
+/// Copies what is in a folder into another one, with modes and links. Files that are there are replaced.
+///
+/// # Errors
+/// When something cannot be read or written; its path is in the text.
+pub fn folder(from: &Path, to: &Path) -> io::Result<()> {
+    copy(from, to, 0)
+}
+
+fn copy(from: &Path, to: &Path, depth: u32) -> io::Result<()> {
+    let at = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"))
+    };
+    if depth > DEEPEST {
+        return Err(at(from)(io::Error::other("folders lie too deep in each other")));
+    }
+    fs::create_dir_all(to).map_err(at(to))?;
+    for entry in fs::read_dir(from).map_err(at(from))? {
+        let entry = entry.map_err(at(from))?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().map_err(at(&source))?;
+        if kind.is_dir() {
+            copy(&source, &target, depth + 1)?;
+        } else if kind.is_symlink() {
+            let link = fs::read_link(&source).map_err(at(&source))?;
+            match fs::remove_file(&target) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&target)(error)),
+                _ => symlink(link, &target).map_err(at(&target))?,
+            }
+        } else {
+            fs::copy(&source, &target).map_err(at(&target))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_files_folders_and_links_also_twice() {
+        let place = tempfile::tempdir().unwrap();
+        let (from, to) = (place.path().join("from"), place.path().join("to"));
+        fs::create_dir_all(from.join("blobs/sha256")).unwrap();
+        fs::write(from.join("blobs/sha256/a"), "content").unwrap();
+        symlink("blobs", from.join("link")).unwrap();
+        for _ in 0..2 {
+            folder(&from, &to).unwrap();
+            assert_eq!(fs::read_to_string(to.join("link/sha256/a")).unwrap(), "content");
+        }
+        let missing = folder(&place.path().join("nothing"), &to).unwrap_err();
+        assert!(missing.to_string().contains("nothing"));
+    }
+}

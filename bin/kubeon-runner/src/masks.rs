@@ -1,0 +1,185 @@
+//! Secret texts are hidden in everything that the runner writes.
+//!
+//! What is hidden is what lies in the mounted files: a password as it is, as base64 and as JSON writes it; of a key
+//! every line, as output comes line by line.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// What stands in place of a secret.
+const HIDDEN: &[u8] = b"***";
+/// Shorter ones would hide ordinary text, and tell more by it than they protect.
+const SHORTEST: usize = 4;
+/// Lines of a key shorter than this tell nothing of it.
+const SHORTEST_LINE: usize = 8;
+/// Longer texts are hidden by their lines only.
+const LONGEST: usize = 6 * 1024;
+/// A file beyond this size is no key and no password.
+const LARGEST_FILE: u64 = 256 * 1024;
+/// Files beside the secret ones that hold none.
+const OPEN: &[&str] = &["username", "known_hosts"];
+
+/// Finds secrets in text.
+#[derive(Debug, Default)]
+pub struct Masks {
+    find: Option<AhoCorasick>,
+    longest: usize,
+}
+
+impl Masks {
+    /// Hides these texts.
+    #[must_use]
+    pub fn new(secrets: &[String]) -> Self {
+        let mut texts: Vec<String> = secrets.iter().flat_map(|secret| forms(secret)).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let longest = texts.iter().map(String::len).max().unwrap_or(0);
+        let find = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&texts);
+        Self { find: find.ok().filter(|_| longest > 0), longest }
+    }
+
+    /// Hides what lies in the files of a folder and in more files. What cannot be read is left out: the work cannot
+    /// read it either.
+    #[must_use]
+    pub fn of_files(folder: &Path, more: &[&Path]) -> Self {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let named = entries.filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            !name.starts_with("..") && !name.ends_with(".pub") && !OPEN.contains(&&*name)
+        });
+        let files = named.map(|entry| entry.path()).chain(more.iter().map(|file| file.to_path_buf()));
+        let secrets: Vec<String> = files.filter_map(|file| content(&file)).collect();
+        Self::new(&secrets)
+    }
+
+    /// The bytes with every secret hidden.
+    #[must_use]
+    pub fn hide<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(find) = &self.find else { return Cow::Borrowed(bytes) };
+        let mut clean: Vec<u8> = Vec::new();
+        let mut from = 0;
+        for found in find.find_iter(bytes) {
+            clean.extend_from_slice(bytes.get(from..found.start()).unwrap_or_default());
+            clean.extend_from_slice(HIDDEN);
+            from = found.end();
+        }
+        if from == 0 {
+            return Cow::Borrowed(bytes);
+        }
+        clean.extend_from_slice(bytes.get(from..).unwrap_or_default());
+        Cow::Owned(clean)
+    }
+
+    /// The text with every secret hidden.
+    #[must_use]
+    pub fn hide_text(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.hide(text.as_bytes())).into_owned()
+    }
+
+    /// Where to cut the first piece, of at most `limit` bytes, off a line of more than that: not within a secret, nor
+    /// within one that may go on beyond what is there, nor within a character.
+    #[must_use]
+    pub fn cut(&self, line: &[u8], limit: usize) -> usize {
+        let mut at = limit.saturating_sub(self.longest).max(1).min(line.len());
+        let within = |byte: Option<&u8>| byte.is_some_and(|byte| byte & 0xC0 == 0x80);
+        for _ in 0..3 {
+            at -= usize::from(at > 1 && within(line.get(at)));
+        }
+        let Some(find) = &self.find else { return at };
+        let seen = line.get(..limit.min(line.len())).unwrap_or(line);
+        let across =
+            find.find_iter(seen).take_while(|found| found.start() < at).find(|found| found.end() > at);
+        across.map_or(at, |found| found.end())
+    }
+}
+
+fn content(file: &Path) -> Option<String> {
+    let about = fs::metadata(file).ok()?;
+    if !about.is_file() || about.len() > LARGEST_FILE {
+        return None;
+    }
+    String::from_utf8(fs::read(file).ok()?).ok()
+}
+
+/// How a secret may appear.
+fn forms(secret: &str) -> Vec<String> {
+    let whole = secret.trim_end_matches(['\r', '\n']);
+    let lines: Vec<&str> = whole.lines().map(str::trim).collect();
+    let mut forms = vec![whole.to_owned(), STANDARD.encode(whole), STANDARD.encode(secret)];
+    if lines.len() > 1 {
+        let told = |line: &&str| line.len() >= SHORTEST_LINE && !line.starts_with("-----");
+        forms.extend(lines.iter().filter(|line| told(line)).map(|line| (*line).to_owned()));
+    } else if let Ok(quoted) = serde_json::to_string(whole) {
+        forms.push(quoted.trim_matches('"').to_owned());
+        forms.push(whole.trim().to_owned());
+    }
+    forms.retain(|form| (SHORTEST..=LONGEST).contains(&form.len()));
+    // An empty file has no content to hide, and neither has its base64.
+    if whole.trim().len() < SHORTEST { Vec::new() } else { forms }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masks(secrets: &[&str]) -> Masks {
+        Masks::new(&secrets.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn hides_a_password_in_its_forms() {
+        let masks = masks(&["pa\"ss word\n"]);
+        assert_eq!(masks.hide_text("login pa\"ss word now"), "login *** now");
+        assert_eq!(masks.hide_text(r#"{"p":"pa\"ss word"}"#), r#"{"p":"***"}"#);
+        assert_eq!(masks.hide_text(&STANDARD.encode("pa\"ss word\n")), "***");
+        assert_eq!(masks.hide_text("nothing of it"), "nothing of it");
+    }
+
+    #[test]
+    fn hides_every_line_of_a_key_but_not_its_frame() {
+        let masks = masks(&["-----BEGIN KEY-----\nAAAABBBBCCCC\nDDDDEEEEFFFF\nx==\n-----END KEY-----\n"]);
+        assert_eq!(masks.hide_text("got AAAABBBBCCCC"), "got ***");
+        assert_eq!(masks.hide_text("-----BEGIN KEY-----"), "-----BEGIN KEY-----");
+    }
+
+    #[test]
+    fn leaves_texts_alone_that_are_too_short_to_be_secrets() {
+        let masks = masks(&["", "\n", "abc"]);
+        assert_eq!(masks.hide_text("abc\n and more"), "abc\n and more");
+    }
+
+    #[test]
+    fn never_cuts_a_secret_wherever_it_lies() {
+        let masks = masks(&["secret-text-of-24-letter"]);
+        for before in 0..200 {
+            let line = format!("{}secret-text-of-24-letter{}", "a".repeat(before), "b".repeat(200));
+            let (mut rest, mut told) = (line.as_bytes(), String::new());
+            while rest.len() > 100 {
+                let (piece, more) = rest.split_at(masks.cut(rest, 100));
+                assert!(!piece.is_empty() && piece.len() <= 100);
+                told.push_str(&String::from_utf8_lossy(&masks.hide(piece)));
+                rest = more;
+            }
+            told.push_str(&String::from_utf8_lossy(&masks.hide(rest)));
+            assert_eq!(told, format!("{}***{}", "a".repeat(before), "b".repeat(200)));
+        }
+    }
+
+    #[test]
+    fn never_cuts_a_character() {
+        let masks = Masks::default();
+        let line = "ä€😀".repeat(50);
+        let mut rest = line.as_bytes();
+        while rest.len() > 20 {
+            let (piece, more) = rest.split_at(masks.cut(rest, 20));
+            assert!(std::str::from_utf8(piece).is_ok());
+            rest = more;
+        }
+    }
+}

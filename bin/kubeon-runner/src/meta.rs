@@ -1,0 +1,166 @@
+//! The meta cluster, as far as the runner may reach: the status of one operation, the Secrets made for it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, ResourceExt as _};
+use kubeon_api::ClusterOperation;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::backoff::Backoff;
+
+/// Under this name the runner owns what it writes.
+const MANAGER: &str = "kubeon-runner";
+/// One request.
+const REQUEST: Duration = Duration::from_secs(10);
+/// What a Secret may hold is 1 MiB; base64 and names do not count, the object around it does.
+pub const LARGEST_SECRET: u64 = 1_000_000;
+/// Where a pod finds the token of its service account.
+pub const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/// Why something was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum MetaError {
+    /// There is no way to it.
+    #[error("cannot reach the meta cluster: {0}")]
+    Config(String),
+    /// It did not answer in time.
+    #[error("no answer within {REQUEST:?}")]
+    Late,
+    /// It answered with an error, or not at all.
+    #[error("{0}")]
+    Request(#[source] Box<kube::Error>),
+}
+
+/// What to do after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// It may go away by itself.
+    Later,
+    /// Permission: a server that has just started refuses those whom it does not know yet.
+    AFewTimes,
+    /// It stays as it is.
+    Never,
+}
+
+impl MetaError {
+    /// Whether to try again.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Config(_) => Retry::Never,
+            Self::Late => Retry::Later,
+            Self::Request(error) => match **error {
+                kube::Error::Api(ref status) => match status.code {
+                    401 | 403 => Retry::AFewTimes,
+                    400 | 404 | 405 | 413 | 415 | 422 => Retry::Never,
+                    _ => Retry::Later,
+                },
+                _ => Retry::Later,
+            },
+        }
+    }
+}
+
+/// A way to the meta cluster.
+#[derive(Clone)]
+pub struct Meta {
+    client: Client,
+}
+
+impl Meta {
+    /// By a kubeconfig, else by the pod's service account. None when neither is there.
+    ///
+    /// # Errors
+    /// When one is there and cannot be used.
+    pub async fn connect(kubeconfig: Option<&Path>) -> Result<Option<Self>, MetaError> {
+        let wrong = |error: &dyn std::error::Error| MetaError::Config(error.to_string());
+        let config = match kubeconfig {
+            Some(file) => {
+                let read = Kubeconfig::read_from(file).map_err(|error| wrong(&error))?;
+                let options = KubeConfigOptions::default();
+                Config::from_custom_kubeconfig(read, &options).await.map_err(|error| wrong(&error))?
+            }
+            None if !Path::new(TOKEN).exists() => return Ok(None),
+            None => Config::incluster().map_err(|error| wrong(&error))?,
+        };
+        let client = Client::try_from(config).map_err(|error| wrong(&error))?;
+        Ok(Some(Self { client }))
+    }
+
+    /// Writes what the runner says of an operation into its status; what others say there stays.
+    ///
+    /// # Errors
+    /// When the server did not take it.
+    pub async fn write_status(&self, operation: &str, status: &Value) -> Result<(), MetaError> {
+        let kind = ApiResource::erase::<ClusterOperation>(&());
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
+        let object = json!({
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": operation},
+            "status": status,
+        });
+        let ours = PatchParams::apply(MANAGER).force();
+        answered(api.patch_status(operation, &ours, &Patch::Apply(&object))).await.map(|_| ())
+    }
+
+    /// Writes one key of a Secret; trying again is left to [`Self::save`].
+    async fn write_secret(&self, secret: &Secret) -> Result<(), MetaError> {
+        let namespace = secret.namespace().unwrap_or_default();
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
+        let ours = PatchParams::apply(MANAGER).force();
+        answered(api.patch(&secret.name_any(), &ours, &Patch::Apply(secret))).await.map(|_| ())
+    }
+
+    /// Writes one key of a Secret, and tries again while that may help. Does not end by itself while the server
+    /// cannot be reached: the caller says when to give up.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn save(&self, place: &Place, key: &str, bytes: Vec<u8>) -> Result<(), MetaError> {
+        let mut secret =
+            Secret { data: Some(BTreeMap::from([(key.to_owned(), ByteString(bytes))])), ..Secret::default() };
+        secret.metadata.name = Some(place.name.clone());
+        secret.metadata.namespace = Some(place.namespace.clone());
+        let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
+        let mut refusals = 0;
+        loop {
+            let Err(error) = self.write_secret(&secret).await else { return Ok(()) };
+            refusals += u32::from(error.retry() == Retry::AFewTimes);
+            if error.retry() == Retry::Never || refusals >= REFUSALS {
+                return Err(error);
+            }
+            backoff.wait().await;
+        }
+    }
+}
+
+/// How often permission is asked for: with the waits between, about ten seconds.
+pub const REFUSALS: u32 = 6;
+
+/// Which Secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Secret {}/{}", self.namespace, self.name)
+    }
+}
+
+async fn answered<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, MetaError> {
+    let answer = timeout(REQUEST, request).await.map_err(|_| MetaError::Late)?;
+    answer.map_err(|error| MetaError::Request(Box::new(error)))
+}

@@ -1,0 +1,244 @@
+//! What the work says is passed on as it comes, line by line, with bounded memory.
+//!
+//! ```text
+//!   pipe ─► 64 KiB ─► lines (cut at 16 KiB, never within a secret) ─► sink: hide, keep the last, write at once
+//! ```
+//!
+//! One thread for each pipe: a log that nobody takes away holds up the work, as it should, but neither signals nor
+//! the reaping of children.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read as _};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::masks::Masks;
+
+/// Longer lines become several.
+pub const LINE: usize = 16 * 1024;
+/// Read at once.
+const CHUNK: usize = 64 * 1024;
+/// Taken at most after the work ended, from pipes that others still hold: what a pipe can hold.
+const LEFT_IN_PIPE: usize = 1024 * 1024;
+
+/// Where lines go.
+pub trait Sink: Send + 'static {
+    /// One line, or a piece of a long one, without its end.
+    fn line(&mut self, line: &[u8]);
+    /// No more lines are at hand: what was taken is written.
+    fn flush(&mut self);
+}
+
+/// Makes lines of what comes.
+pub struct Lines {
+    held: Vec<u8>,
+    limit: usize,
+    masks: Arc<Masks>,
+}
+
+impl Lines {
+    /// Lines of at most `limit` bytes, not cut within secrets.
+    pub fn new(limit: usize, masks: Arc<Masks>) -> Self {
+        Self { held: Vec::new(), limit, masks }
+    }
+
+    /// Takes what came.
+    pub fn push(&mut self, chunk: &[u8], sink: &mut impl Sink) {
+        let mut parts = chunk.split(|byte| *byte == b'\n');
+        // What comes after the last line end goes on later.
+        let rest = parts.next_back().unwrap_or_default();
+        for part in parts {
+            if self.held.is_empty() {
+                pieces(part, self.limit, &self.masks, sink);
+            } else {
+                self.held.extend_from_slice(part);
+                let line = std::mem::take(&mut self.held);
+                pieces(&line, self.limit, &self.masks, sink);
+            }
+        }
+        self.held.extend_from_slice(rest);
+        while self.held.len() > self.limit {
+            let cut = self.masks.cut(&self.held, self.limit);
+            sink.line(self.held.get(..cut).unwrap_or_default());
+            self.held.drain(..cut);
+        }
+    }
+
+    /// Takes what is left as a line without an end.
+    pub fn end(&mut self, sink: &mut impl Sink) {
+        if !self.held.is_empty() {
+            let line = std::mem::take(&mut self.held);
+            pieces(&line, self.limit, &self.masks, sink);
+        }
+    }
+}
+
+fn pieces(line: &[u8], limit: usize, masks: &Masks, sink: &mut impl Sink) {
+    let mut rest = line.strip_suffix(b"\r").unwrap_or(line);
+    while rest.len() > limit {
+        let (piece, more) = rest.split_at(masks.cut(rest, limit));
+        sink.line(piece);
+        rest = more;
+    }
+    sink.line(rest);
+}
+
+/// The threads that pass on what one process says.
+pub struct Pumps {
+    /// Its end is the sign to stop.
+    stop: PipeWriter,
+    sign: PipeReader,
+    done: Vec<oneshot::Receiver<()>>,
+}
+
+impl Pumps {
+    /// None yet.
+    ///
+    /// # Errors
+    /// When there is no pipe left.
+    pub fn new() -> io::Result<Self> {
+        let (sign, stop) = io::pipe()?;
+        Ok(Self { stop, sign, done: Vec::new() })
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When there is no file descriptor or thread left.
+    pub fn add(&mut self, from: impl Into<OwnedFd>, mut lines: Lines, mut sink: impl Sink) -> io::Result<()> {
+        let from = File::from(from.into());
+        let sign = self.sign.try_clone()?;
+        let (tell, done) = oneshot::channel();
+        std::thread::Builder::new().name("output".to_owned()).spawn(move || {
+            pump(&from, &sign, |chunk| {
+                lines.push(chunk, &mut sink);
+                sink.flush();
+            });
+            lines.end(&mut sink);
+            sink.flush();
+            // The one that waited may have lost its patience.
+            let _ = tell.send(());
+        })?;
+        self.done.push(done);
+        Ok(())
+    }
+
+    /// Waits for the end of the pipes; when others still hold them after `patience`, takes only what is there.
+    pub async fn finish(self, patience: Duration) {
+        let Self { stop, sign, done } = self;
+        drop(sign);
+        let mut stop = Some(stop);
+        let mut until = Instant::now() + patience;
+        for mut one in done {
+            if timeout_at(until, &mut one).await.is_err() && stop.take().is_some() {
+                until = Instant::now() + patience;
+                // A log that nobody takes away must not keep the operation from its end.
+                let _ = timeout_at(until, one).await;
+            }
+        }
+    }
+}
+
+/// Passes on what comes, until the pipe ends, or until the sign and the pipe is empty.
+fn pump(mut from: &File, sign: &PipeReader, mut take: impl FnMut(&[u8])) {
+    let mut buffer = vec![0; CHUNK];
+    let mut left: Option<usize> = None;
+    loop {
+        match (left, readable(from, sign, left.is_some())) {
+            (None, Ready::Sign) => {
+                left = Some(LEFT_IN_PIPE);
+                continue;
+            }
+            (Some(_), Ready::Sign | Ready::Nothing) | (Some(0), _) => return,
+            _ => {}
+        }
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                take(buffer.get(..count).unwrap_or_default());
+                left = left.map(|left| left.saturating_sub(count));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+enum Ready {
+    Pipe,
+    Sign,
+    Nothing,
+}
+
+fn readable(from: &File, sign: &PipeReader, at_once: bool) -> Ready {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut both = [PollFd::new(from, PollFlags::IN), PollFd::new(sign, PollFlags::IN)];
+    // A wait that is broken otherwise than by a signal does not happen; reading would tell.
+    let waited = rustix::io::retry_on_intr(|| poll(&mut both, at_once.then_some(&now)));
+    match (waited, both.map(|one| !one.revents().is_empty())) {
+        (Err(_), _) | (_, [true, _]) => Ready::Pipe,
+        (_, [false, true]) => Ready::Sign,
+        _ => Ready::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Kept(Vec<String>);
+
+    impl Sink for Kept {
+        fn line(&mut self, line: &[u8]) {
+            self.0.push(String::from_utf8_lossy(line).into_owned());
+        }
+        fn flush(&mut self) {}
+    }
+
+    fn lines(limit: usize, chunks: &[&[u8]]) -> Vec<String> {
+        let (mut lines, mut kept) = (Lines::new(limit, Arc::default()), Kept::default());
+        for chunk in chunks {
+            lines.push(chunk, &mut kept);
+        }
+        lines.end(&mut kept);
+        kept.0
+    }
+
+    #[test]
+    fn makes_the_same_lines_however_they_come() {
+        let text = b"one\n\ntwo two\r\nlast";
+        let whole = lines(100, &[text]);
+        assert_eq!(whole, ["one", "", "two two", "last"]);
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(lines(100, &bytes), whole);
+    }
+
+    #[test]
+    fn splits_long_lines_and_loses_nothing() {
+        let long = "x".repeat(1000);
+        for chunk in [7, 64, 1000] {
+            let chunks: Vec<&[u8]> = long.as_bytes().chunks(chunk).collect();
+            let pieces = lines(64, &chunks);
+            assert!(pieces.iter().all(|piece| piece.len() <= 64));
+            assert_eq!(pieces.concat(), long);
+        }
+    }
+
+    #[test]
+    fn passes_a_pipe_on_that_another_process_still_holds() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        io::Write::write_all(&mut writer, b"said").unwrap();
+        let (sign, stop) = io::pipe().unwrap();
+        drop(stop);
+        let mut got = Vec::new();
+        pump(&File::from(OwnedFd::from(reader)), &sign, |chunk| got.extend_from_slice(chunk));
+        assert_eq!(got, b"said");
+        drop(writer);
+    }
+}

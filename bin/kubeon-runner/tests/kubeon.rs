@@ -1,0 +1,200 @@
+//! The action `kubeon`, with a program in place of kubeon that does what it is told to.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
+
+mod support;
+
+use std::process::Command;
+
+use rustix::process::Signal;
+use support::{Done, Place, Running};
+
+/// Notes how it was called, keeps its state in files, and tells its story.
+const PROGRAM: &str = r#"#!/bin/bash
+echo "$*" >>calls; stat -c '%a' "$KUBEON_HOME" >>modes
+say() { echo "$1" >&2; }
+case "$1 $2" in
+"state import") cat >imported ;;
+"state export") echo "state of $3" ;;
+precheck*) source ./precheck ;;
+*)
+    [ "$1" = destroy ] || source ./precheck
+    mkdir -p "$KUBEON_HOME/cluster/demo" "$KUBEON_HOME/conf/cluster"
+    echo "kubeconfig of demo" >"$KUBEON_HOME/conf/cluster/demo.yaml"
+    source ./work ;;
+esac
+"#;
+
+const FIT: &str =
+    r#"say '{"event":"precheck","report":{"cluster":"demo","ok":true,"errors":0,"warnings":0,"hosts":[]}}'"#;
+const WELL: &str = r#"
+say '{"event":"plan","steps":2,"standing":1}'
+say '{"event":"saved"}'
+read -r line; echo "told: $line"
+say '{"event":"started","host":"10.0.0.4","name":"h4","stage":"etcd","step":"start etcd","why":"it is missing"}'
+say '{"event":"finished","host":"10.0.0.4","step":"start etcd","changed":true,"milliseconds":7}'
+say 'not a line of progress'
+say '{"event":"end","ok":true}'
+"#;
+
+fn place(precheck: &str, work: &str) -> Place {
+    let place = Place::new();
+    place.program("kubeon", PROGRAM);
+    place.write("precheck", precheck);
+    place.write("work", work);
+    place.write("conf/cluster.json", r#"{"metadata":{"name":"demo"},"spec":{"cluster":{"region":"north"}}}"#);
+    place
+}
+
+fn command(place: &Place, operation: &str) -> Command {
+    let mut command = place.command(&["--action", "kubeon"]);
+    command.env("OPERATION", operation).env("CLUSTER_NAME", "demo").env("CLUSTER_NAMESPACE", "team");
+    command
+}
+
+fn run(place: &Place, operation: &str) -> Done {
+    Running::start(&mut command(place, operation)).end()
+}
+
+#[test]
+fn create_prechecks_saves_goes_on_and_tells_its_story() {
+    let place = place(FIT, WELL);
+    for (name, content) in [
+        ("auth/ssh-privatekey", "a key"),
+        ("auth/passphrase", "a passphrase"),
+        ("auth/username", "admin\n"),
+        ("auth/password", "a password"),
+        ("auth/sudo-password", "a sudo password"),
+        ("state", "an old state"),
+    ] {
+        place.write(name, content);
+    }
+    let done = run(&place, "creating");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.stdout, ["told: go"]);
+    let story: Vec<&str> = done.stderr.iter().map(String::as_str).collect();
+    for line in [
+        "plan: 2 steps to do, 1 stand already",
+        "[1/3] h4 · start etcd: it is missing",
+        "[2/3] h4 · start etcd done (7 ms)",
+        "not a line of progress",
+        "all of it stands",
+    ] {
+        assert!(story.contains(&line), "{line} is missing in {story:#?}");
+    }
+    assert_eq!(place.read("imported"), "an old state");
+    let calls = place.read("calls");
+    let first: Vec<&str> = calls.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(first, ["state", "create"], "{calls}");
+    for word in [
+        "--default-user=admin",
+        "--hold",
+        "--yes",
+        "--progress json",
+        "auth/ssh-privatekey",
+        "@",
+        "--accept-new",
+    ] {
+        assert!(calls.contains(word), "{word} is missing in {calls}");
+    }
+    assert!(!calls.contains("a password") && !calls.contains("a passphrase"), "{calls}");
+    assert!(place.read("modes").lines().all(|mode| mode == "700"));
+}
+
+/// Contract B, case 40.
+#[test]
+fn an_operation_that_is_not_named_or_known_is_refused_in_the_words_of_old() {
+    let place = place(FIT, WELL);
+    let done = Running::start(&mut place.command(&["--action", "kubeon"])).end();
+    assert_eq!(done.code, Some(1));
+    assert!(done.says("the OPERATION env not found,exit"), "{done:?}");
+    assert!(run(&place, "dancing").says("\"dancing\" is none of creating"));
+    std::fs::remove_file(place.file("conf/cluster.json")).unwrap();
+    let done = run(&place, "creating");
+    assert_eq!(done.code, Some(1));
+    assert!(done.says("config is not found,exit."), "{done:?}");
+    assert_eq!(place.read("calls"), "", "nothing was run");
+}
+
+/// Contract B, cases 33 and 35.
+#[test]
+fn hosts_that_are_not_fit_end_it_before_any_is_changed() {
+    let check = r#"{"check":"kernel","severity":"error","ok":false,"found":"3.9","wanted":"3.10","message":"kernel version is minor < 3.10"}"#;
+    let host = format!(r#"{{"host":"10.0.0.2","role":"worker","ok":false,"checks":[{check}]}}"#);
+    let report = format!(r#"{{"cluster":"demo","ok":false,"errors":1,"warnings":0,"hosts":[{host}]}}"#);
+    let unfit = &format!("say '{{\"event\":\"precheck\",\"report\":{report}}}'; exit 2");
+    let place = place(unfit, WELL);
+    let done = run(&place, "creating");
+    assert_eq!(done.code, Some(2));
+    let log = place.read("termination-log");
+    assert!(
+        log.starts_with("[precheck] failed with:\n 10.0.0.2 : kernel version is minor < 3.10\n"),
+        "{log}"
+    );
+    assert!(!done.says("told:"));
+}
+
+#[test]
+fn prechecking_alone_changes_nothing() {
+    let place = place(FIT, WELL);
+    assert_eq!(run(&place, "prechecking").code, Some(0));
+    assert_eq!(place.read("calls").lines().count(), 1);
+}
+
+#[test]
+fn destroying_is_not_prechecked_and_asks_nobody() {
+    let place = place(FIT, WELL);
+    assert_eq!(run(&place, "terminating").code, Some(0));
+    let calls = place.read("calls");
+    assert!(calls.starts_with("destroy demo --yes") && calls.lines().count() == 1, "{calls}");
+}
+
+#[test]
+fn a_failure_names_step_host_and_cause() {
+    let work = r#"
+        say '{"event":"started","host":"10.0.0.4","name":"h4","stage":"etcd","step":"start etcd","why":"it is missing"}'
+        say '{"event":"failed","host":"10.0.0.4","step":"start etcd","cause":"port 2379 is taken","log":["bind: in use"],"again":false}'
+        echo last words >&2; exit 1"#;
+    let place = place(FIT, work);
+    let done = run(&place, "creating");
+    assert_eq!(done.code, Some(1));
+    let log = place.read("termination-log");
+    let first = log.lines().next().unwrap();
+    assert_eq!(first, "start etcd on h4: port 2379 is taken (kubeon create ended with exit code 1)");
+    assert!(log.contains("bind: in use") && log.contains("last words"), "{log}");
+}
+
+#[test]
+fn told_to_stop_it_lets_the_program_end_itself() {
+    let place = place(FIT, "echo ready; trap 'echo stopping; exit 130' TERM; while :; do sleep 0.05; done");
+    let running = Running::start(&mut command(&place, "creating"));
+    assert_eq!(running.line(), "ready");
+    running.signal(Signal::TERM);
+    assert_eq!(running.line(), "stopping");
+    assert_eq!(running.end().code, Some(143));
+    assert!(place.read("termination-log").starts_with("terminated"));
+}
+
+#[test]
+fn a_state_that_cannot_be_restored_ends_it_before_anything_else() {
+    let place = place(FIT, WELL);
+    place.write("state", "damaged");
+    place.program("kubeon", "#!/bin/bash\necho \"$*\" >>calls; echo 'this is no state' >&2; exit 2\n");
+    let done = run(&place, "creating");
+    assert_eq!(done.code, Some(1));
+    assert!(done.says("this is no state") && done.says("cannot restore the state"), "{done:?}");
+    assert_eq!(place.read("calls").lines().count(), 1);
+}
+
+#[test]
+fn the_folder_of_the_state_is_gone_afterwards() {
+    let place = place(FIT, WELL);
+    std::fs::create_dir(place.file("scratch")).unwrap();
+    let done = Running::start(command(&place, "creating").args(["--scratch", "scratch"])).end();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(std::fs::read_dir(place.file("scratch")).unwrap().count(), 0);
+}

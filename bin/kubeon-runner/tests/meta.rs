@@ -1,0 +1,285 @@
+//! Status and Secrets, written to a real API server by an account that may do nothing else.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Client, ResourceExt as _};
+use kubeon_api::ClusterOperation;
+use kubeon_envtest::{ApiServer, Fault, FaultProxy, FaultRule, When};
+use serde_json::{Value, json};
+use support::{Done, Place, Running};
+
+const PROGRAM: &str = r#"#!/bin/bash
+say() { echo "$1" >&2; }
+case "$1 $2" in
+"state export") echo "state $(cat state-now)" ;;
+"state import") cat >imported ;;
+*)
+    say '{"event":"precheck","report":{"cluster":"demo","ok":true,"errors":0,"warnings":0,"hosts":[]}}'
+    mkdir -p "$KUBEON_HOME/cluster/demo" "$KUBEON_HOME/conf/cluster"
+    echo "kubeconfig of demo" >"$KUBEON_HOME/conf/cluster/demo.yaml"
+    echo before >state-now
+    say '{"event":"plan","steps":1,"standing":26}'
+    say '{"event":"saved"}'
+    read -r line || { echo "nobody let it go" >&2; exit 2; }
+    echo "let go"; read -r _ <go
+    say '{"event":"started","host":"10.0.0.4","name":"h4","stage":"etcd","step":"start etcd","why":"it is missing"}'
+    echo "at etcd"; read -r _ <go
+    say '{"event":"finished","host":"10.0.0.4","step":"start etcd","changed":true,"milliseconds":7}'
+    echo after >state-now ;;
+esac
+"#;
+
+struct Ground {
+    server: &'static ApiServer,
+    client: Client,
+    namespace: String,
+    place: Place,
+    proxy: FaultProxy,
+}
+
+impl Ground {
+    async fn new() -> Self {
+        let server = ApiServer::shared().await.unwrap();
+        server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
+        let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
+        let (place, proxy) = (Place::new(), FaultProxy::before(server).await.unwrap());
+        let ground = Self { server, client, namespace, place, proxy };
+        ground.make_objects().await;
+        ground.place.write("conf/cluster.json", r#"{"metadata":{"name":"demo"}}"#);
+        ground.place.program("kubeon", PROGRAM);
+        Command::new("mkfifo").arg(ground.place.file("go")).status().unwrap();
+        ground
+    }
+
+    /// The operation, as the operator left it; empty Secrets; an account that may change these and nothing else.
+    async fn make_objects(&self) {
+        let name = &self.namespace;
+        let operation = json!({
+            "metadata": {"name": name},
+            "spec": {"cluster": "demo", "actionType": "kubeon", "action": "creating", "image": "runner"},
+        });
+        self.create("kubeonkube.clay.io/v1alpha1", "ClusterOperation", operation).await;
+        let status = json!({
+            "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation", "metadata": {"name": name},
+            "status": {"status": "Running", "reason": "its Job works", "conditions": [{
+                "type": "Ready", "status": "False", "reason": "Running", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]},
+        });
+        let theirs = PatchParams::apply("kubeon-operator").force();
+        self.operations().patch_status(name, &theirs, &Patch::Apply(&status)).await.unwrap();
+        for kind in ["state", "kubeconfig"] {
+            let secret = json!({"metadata": {"name": format!("{name}-demo-{kind}"), "namespace": name}});
+            self.create("v1", "Secret", secret).await;
+        }
+        let role = json!({"metadata": {"name": name}, "rules": [
+            {"apiGroups": ["kubeonkube.clay.io"], "resources": ["clusteroperations/status"], "verbs": ["patch"]},
+        ]});
+        self.create("rbac.authorization.k8s.io/v1", "ClusterRole", role).await;
+        let subject = json!([{"kind": "ServiceAccount", "name": "kubeon-runner", "namespace": name}]);
+        let refers =
+            |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+        let binding =
+            json!({"metadata": {"name": name}, "subjects": subject, "roleRef": refers("ClusterRole")});
+        self.create("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", binding).await;
+        let role = json!({"metadata": {"name": name, "namespace": name}, "rules": [{
+            "apiGroups": [""], "resources": ["secrets"], "verbs": ["patch"],
+            "resourceNames": [format!("{name}-demo-state"), format!("{name}-demo-kubeconfig")],
+        }]});
+        self.create("rbac.authorization.k8s.io/v1", "Role", role).await;
+        let binding = json!({"metadata": {"name": name, "namespace": name}, "subjects": subject,
+            "roleRef": refers("Role")});
+        self.create("rbac.authorization.k8s.io/v1", "RoleBinding", binding).await;
+    }
+
+    async fn create(&self, version: &str, kind: &str, mut object: Value) {
+        object["apiVersion"] = json!(version);
+        object["kind"] = json!(kind);
+        let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let api: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), &namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    fn operations(&self) -> Api<ClusterOperation> {
+        Api::all(self.client.clone())
+    }
+
+    async fn status(&self) -> Value {
+        let operation = self.operations().get(&self.namespace).await.unwrap();
+        serde_json::to_value(operation.status).unwrap()
+    }
+
+    async fn secret(&self, kind: &str, key: &str) -> String {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let secret = api.get(&format!("{}-demo-{kind}", self.namespace)).await.unwrap();
+        secret
+            .data
+            .and_then(|mut data| data.remove(key))
+            .map_or_else(String::new, |bytes| String::from_utf8(bytes.0).unwrap())
+    }
+
+    /// The runner, as the restricted account, through the proxy.
+    async fn command_for(&self, operation: &str) -> Command {
+        let token = self.server.service_account(&self.namespace, "kubeon-runner").await.unwrap();
+        self.place.write("kubeconfig", &self.proxy.kubeconfig_of_token(&token));
+        let mut command = self.place.command(&["--operation", operation, "--kubeconfig", "kubeconfig"]);
+        command
+            .env("OPERATION", "creating")
+            .env("CLUSTER_NAME", "demo")
+            .env("CLUSTER_NAMESPACE", &self.namespace);
+        command
+    }
+
+    async fn begin(&self, arguments: &[&str]) -> Running {
+        Running::start(self.command_for(&self.namespace).await.args(arguments))
+    }
+
+    fn go(&self) {
+        std::fs::write(self.place.file("go"), "\n").unwrap();
+    }
+
+    fn status_writes(&self) -> usize {
+        self.proxy.writes().iter().filter(|request| request.subresource == "status").count()
+    }
+
+    fn fail(&self, when: When, how: Fault) {
+        self.proxy.fail(FaultRule { when, how });
+    }
+}
+
+fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
+    let conditions = status["conditions"].as_array().unwrap();
+    conditions.iter().find(|one| one["type"] == kind).unwrap_or(&Value::Null)
+}
+
+async fn end(running: Running) -> Done {
+    tokio::task::spawn_blocking(|| running.end()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_conditions_state_and_kubeconfig_are_written_and_nothing_else() {
+    let ground = Ground::new().await;
+    let running = ground.begin(&["--action", "kubeon"]).await;
+    assert_eq!(running.line(), "let go");
+    // What the next operation needs is safe before the first host is changed.
+    assert_eq!(ground.secret("state", "state.tar.zst").await, "state before\n");
+    ground.go();
+    assert_eq!(running.line(), "at etcd");
+    let deadline = Instant::now() + support::PATIENCE;
+    while ground.status().await["steps"]["current"] != "etcd on h4" {
+        assert!(Instant::now() < deadline, "{}", ground.status().await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let status = ground.status().await;
+    assert_eq!(status["steps"], json!({"done": 26, "total": 27, "current": "etcd on h4", "text": "26/27"}));
+    assert_eq!(condition(&status, "Progressing")["reason"], "Creating");
+    assert_eq!(condition(&status, "Prechecked")["status"], "True");
+    ground.go();
+    let done = end(running).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let status = ground.status().await;
+    assert_eq!(status["steps"], json!({"done": 27, "total": 27, "text": "27/27"}));
+    assert_eq!(condition(&status, "Progressing")["status"], "False");
+    assert_eq!(condition(&status, "Progressing")["reason"], "Succeeded");
+    assert_eq!((&status["status"], &status["reason"]), (&json!("Running"), &json!("its Job works")));
+    assert_eq!(condition(&status, "Ready")["reason"], "Running", "the operator's condition stays");
+    assert_eq!(ground.secret("state", "state.tar.zst").await, "state after\n");
+    assert_eq!(ground.secret("kubeconfig", "kubeconfig").await, "kubeconfig of demo\n");
+    let refused: Vec<_> = ground.proxy.requests().into_iter().filter(|it| it.status == Some(403)).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_that_cannot_be_saved_lets_nothing_begin() {
+    let ground = Ground::new().await;
+    let running = ground.begin(&["--action", "kubeon", "--state-secret", "another"]).await;
+    let done = end(running).await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(!done.says("let go"));
+    assert!(done.says("no host was changed"), "{done:?}");
+    let status = ground.status().await;
+    assert_eq!(condition(&status, "Progressing")["reason"], "Failed");
+    assert!(condition(&status, "Progressing")["message"].as_str().unwrap().contains("forbidden"), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn much_progress_is_few_writes_and_the_last_one_arrives() {
+    let ground = Ground::new().await;
+    let script =
+        "for i in $(seq 2000); do echo \"TASK [number $i]\"; done; sleep 1.5; echo 'TASK [the last]'; exit 9";
+    ground.place.program("script", &format!("#!/bin/bash\n{script}\n"));
+    let began = Instant::now();
+    let done = end(ground.begin(&[]).await).await;
+    assert_eq!(done.code, Some(9));
+    // One a second, one more at the beginning, one more at the end.
+    let most = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
+    assert!(ground.status_writes() <= most, "{} writes, at most {most}", ground.status_writes());
+    let status = ground.status().await;
+    assert_eq!(status["steps"]["current"], "TASK [the last]");
+    assert_eq!(condition(&status, "Progressing")["reason"], "Failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_fails_neither_holds_up_the_work_nor_loses_the_last_word() {
+    let ground = Ground::new().await;
+    ground.fail(When::nth("patch", "clusteroperations", 1).times(2), Fault::Status(500));
+    ground.fail(When::nth("patch", "clusteroperations", 1).times(4), Fault::Refuse);
+    ground.place.program("script", "#!/bin/bash\nexit 5\n");
+    let done = end(ground.begin(&[]).await).await;
+    assert_eq!(done.code, Some(5));
+    assert!(done.says("it is tried again"), "{done:?}");
+    assert_eq!(condition(&ground.status().await, "Progressing")["reason"], "Failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_does_not_keep_a_terminated_runner() {
+    let ground = Ground::new().await;
+    ground.fail(When::every_request(), Fault::Hang);
+    ground.place.program("script", "#!/bin/bash\necho ready; sleep 1000\n");
+    let running = ground.begin(&["--grace", "1"]).await;
+    assert_eq!(running.line(), "ready");
+    running.signal(rustix::process::Signal::TERM);
+    let told = Instant::now();
+    let done = end(running).await;
+    assert_eq!(done.code, Some(143));
+    assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
+    assert!(done.says("the last status could not be written in time"), "{done:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_is_gone_is_not_written_and_costs_nothing() {
+    let ground = Ground::new().await;
+    ground.place.program("script", "#!/bin/bash\nexit 0\n");
+    let mut command = ground.command_for("gone").await;
+    let done = end(Running::start(&mut command)).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let said = done.stderr.iter().filter(|line| line.contains("not written any more")).count();
+    assert_eq!(said, 1, "{done:?}");
+}
+
+#[test]
+fn without_a_token_it_says_so_once_and_works() {
+    let place = Place::new();
+    place.program("script", "#!/bin/bash\nexit 0\n");
+    let done = Running::start(&mut place.command(&["--operation", "some"])).end();
+    assert_eq!(done.code, Some(0));
+    assert_eq!(done.stderr.iter().filter(|line| line.contains("no service account is mounted")).count(), 1);
+}

@@ -1,0 +1,194 @@
+//! The program as a process: started with files of its own, its lines read with deadlines.
+#![allow(dead_code, reason = "every test uses some of it")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+/// Nothing here takes longer on the slowest machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Files for one run.
+pub struct Place {
+    pub folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("kubeon-runner-test-").tempdir().unwrap();
+        for name in ["auth", "conf"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: &str) -> PathBuf {
+        let file = self.file(name);
+        fs::write(&file, content).unwrap();
+        file
+    }
+
+    pub fn program(&self, name: &str, content: &str) -> PathBuf {
+        let file = self.write(name, content);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).unwrap();
+        file
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.file(name)).unwrap_or_default()
+    }
+
+    /// The arguments that every run here has.
+    pub fn arguments(&self) -> Vec<String> {
+        let named = [("--auth", "auth"), ("--conf", "conf"), ("--termination-log", "termination-log")];
+        let more =
+            [("--state", "state"), ("--bundle", "bundle"), ("--script", "script"), ("--kubeon", "kubeon")];
+        let flags = named.iter().chain(&more);
+        let flags =
+            flags.flat_map(|(flag, name)| [(*flag).to_owned(), self.file(name).display().to_string()]);
+        ["run".to_owned()].into_iter().chain(flags).collect()
+    }
+
+    /// `kubeon-runner run` with these arguments beside the usual ones.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kubeon-runner"));
+        command.args(self.arguments()).args(arguments).current_dir(self.folder.path());
+        for name in
+            ["OPERATION", "CLUSTER_NAME", "CLUSTER_NAMESPACE", "MASTER_HOSTS", "NODE_HOSTS", "ETCD_HOSTS"]
+        {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs a script to its end.
+    pub fn script(&self, text: &str, arguments: &[&str]) -> Done {
+        self.program("script", &format!("#!/bin/bash\n{text}\n"));
+        Running::start(&mut self.command(arguments)).end()
+    }
+
+    /// Begins to run a script.
+    pub fn begin(&self, text: &str, arguments: &[&str]) -> Running {
+        self.program("script", &format!("#!/bin/bash\n{text}\n"));
+        Running::start(&mut self.command(arguments))
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Done {
+    pub code: Option<i32>,
+    pub stdout: Vec<String>,
+    pub stderr: Vec<String>,
+}
+
+impl Done {
+    pub fn says(&self, text: &str) -> bool {
+        self.stdout.iter().chain(&self.stderr).any(|line| line.contains(text))
+    }
+}
+
+/// A run that goes on.
+pub struct Running {
+    pub child: Child,
+    pub stdout: Receiver<String>,
+    pub stderr: Receiver<String>,
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (stdout, stderr) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+        Self { child, stdout, stderr }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// The next line of standard output.
+    pub fn line(&self) -> String {
+        self.stdout.recv_timeout(PATIENCE).expect("a line in time")
+    }
+
+    /// Waits for a line of standard error that holds a text.
+    pub fn hear(&self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.stderr.recv_timeout(left).unwrap_or_else(|_| panic!("nobody said {text:?}"));
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Waits for its end, and for what is left of its lines.
+    pub fn end(mut self) -> Done {
+        let collect = |lines: &Receiver<String>| {
+            std::iter::from_fn(|| lines.recv_timeout(PATIENCE).ok()).collect::<Vec<String>>()
+        };
+        let (stdout, stderr) = (collect(&self.stdout), collect(&self.stderr));
+        let code = self.child.wait().unwrap().code();
+        Done { code, stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Children of a process by the letter of their state, read from /proc.
+pub fn children_in_state(parent: Pid, state: &str) -> usize {
+    let stats = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut words = rest.split_whitespace();
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    });
+    stats.filter(|(letter, of)| letter == state && *of == parent.to_string()).count()
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn alive(pid: &str) -> bool {
+    let state = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
+}
