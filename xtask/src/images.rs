@@ -1,0 +1,201 @@
+//! `images`: the images of the operator, of the Jobs' runner and of a bundle, as OCI archives, without a builder.
+//!
+//! ```text
+//!   our static programs ─┐
+//!   playbooks ───────────┼──► layers (tar + zstd, same bytes every time) ──► OUT/<name>.tar
+//!   Debian, by recipe ───┘    cached by recipe: only Debian takes long
+//! ```
+//!
+//! `kubeon image load OUT/<name>.tar CLUSTER` and `ctr images import` take them.
+
+mod archive;
+mod debian;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use kubeon_api::Version;
+use kubeon_bundle::pack::{self, Content, Packed, Tree};
+use kubeon_bundle::{Arch, Store};
+
+use archive::Image;
+
+const TARGET: &str = "target/x86_64-unknown-linux-gnu/release";
+/// The account that everything runs as, and its group.
+const NONROOT: &str = "65532:65532";
+
+/// `cargo xtask images`.
+#[derive(Args)]
+pub(crate) struct Images {
+    /// Where the archives are put.
+    #[arg(long, value_name = "DIR", default_value = "target/images")]
+    out: PathBuf,
+    /// Only these: operator, runner, bundle.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "operator,runner,bundle")]
+    only: Vec<String>,
+    /// The version whose bundle becomes an image; it must have been built.
+    #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
+    version: Version,
+    /// Take the programs as they are; do not build them first.
+    #[arg(long)]
+    no_build: bool,
+}
+
+/// Builds the images.
+pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
+    let known = ["operator", "runner", "bundle"];
+    if let Some(unknown) = images.only.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("{unknown} is no image: {}", known.join(", "));
+    }
+    if !images.no_build {
+        programs(root)?;
+    }
+    let store = Store::from_env().context("where the cache is")?;
+    let cache = store.cache().join("images");
+    fs::create_dir_all(&cache)?;
+    fs::create_dir_all(&images.out)?;
+    let layers = tempfile::Builder::new().prefix("layers-").tempdir_in(&cache)?;
+    let factory = Factory { root, cache, layers: layers.path(), version: env!("CARGO_PKG_VERSION") };
+    for name in &images.only {
+        let begin = Instant::now();
+        let image = match name.as_str() {
+            "operator" => factory.operator()?,
+            "runner" => factory.runner()?,
+            _ => factory.bundle(&store, images.version)?,
+        };
+        let file = images.out.join(format!("kubeon-{name}.tar"));
+        let digest = image.write(factory.layers, &file)?;
+        crate::say(&format!(
+            "{}  sha256:{digest}  {:.1} MiB  {:.1} s  {}",
+            file.display(),
+            fs::metadata(&file)?.len() as f64 / 1_048_576.0,
+            begin.elapsed().as_secs_f64(),
+            image.names.join(" ")
+        ));
+    }
+    Ok(())
+}
+
+fn programs(root: &Path) -> Result<()> {
+    let packages = ["kubeon", "kubeon-node", "kubeon-runner", "kubeon-operator"];
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--bins"]).current_dir(root);
+    packages.iter().for_each(|package| {
+        cargo.args(["-p", package]);
+    });
+    if !cargo.status()?.success() {
+        bail!("the programs were not built");
+    }
+    Ok(())
+}
+
+struct Factory<'a> {
+    root: &'a Path,
+    /// Layers that take long, by recipe.
+    cache: PathBuf,
+    /// Layers of this run.
+    layers: &'a Path,
+    version: &'static str,
+}
+
+impl Factory<'_> {
+    fn layer(&self, mut tree: Tree) -> Result<Packed> {
+        pack::add_parents(&mut tree);
+        Ok(pack::pack(&tree, self.layers)?)
+    }
+
+    fn program(&self, name: &str) -> Result<Content> {
+        let path = self.root.join(TARGET).join(name);
+        if !path.is_file() {
+            bail!("{} is not built", path.display());
+        }
+        Ok(Content::File { path, mode: 0o755 })
+    }
+
+    /// What a static program may look for: accounts, certificates, a folder for passing files.
+    fn bare() -> Result<Tree> {
+        let file = |bytes: Vec<u8>| Content::Bytes { bytes, mode: 0o644 };
+        let certificates = "/etc/ssl/certs/ca-certificates.crt";
+        let vouch =
+            fs::read(certificates).with_context(|| format!("{certificates}: install ca-certificates"))?;
+        Ok(Tree::from([
+            (
+                "etc/passwd".to_owned(),
+                file(
+                    b"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
+                        .into(),
+                ),
+            ),
+            ("etc/group".to_owned(), file(b"root:x:0:\nnonroot:x:65532:\n".into())),
+            ("etc/ssl/certs/ca-certificates.crt".to_owned(), file(vouch)),
+            ("tmp".to_owned(), Content::Directory { mode: 0o1777 }),
+        ]))
+    }
+
+    fn operator(&self) -> Result<Image> {
+        let program = Tree::from([("kubeon-operator".to_owned(), self.program("kubeon-operator")?)]);
+        Ok(Image {
+            names: vec![format!("docker.io/kubeon/kubeon-operator:{}", self.version)],
+            layers: vec![self.layer(Self::bare()?)?, self.layer(program)?],
+            user: NONROOT,
+            environment: vec!["PATH=/".to_owned()],
+            entrypoint: vec!["/kubeon-operator".to_owned()],
+            folder: "/",
+        })
+    }
+
+    fn runner(&self) -> Result<Image> {
+        let base = debian::layer(self.root, &self.cache, self.layers)?;
+        let mut playbooks = Tree::new();
+        for (path, content) in pack::tree(&self.root.join("playbooks"))? {
+            if !path.split('/').any(|name| name == "__pycache__" || name == ".ansible") {
+                playbooks.insert(format!("kubespray/{path}"), content);
+            }
+        }
+        let names = ["kubeon", "kubeon-node", "kubeon-runner"];
+        let programs = names.iter().map(|name| Ok((format!("usr/local/bin/{name}"), self.program(name)?)));
+        let environment = [
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME=/tmp",
+            "LANG=C.UTF-8",
+            "ANSIBLE_CONFIG=/kubespray/ansible.cfg",
+            "ANSIBLE_HOME=/tmp/.ansible",
+            "ANSIBLE_REMOTE_USER=root",
+        ];
+        Ok(Image {
+            names: vec![
+                format!("docker.io/kubeon/kubeon-runner:{}", self.version),
+                // The name that published manifests of kube-on-kube use.
+                "docker.io/wangzhichidocker/kubeonkube:v0.1".to_owned(),
+            ],
+            layers: vec![base, self.layer(playbooks)?, self.layer(programs.collect::<Result<_>>()?)?],
+            user: NONROOT,
+            environment: environment.map(str::to_owned).to_vec(),
+            entrypoint: vec!["/usr/local/bin/kubeon-runner".to_owned()],
+            folder: "/kubespray",
+        })
+    }
+
+    fn bundle(&self, store: &Store, version: Version) -> Result<Image> {
+        let bundle = store.find(version, Arch::native())?;
+        bundle.verify()?;
+        let files = pack::tree(bundle.root())?.into_iter();
+        let files = files.map(|(path, content)| (format!("bundle/{path}"), content)).collect();
+        let copier = Tree::from([
+            ("kubeon-runner".to_owned(), self.program("kubeon-runner")?),
+            ("tmp".to_owned(), Content::Directory { mode: 0o1777 }),
+        ]);
+        Ok(Image {
+            names: vec![format!("docker.io/kubeon/kubeon-bundle:{version}")],
+            layers: vec![self.layer(files)?, self.layer(copier)?],
+            user: NONROOT,
+            environment: vec!["PATH=/".to_owned()],
+            entrypoint: ["/kubeon-runner", "copy", "/bundle", "/target"].map(str::to_owned).to_vec(),
+            folder: "/",
+        })
+    }
+}

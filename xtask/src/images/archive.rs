@@ -1,0 +1,123 @@
+//! An image as one file: a tar of an OCI layout, the same bytes for the same image.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use anyhow::Result;
+use kubeon_api::Digest;
+use kubeon_bundle::pack::{self, Content, Packed, Tree};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// An image.
+pub(super) struct Image {
+    /// Every name it has, in full.
+    pub(super) names: Vec<String>,
+    /// Its layers, the lowest first.
+    pub(super) layers: Vec<Packed>,
+    /// Who its process runs as.
+    pub(super) user: &'static str,
+    /// `NAME=VALUE`.
+    pub(super) environment: Vec<String>,
+    /// What runs.
+    pub(super) entrypoint: Vec<String>,
+    /// Where it runs.
+    pub(super) folder: &'static str,
+}
+
+impl Image {
+    /// Writes it, with layers that lie in a folder under their digests; answers the digest of its manifest.
+    pub(super) fn write(&self, layers: &Path, file: &Path) -> Result<String> {
+        let config = serde_json::to_vec(&self.config())?;
+        let described = self.layers.iter().map(|layer| {
+            descriptor("application/vnd.oci.image.layer.v1.tar+zstd", layer.digest.as_str(), layer.size)
+        });
+        let manifest = serde_json::to_vec(&json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": descriptor("application/vnd.oci.image.config.v1+json", &sha256(&config), config.len() as u64),
+            "layers": described.collect::<Vec<_>>(),
+        }))?;
+        let digest = sha256(&manifest);
+        let entries = self.names.iter().map(|name| {
+            let mut entry =
+                descriptor("application/vnd.oci.image.manifest.v1+json", &digest, manifest.len() as u64);
+            entry["annotations"] =
+                json!({ "io.containerd.image.name": name, "org.opencontainers.image.ref.name": name });
+            entry
+        });
+        let index = serde_json::to_vec(&json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": entries.collect::<Vec<_>>(),
+        }))?;
+        let bytes = |bytes: Vec<u8>| Content::Bytes { bytes, mode: 0o644 };
+        let mut tree = Tree::from([
+            ("oci-layout".to_owned(), bytes(br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec())),
+            ("index.json".to_owned(), bytes(index)),
+            (blob(&sha256(&config)), bytes(config)),
+            (blob(&digest), bytes(manifest)),
+        ]);
+        for layer in &self.layers {
+            let path = layers.join(layer.digest.as_str());
+            tree.insert(blob(layer.digest.as_str()), Content::File { path, mode: 0o644 });
+        }
+        pack::write_tar(&tree, BufWriter::new(File::create(file)?))?;
+        Ok(digest)
+    }
+
+    fn config(&self) -> Value {
+        let diff_ids: Vec<String> =
+            self.layers.iter().map(|layer| format!("sha256:{}", layer.diff_id)).collect();
+        json!({
+            "architecture": kubeon_bundle::Arch::native(),
+            "os": "linux",
+            "config": {
+                "User": self.user,
+                "Env": self.environment,
+                "Entrypoint": self.entrypoint,
+                "WorkingDir": self.folder,
+            },
+            "rootfs": { "type": "layers", "diff_ids": diff_ids },
+        })
+    }
+}
+
+fn descriptor(kind: &str, digest: &str, size: u64) -> Value {
+    json!({ "mediaType": kind, "digest": format!("sha256:{digest}"), "size": size })
+}
+
+fn blob(digest: &str) -> String {
+    format!("blobs/sha256/{digest}")
+}
+
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
+}
+
+/// A layer as it is remembered beside its blob.
+pub(super) fn remembered(layer: &Packed) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("digest", layer.digest.to_string()),
+        ("diffId", layer.diff_id.to_string()),
+        ("size", layer.size.to_string()),
+        ("tarSize", layer.tar_size.to_string()),
+        ("unpackedSize", layer.unpacked_size.to_string()),
+    ])
+}
+
+/// The layer that was remembered.
+pub(super) fn recall(text: &str) -> Option<Packed> {
+    let said: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
+    let digest = |name: &str| said.get(name)?.parse::<Digest>().ok();
+    let number = |name: &str| said.get(name)?.parse::<u64>().ok();
+    Some(Packed {
+        digest: digest("digest")?,
+        diff_id: digest("diffId")?,
+        size: number("size")?,
+        tar_size: number("tarSize")?,
+        unpacked_size: number("unpackedSize")?,
+    })
+}
