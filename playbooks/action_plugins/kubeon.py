@@ -8,6 +8,7 @@ It runs where Ansible runs; on hosts it needs neither Python nor anything else.
 """
 
 import ctypes
+import getpass
 import hashlib
 import json
 import os
@@ -75,7 +76,7 @@ class ActionModule(ActionBase):
 
     def _words(self, act, cluster):
         if act == "precheck":
-            return ["plan", cluster]
+            return ["precheck", cluster]
         if act == "create":
             if context.CLIARGS.get("subset"):
                 raise AnsibleActionFail("cluster.yml takes the whole inventory; scale.yml --limit adds some of its workers")
@@ -161,13 +162,11 @@ class ActionModule(ActionBase):
         command = [program, *words]
         for flag, descriptor in files.items():
             command += [flag, f"/dev/fd/{descriptor}"]
-        # With --private-key, as Ansible itself uses it: for hosts that name no key of their own.
+        # As Ansible itself uses them: for hosts that name no key and no account of their own.
         key = context.CLIARGS.get("private_key_file")
         if key:
             command += ["--default-pk-file", os.path.abspath(os.path.expanduser(key))]
-        user = context.CLIARGS.get("remote_user")
-        if user:
-            command += ["--default-user", user]
+        command += ["--default-user", context.CLIARGS.get("remote_user") or getpass.getuser()]
         display.v("kubeon: " + " ".join(command))
         try:
             code, out, said = _run(command, tuple(files.values()))
