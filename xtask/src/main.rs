@@ -4,6 +4,7 @@
 mod bench;
 mod check;
 mod generate;
+mod images;
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,8 @@ enum Task {
     /// Measure, side by side with peers, in one run.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Build the images of operator, runner and bundle.
+    Images(images::Images),
 }
 
 fn main() -> Result<()> {
@@ -34,6 +37,7 @@ fn main() -> Result<()> {
         Task::Gen => generate::write(&root),
         Task::Check => check::run(&root),
         Task::Bench(bench) => bench::run(&root, &bench),
+        Task::Images(images) => images::run(&root, &images),
     }
 }
 
