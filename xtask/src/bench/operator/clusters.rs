@@ -66,7 +66,7 @@ pub(super) async fn reach(ground: &mut Ground, count: usize, limit: Duration) ->
 pub(super) async fn idle(ground: &mut Ground, clusters: usize, time: Duration) -> Result<Idle> {
     let before = ground.begin()?;
     tokio::time::sleep(time).await;
-    let used = ground.usage()?.since(before);
+    let used = ground.usage()?.since(before).operator;
     let requests = ground.requests()?;
     let (leases, others): (Vec<_>, Vec<_>) = requests.into_iter().partition(|request| request.is_lease());
     Ok(Idle { clusters, seconds: time.as_secs_f64(), leases: leases.len(), requests: counts(&others), used })

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::audit::{self, Audit, Request};
 use super::candidate::{Candidate, fill};
 use super::objects;
-use super::usage::{self, Usage};
+use super::usage::{self, Usage, Used};
 use super::world::{Kinds, World};
 
 /// The account that the operator works as. It may do everything: what it may not is not measured here.
@@ -145,14 +145,18 @@ impl Ground {
     }
 
     /// Forgets requests and the peak of memory so far. Answers what was used so far.
-    pub(super) fn begin(&mut self) -> Result<Usage> {
+    pub(super) fn begin(&mut self) -> Result<Used> {
         self.audit.take()?;
         usage::forget_peak(self.process()?);
         self.usage()
     }
 
-    pub(super) fn usage(&self) -> Result<Usage> {
-        Usage::of(self.process()?).with_context(|| format!("its last words:\n{}", self.words()))
+    /// What everybody used so far.
+    pub(super) fn usage(&self) -> Result<Used> {
+        let operator =
+            Usage::of(self.process()?).with_context(|| format!("its last words:\n{}", self.words()))?;
+        let servers = Usage::of(self.server.process())?.cpu + Usage::of(self.server.etcd_process())?.cpu;
+        Ok(Used { operator, servers, harness: Usage::of(std::process::id())?.cpu })
     }
 
     /// The operator's requests since the last call or [`Ground::begin`].

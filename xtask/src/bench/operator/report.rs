@@ -2,7 +2,7 @@
 
 use super::audit::Counts;
 use super::statistics::Times;
-use super::usage::Usage;
+use super::usage::{Usage, Used};
 
 /// Objects created at once and what came of it.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Phase {
     pub(super) created: f64,
     pub(super) times: Vec<(&'static str, Times)>,
     pub(super) requests: Counts,
-    pub(super) used: Usage,
+    pub(super) used: Used,
 }
 
 /// Nothing happens.
@@ -64,7 +64,12 @@ impl Phase {
         let times: Vec<_> =
             self.times.iter().map(|(what, times)| format!("{what} {}", times.text())).collect();
         let (done, wall, created) = (self.done, self.wall, self.created);
-        format!("  {}: {done} done in {wall:.2} s, made in {created:.2} s; {}", self.what, times.join("; "))
+        let load = load();
+        format!(
+            "  load {load}; {}: {done} done in {wall:.2} s, made in {created:.2} s; {}",
+            self.what,
+            times.join("; ")
+        )
     }
 
     fn writes(&self) -> f64 {
@@ -72,6 +77,12 @@ impl Phase {
             self.requests.iter().filter(|(kind, _)| is_write(kind)).map(|(_, count)| count).sum::<usize>();
         per(writes, self.objects)
     }
+}
+
+/// How busy the machine is with everything, ourselves included: the average of the last minute.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// `1 cluster`, `10 clusters`.
@@ -182,18 +193,20 @@ fn phases(phases: &[Phase]) {
         "| at once | done | seconds | {} | CPU s | peak MiB | writes each |",
         times.join(" | ")
     ));
-    crate::say(&format!("|---|---|---|{}---|---|---|", "---|".repeat(times.len())));
+    crate::say(&format!("|---|---|---|{}---|---|---|---|", "---|".repeat(first.times.len())));
     for it in phases {
         let times: Vec<_> = it.times.iter().map(|(_, times)| times.text()).collect();
         crate::say(&format!(
-            "| {} | {} | {:.2} | {} | {:.2} | {:.1} | {:.2} |",
+            "| {} | {} | {:.2} | {} | {:.2} | {:.1} | {:.2} | {:.1} API server, {:.1} harness |",
             it.what,
             it.done,
             it.wall,
             times.join(" | "),
-            it.used.cpu,
-            it.used.peak,
-            it.writes()
+            it.used.operator.cpu,
+            it.used.operator.peak,
+            it.writes(),
+            it.used.servers,
+            it.used.harness
         ));
     }
     crate::say("\nRequests for each object:\n");
@@ -238,7 +251,7 @@ mod tests {
             created: 1.0,
             times: vec![("", Times::new([0.5]))],
             requests,
-            used: Usage::default(),
+            used: Used::default(),
         };
         assert!((phase.writes() - 4.0).abs() < 1e-9);
         assert!(list(&phase.requests, 10).starts_with("2.00 create events, 2.00 create jobs"));

@@ -43,7 +43,7 @@ pub(super) async fn kill_and_start(ground: &mut Ground, limit: Duration) -> Resu
         Some((taken.0 - begin).as_secs_f64())
     });
     tokio::time::sleep(AFTER).await;
-    let used = ground.usage().context("after its restart")?;
+    let used = ground.usage().context("after its restart")?.operator;
     let requests = ground.requests()?;
     let last = requests.iter().filter(|request| !request.is_lease()).map(|request| request.at).max();
     let ours = [cluster.as_str(), operation.as_str()];

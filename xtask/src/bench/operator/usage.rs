@@ -26,8 +26,29 @@ impl Usage {
     }
 
     /// CPU seconds since then; the memory as it is now.
-    pub(super) fn since(self, before: Self) -> Self {
+    fn since(self, before: Self) -> Self {
         Self { cpu: self.cpu - before.cpu, ..self }
+    }
+}
+
+/// What everybody used who takes part.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Used {
+    pub(super) operator: Usage,
+    /// CPU seconds of kube-apiserver and etcd.
+    pub(super) servers: f64,
+    /// CPU seconds of the harness.
+    pub(super) harness: f64,
+}
+
+impl Used {
+    /// CPU seconds since then; the memory as it is now.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            operator: self.operator.since(before.operator),
+            servers: self.servers - before.servers,
+            harness: self.harness - before.harness,
+        }
     }
 }
 
