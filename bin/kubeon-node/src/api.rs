@@ -62,6 +62,33 @@ impl Api {
         self.https.send(Method::Patch, &url, "application/apply-patch+yaml", body.as_bytes(), timeout)
     }
 
+    /// Changes some fields of an object, as field manager `kubeon`.
+    ///
+    /// # Errors
+    /// Why there was no answer, in a few words.
+    pub fn merge(&self, path: &str, body: &Value, timeout: Duration) -> Result<Answer, String> {
+        let url = format!("{}{path}?fieldManager=kubeon", self.base);
+        let body = body.to_string();
+        self.https.send(Method::Patch, &url, "application/merge-patch+json", body.as_bytes(), timeout)
+    }
+
+    /// Makes an object, or asks for something on one.
+    ///
+    /// # Errors
+    /// Why there was no answer, in a few words.
+    pub fn post(&self, path: &str, body: &Value, timeout: Duration) -> Result<Answer, String> {
+        let url = format!("{}{path}", self.base);
+        self.https.send(Method::Post, &url, "application/json", body.to_string().as_bytes(), timeout)
+    }
+
+    /// Removes an object.
+    ///
+    /// # Errors
+    /// Why there was no answer, in a few words.
+    pub fn delete(&self, path: &str, timeout: Duration) -> Result<Answer, String> {
+        self.https.delete(&format!("{}{path}", self.base), timeout)
+    }
+
     /// Reads events until the server or `timeout` ends the watch, or `each` has seen enough and says `true`.
     /// Starts with an `ADDED` for every object there is.
     ///

@@ -85,6 +85,15 @@ impl Https {
         answer(request.content_type(kind).send(body))
     }
 
+    /// Sends a DELETE.
+    ///
+    /// # Errors
+    /// Why there was no answer, in a few words.
+    pub fn delete(&self, url: &str, timeout: Duration) -> Result<Answer, String> {
+        let request = self.agent.delete(url).config().timeout_global(Some(timeout)).build();
+        answer(request.call())
+    }
+
     /// Sends a GET whose answer goes on for a while: its lines. An answer other than 200 is an error.
     ///
     /// # Errors

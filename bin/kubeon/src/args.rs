@@ -3,11 +3,15 @@
 pub mod bundle;
 pub mod day;
 pub mod environment;
+pub mod inventory;
 pub mod lab;
 pub mod later;
 pub mod missing;
 pub mod node;
+pub mod precheck;
+pub mod scale;
 pub mod settings;
+pub mod state;
 pub mod wish;
 
 use std::path::PathBuf;
@@ -55,6 +59,32 @@ pub struct TalkFlags {
     /// Only results and errors
     #[arg(long, global = true, help_heading = "Talk")]
     pub quiet: bool,
+    /// How progress is told on standard error: for people, or one line of JSON for each thing that happens
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORM",
+        default_value = "human",
+        hide_short_help = true,
+        help_heading = "Talk"
+    )]
+    pub progress: ProgressForm,
+}
+
+/// How progress is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProgressForm {
+    Human,
+    Json,
+}
+
+/// `--hold`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct HoldFlag {
+    /// Before the first effect on a host, wait up to 120 s for a line on standard input
+    #[arg(long, hide_short_help = true, help_heading = "Talk")]
+    pub hold: bool,
 }
 
 /// How a result is written.
@@ -86,6 +116,9 @@ pub enum Command {
     /// Show what would be done, and why; writes nothing anywhere
     #[command(after_help = wish::PLAN_EXAMPLES)]
     Plan(Box<wish::PlanArgs>),
+    /// Check hosts: whether they can take part, and why not; writes nothing anywhere
+    #[command(after_help = precheck::PRECHECK_EXAMPLES)]
+    Precheck(Box<precheck::PrecheckArgs>),
     /// Show a cluster: certificates, nodes, pods, containers, etcd
     #[command(visible_aliases = ["d", "dp", "cluster-info"])]
     Display(day::DisplayArgs),
@@ -100,6 +133,12 @@ pub enum Command {
     /// Copy a file to nodes
     #[command(visible_alias = "cp", after_help = day::COPY_EXAMPLES)]
     Copy(day::CopyArgs),
+    /// Add workers to a cluster
+    #[command(visible_alias = "add", after_help = scale::ADDON_EXAMPLES)]
+    Addon(Box<scale::AddonArgs>),
+    /// Remove workers: their pods go elsewhere, then their hosts become bare again
+    #[command(visible_aliases = ["del", "rm"], after_help = scale::DELON_EXAMPLES)]
+    Delon(scale::DelonArgs),
     /// Take a cluster away from its hosts
     #[command(visible_aliases = ["D", "rmr"])]
     Destroy(day::DestroyArgs),
@@ -117,6 +156,9 @@ pub enum Command {
         after_help = "Examples:\n  source <(kubeon completion bash)\n  kubeon completion zsh > ~/.zfunc/_kubeon"
     )]
     Completion(CompletionArgs),
+    /// Keep a cluster's state elsewhere
+    #[command(hide = true)]
+    State(state::StateArgs),
     /// Say the version
     #[command(visible_alias = "ver")]
     Version(VersionArgs),

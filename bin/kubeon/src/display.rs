@@ -4,11 +4,13 @@
 //!   Plan ──► Board ◄── Happening (from apply)          board.rs: what is known, no clock, no terminal
 //!              │
 //!              ├──► lines(now, width)                  lines.rs: text, pure
+//!              ├──► events.rs                          lines of JSON, pure
 //!              └──► live.rs draws them · plain.rs writes one line for what ended
 //! ```
 
 pub mod board;
 pub mod estimate;
+pub mod events;
 pub mod lines;
 pub mod live;
 pub mod plain;

@@ -8,13 +8,17 @@
 //! ```
 
 pub mod artifacts;
+pub mod checked;
 pub mod contact;
+pub mod hold;
 pub mod host_keys;
 pub mod hosts_file;
 pub mod interrupt;
 pub mod login;
 pub mod memory;
 pub mod run;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::{ClusterName, HostAddress, Version};
 use kubeon_plan::{ClusterSpec, HostSpec, Intent, Valid};
@@ -109,7 +113,13 @@ pub fn intent(
     artifacts: kubeon_plan::Artifacts,
     without: Vec<HostAddress>,
 ) -> Intent {
-    Intent { spec, uid: state.uid.clone(), generation: state.generation, artifacts, without }
+    let leaving = state.leaving.iter().map(|(address, name)| HostSpec {
+        address: *address,
+        name: name.clone(),
+        labels: BTreeMap::new(),
+    });
+    let leaving = leaving.collect();
+    Intent { without, leaving, ..Intent::new(spec, &state.uid, state.generation, artifacts) }
 }
 
 /// The nodes of a cluster as selectors see them.
@@ -126,18 +136,31 @@ pub fn members(spec: &ClusterSpec) -> Vec<Member> {
 /// Addresses that were given to be left out.
 ///
 /// # Errors
-/// Refuses what is no address, or no host of the cluster.
-pub fn without(given: &[String], spec: &ClusterSpec) -> Result<Vec<HostAddress>, Stop> {
+/// Refuses what is no address, or no host of the cluster or about to leave it.
+pub fn without(given: &[String], spec: &ClusterSpec, state: &State) -> Result<Vec<HostAddress>, Stop> {
     let mut addresses = Vec::new();
     for text in given {
         let address =
             text.parse::<HostAddress>().map_err(|error| Stop::refused(format!("--without {error}")))?;
-        if !spec.hosts().any(|host| host.address == address) {
+        let known = spec.hosts().any(|host| host.address == address);
+        if !known && !state.leaving.contains_key(&address) {
             return Err(Stop::refused(format!("--without {address} is no host of {}", spec.name)));
         }
         addresses.push(address);
     }
     Ok(addresses)
+}
+
+/// Checks that may fail.
+///
+/// # Errors
+/// Refuses what is no check, or cannot be ignored.
+pub fn ignored(given: &[String]) -> Result<BTreeSet<String>, Stop> {
+    for name in given {
+        kubeon_plan::precheck::may_be_ignored(name)
+            .map_err(|why| Stop::refused(format!("--ignore {why}")))?;
+    }
+    Ok(given.iter().cloned().collect())
 }
 
 /// The clock of this machine.

@@ -10,6 +10,7 @@ mod args;
 mod cmd;
 mod display;
 mod engine;
+mod inventory;
 mod output;
 mod report;
 mod selector;
@@ -33,12 +34,11 @@ fn main() -> ExitCode {
     let environment = Environment::read();
     let talk = Talk::new(&cli.talk, &environment);
     trace(&talk);
-    match run(&cli, environment, &talk) {
+    let result = run(&cli, environment, &talk);
+    talk.end(&result);
+    match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(stop) => {
-            Talk::stop(&stop);
-            ExitCode::from(stop.code as u8)
-        }
+        Err(stop) => ExitCode::from(stop.code as u8),
     }
 }
 

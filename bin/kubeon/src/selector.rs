@@ -50,6 +50,12 @@ pub struct Selector {
 
 const KEYWORDS: &str = "@all, @cp*, @cp1, @cpn, @w*, @j*";
 
+impl std::fmt::Display for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl Selector {
     /// Reads a selector.
     ///

@@ -65,6 +65,18 @@ impl Stop {
         self
     }
 
+    /// Everything but the hint, for programs: the first line without `error: `, then a line for each row and warning.
+    pub fn reason(&self) -> String {
+        let text = Self { hint: None, ..self.clone() }.to_string();
+        text.trim_start_matches("error: ").trim_end().to_owned()
+    }
+
+    /// The command that goes on, where the hint names one.
+    pub fn next(&self) -> Option<String> {
+        let (_, rest) = self.hint.as_ref()?.split_once("kubeon ")?;
+        Some(format!("kubeon {rest}"))
+    }
+
     /// Refused for every reason at once.
     pub fn refusals(cluster: &str, refusals: Vec<Refusal>, notes: &[Note]) -> Self {
         let error = PlanError { cluster: cluster.to_owned(), refusals: Vec::new(), notes: Vec::new() };
@@ -170,6 +182,15 @@ mod tests {
     fn indents_further_lines_of_a_row() {
         let stop = Stop::failed("x").row("log", "one\ntwo").hint("continue with: kubeon create demo");
         assert_eq!(stop.to_string(), "error: x\n  log  one\n       two\ncontinue with: kubeon create demo\n");
+    }
+
+    #[test]
+    fn programs_are_told_reason_and_next_command_apart() {
+        let stop =
+            Stop::failed("step 3 failed").row("cause", "no room").hint("continue with: kubeon create demo");
+        assert_eq!(stop.reason(), "step 3 failed\n  cause  no room");
+        assert_eq!(stop.next().as_deref(), Some("kubeon create demo"));
+        assert_eq!(Stop::silent(Code::Failed).reason(), "");
     }
 
     #[test]

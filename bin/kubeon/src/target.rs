@@ -1,11 +1,13 @@
 //! Which cluster `create` and `plan` mean: a new wish, or one that is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
-use kubeon_api::{HostAddress, KubernetesCluster, ReadError, read_yaml};
-use kubeon_plan::{ClusterSpec, HostSpec, Note, Valid};
+use kubeon_api::{HostAddress, KubernetesCluster, ReadError, Version, read_yaml};
+use kubeon_plan::{Artifacts, ClusterSpec, HostSpec, Intent, Note, Valid};
 use kubeon_store::Status;
+
+mod scaling;
 
 use crate::args::node::LoginWish;
 use crate::args::settings::SettingFlags;
@@ -13,6 +15,9 @@ use crate::args::wish::WishArgs;
 use crate::engine::{self, Engine, State, login};
 use crate::stop::Stop;
 use crate::wish::{self, SaidLogin, Wish};
+
+/// What hosts are checked for that are to be no cluster yet.
+const NAMELESS: &str = "precheck";
 
 /// A cluster that is meant.
 pub struct Target {
@@ -28,6 +33,12 @@ pub struct Target {
     pub known: bool,
     /// Hosts to leave out.
     pub without: Vec<HostAddress>,
+    /// Workers that nobody asked to leave before, by name.
+    pub newly_leaving: Vec<String>,
+    /// How long their pods may take to go elsewhere.
+    pub drain_seconds: u32,
+    /// Checks that may fail.
+    pub ignore: BTreeSet<String>,
 }
 
 /// Which command asks: `create` makes new clusters only when it is told how.
@@ -37,6 +48,8 @@ pub enum Asks {
     Create,
     /// `kubeon plan`.
     Plan,
+    /// `kubeon precheck`, which needs no more than hosts.
+    Precheck,
 }
 
 impl Target {
@@ -46,12 +59,25 @@ impl Target {
     /// Refuses, with every reason at once, what cannot be planned whatever the hosts say.
     pub fn find(engine: &Engine<'_>, args: &WishArgs, asks: Asks) -> Result<Self, Stop> {
         let supported = engine.supported()?;
+        let ignore = engine::ignored(&args.ignore.ignore)?;
+        let mut target = Self::meant(engine, args, asks, &supported)?;
+        target.ignore = ignore;
+        target.drain_seconds = args.leave.drain_timeout;
+        Ok(target)
+    }
+
+    fn meant(engine: &Engine<'_>, args: &WishArgs, asks: Asks, supported: &[Version]) -> Result<Self, Stop> {
+        let newest = supported.iter().max().map(ToString::to_string).unwrap_or_default();
         let wish = match (&args.file, &args.name, &args.version) {
+            (None, name, None) if asks == Asks::Precheck && args.nodes.names_hosts() => {
+                wish::from_flags(args, name.as_deref().unwrap_or(NAMELESS), &newest, supported)?
+            }
+            _ if args.inventory.inventory.is_some() => crate::inventory::wished(engine, args, supported)?,
             (Some(_), ..) => {
                 only_the_file(args)?;
-                wish::from_file(&read(args)?, &args.nodes, &supported)?
+                wish::from_file(&read(args)?, &args.nodes, supported)?
             }
-            (None, Some(name), Some(version)) => wish::from_flags(args, name, version, &supported)?,
+            (None, Some(name), Some(version)) => wish::from_flags(args, name, version, supported)?,
             (None, name, _) => return Self::known(engine, args, name.as_deref(), asks),
         };
         Self::wished(engine, wish, args)
@@ -59,21 +85,52 @@ impl Target {
 
     fn wished(engine: &Engine<'_>, wish: Wish, args: &WishArgs) -> Result<Self, Stop> {
         let Wish { spec, notes, logins } = wish;
-        let without = engine::without(&args.without, &spec)?;
         if !engine.store.exists(&spec.name) {
             let state = State::new(spec.name.clone(), (*spec).clone());
-            return Ok(Self { spec, notes, logins, state, known: false, without });
+            let without = engine::without(&args.without, &spec, &state)?;
+            return Ok(Self {
+                spec,
+                notes,
+                logins,
+                state,
+                known: false,
+                without,
+                newly_leaving: Vec::new(),
+                drain_seconds: Intent::DRAIN_SECONDS,
+                ignore: BTreeSet::new(),
+            });
         }
         let state = engine.load(&spec.name)?;
         let named = with_names(&spec, &state.spec);
-        if named != state.spec {
-            // Nothing was ever written to a host under generation 0: the wish may still change.
-            if state.generation > 0 || state.status != Status::Creating {
-                return Err(exists(&state, &named));
-            }
+        let all = LoginWish::from(&args.nodes.all);
+        let mut target = Self::changed(engine, state, named, &all, &args.without)?;
+        target.logins.extend(logins);
+        target.notes = notes;
+        Ok(target)
+    }
+
+    /// A cluster that is known and is to be another one. Logins are the remembered ones.
+    ///
+    /// # Errors
+    /// Refuses a change of anything but the workers once hosts were written to, and what cannot be planned.
+    pub fn changed(
+        engine: &Engine<'_>,
+        mut state: State,
+        spec: ClusterSpec,
+        all: &LoginWish,
+        without: &[String],
+    ) -> Result<Self, Stop> {
+        let mut newly_leaving = Vec::new();
+        // Nothing was ever written to a host under generation 0: the wish may still change.
+        if spec != state.spec && (state.generation > 0 || state.status != Status::Creating) {
+            newly_leaving = scaling::settle(&mut state, &spec)?;
         }
-        let (spec, _) = wish::stored(named, &engine.supported()?)?;
-        Ok(Self { spec, notes, logins, state, known: true, without })
+        let (spec, notes) = wish::stored(spec, &engine.supported()?)?;
+        let without = engine::without(without, &spec, &state)?;
+        let hosts = spec.hosts().map(|host| host.address).chain(state.leaving.keys().copied());
+        let logins = login::with_remembered(hosts, all, &state.logins);
+        let (drain_seconds, ignore) = (Intent::DRAIN_SECONDS, BTreeSet::new());
+        Ok(Self { spec, notes, logins, state, known: true, without, newly_leaving, drain_seconds, ignore })
     }
 
     fn known(engine: &Engine<'_>, args: &WishArgs, name: Option<&str>, asks: Asks) -> Result<Self, Stop> {
@@ -83,7 +140,7 @@ impl Target {
         let given = usize::from(name.is_some());
         let known = match name {
             Some(text) => text.parse().is_ok_and(|name| engine.store.exists(&name)),
-            None => asks == Asks::Plan,
+            None => asks != Asks::Create,
         };
         if has_flags || (asks == Asks::Create && !known) {
             let mut stop = Stop::refused(format!("accepts 2 arg(s), received {given}"));
@@ -100,11 +157,16 @@ impl Target {
             return Err(stop.hint("see: kubeon create --help"));
         }
         let state = engine.find(name)?;
-        let (spec, notes) = wish::stored(state.spec.clone(), &engine.supported()?)?;
-        let hosts = spec.hosts().map(|host| host.address);
-        let logins = login::with_remembered(hosts, &LoginWish::from(&args.nodes.all), &state.logins);
-        let without = engine::without(&args.without, &spec)?;
-        Ok(Self { spec, notes, logins, state, known: true, without })
+        let (spec, all) = (state.spec.clone(), LoginWish::from(&args.nodes.all));
+        Self::changed(engine, state, spec, &all, &args.without)
+    }
+}
+
+impl Target {
+    /// What plans are made from.
+    pub fn intent(&self, artifacts: Artifacts) -> Intent {
+        let intent = engine::intent(self.spec.clone(), &self.state, artifacts, self.without.clone());
+        Intent { drain_seconds: self.drain_seconds, ignore: self.ignore.clone(), ..intent }
     }
 }
 
@@ -156,38 +218,4 @@ fn with_names(spec: &ClusterSpec, stored: &ClusterSpec) -> ClusterSpec {
             .collect()
     };
     ClusterSpec { masters: named(&spec.masters), workers: named(&spec.workers), ..spec.clone() }
-}
-
-/// Refuses to make another cluster of the same name, and says what differs.
-fn exists(state: &State, wished: &ClusterSpec) -> Stop {
-    let mut stop = Stop::refused(format!("Input cluster[{}] exist and is not what is asked for", state.name));
-    for (field, has, wants) in differences(&state.spec, wished) {
-        stop = stop.row(field, format!("is {has}, asked for {wants}"));
-    }
-    stop.row("way out", format!("kubeon create {0} (as it is), or kubeon destroy {0} first", state.name))
-}
-
-fn differences(has: &ClusterSpec, wants: &ClusterSpec) -> Vec<(String, String, String)> {
-    let (Ok(serde_json::Value::Object(has)), Ok(serde_json::Value::Object(wants))) =
-        (serde_json::to_value(has), serde_json::to_value(wants))
-    else {
-        return Vec::new();
-    };
-    let text = |value: Option<&serde_json::Value>| value.map_or_else(String::new, short);
-    let differing = has.iter().filter(|(field, value)| wants.get(*field) != Some(*value));
-    differing.map(|(field, value)| (field.clone(), short(value), text(wants.get(field)))).collect()
-}
-
-/// A value in few words: hosts by address.
-fn short(value: &serde_json::Value) -> String {
-    match value {
-        serde_json::Value::Array(items) if items.is_empty() => "none".to_owned(),
-        serde_json::Value::Array(items) => items
-            .iter()
-            .map(|item| item.get("address").map_or_else(|| short(item), short))
-            .collect::<Vec<_>>()
-            .join(" "),
-        serde_json::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }

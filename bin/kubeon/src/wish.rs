@@ -23,6 +23,8 @@ pub struct SaidLogin {
     pub private_key: Option<PrivateKey>,
     /// A password, or with a key its passphrase, that a file holds.
     pub password: Option<kubeon_api::Secret>,
+    /// What sudo asks for, where it is not the password.
+    pub sudo_password: Option<kubeon_api::Secret>,
 }
 
 /// A cluster that is wanted.
@@ -241,6 +243,7 @@ fn said_login(declared: &DeclaredCluster, port: u16, user: Option<&str>, flags: 
         flags: own.or(LoginWish::from(&flags.all)),
         private_key: auth.private_ssh_key,
         password: auth.password,
+        sudo_password: None,
     }
 }
 

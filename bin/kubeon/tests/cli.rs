@@ -288,20 +288,57 @@ fn another_wish_under_a_known_name_waits_for_destroy_once_hosts_were_written() {
     std::fs::write(&path, state.replace("\"generation\": 0", "\"generation\": 3")).unwrap();
     assert_eq!(home.kubeon(&again).code, 0, "the same wish is no other one");
     let other = home.kubeon(&["create", "t", "v1.36.3", "-m", "127.0.2.9", "-w", "127.0.2.2"]);
-    other.refuses(&["Input cluster[t] exist", "masters", "127.0.2.1", "127.0.2.9", "kubeon destroy t"]);
+    other.refuses(&["Input cluster[t] exist", "masters", "127.0.2.1", "127.0.2.9", "not there yet"]);
+    other.refuses(&["kubeon destroy t"]);
+}
+
+/// Writes down a cluster whose hosts were written to.
+fn standing() -> Home {
+    let home = Home::with_cluster("t");
+    let path = home.path().join(".kubeon/t.json");
+    let state = std::fs::read_to_string(&path).unwrap().replace("\"generation\": 0", "\"generation\": 3");
+    std::fs::write(&path, state).unwrap();
+    home
+}
+
+#[test]
+fn workers_come_and_go_and_nothing_else() {
+    let home = standing();
+    home.kubeon(&["addon", "t", "-w", "127.0.2.2"]).refuses(&["Cluster ip is duplicate"]);
+    home.kubeon(&["add", "t", "-m", "127.0.2.9", "-w", "127.0.2.1"]).refuses(&[
+        "2 reasons",
+        "-m 127.0.2.9",
+        "not there yet",
+        "Cluster ip is duplicate",
+    ]);
+    home.kubeon(&["add", "t"]).refuses(&["no worker is named", "-w ADDRESS"]);
+    home.kubeon(&["add", "nosuch", "-w", "127.0.2.3"]).refuses(&["Cluster[nosuch] not exist"]);
+    home.kubeon(&["delon", "t", "@cp*"]).refuses(&["Selector[t@cp*] no master exists after delete"]);
+    home.kubeon(&["del", "t", "ip=127.0.2.77"]).refuses(&["t has no node 127.0.2.77"]);
+    home.kubeon(&["rm", "nosuch", "@w*"]).refuses(&["Cluster[nosuch] not exist"]);
+    home.kubeon(&["del", "t", "@w*", "--without", "127.0.2.99"]).refuses(&["is no host of t"]);
+    let fewer = ["create", "t", "v1.36.3", "-C", "-m", "127.0.2.1", "--default-port", "1"];
+    home.kubeon(&fewer).refuses(&["127.0.2.2 would leave t, and nobody agreed", "--yes"]);
+    let written = home.kubeon(&[&fewer[..], &["--yes"]].concat());
+    assert_eq!(written.code, 0, "{written:?}");
+    let text = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(state["leaving"], serde_json::json!({"127.0.2.2": null}), "{text}");
+    assert!(state["logins"]["127.0.2.2"].is_object(), "it must be reached once more");
+    let back = [&fewer[..], &["-w", "127.0.2.2"]].concat();
+    home.kubeon(&back).refuses(&["-w 127.0.2.2", "is on its way out of t", "kubeon create t"]);
+    home.kubeon(&["addon", "t", "-w", "127.0.2.2"]).refuses(&["is on its way out of t"]);
 }
 
 #[test]
 fn names_that_are_taken_refuse_with_what_serves_today() {
     let home = Home::new();
-    for command in
-        ["upgrade", "up", "addon", "add", "delon", "del", "etcd", "module", "redo", "cloud", "download"]
-    {
+    for command in ["upgrade", "up", "etcd", "module", "redo", "cloud", "download"] {
         home.kubeon(&[command, "x", "--flag", "-z"]).refuses(&["is not there yet", "instead"]);
     }
     home.kubeon(&["view", "config", "t", "kubelet"]).refuses(&["is not there yet"]);
     let help = home.kubeon(&["--help"]).out;
-    for command in ["upgrade", "addon", "delon", "etcd", "module", "redo", "cloud", "download"] {
+    for command in ["upgrade", "etcd", "module", "redo", "cloud", "download"] {
         assert!(!help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is in the help");
     }
 }
@@ -395,4 +432,64 @@ fn a_lab_that_is_not_there_is_named() {
     home.kubeon(&["lab", "kill", "h1"]).refuses(&["there is no lab default", "kubeon lab up"]);
     home.kubeon(&["lab", "up", "--hosts", "0"]).refuses(&["0 hosts"]);
     assert_eq!(home.kubeon(&["lab", "ls", "-o", "json"]).out, "[]\n");
+}
+
+#[test]
+fn programs_read_lines_of_json_and_nothing_else() {
+    let home = Home::new();
+    let lines = |said: &Said| -> Vec<serde_json::Value> {
+        said.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let hosts = ["-m", "127.0.2.1,127.0.2.2"];
+    let said = home.kubeon(&[&["create", "t", "v1.36.3", "-C", "--progress", "json"], &hosts[..]].concat());
+    assert_eq!(said.code, 0, "{said:?}");
+    let told = lines(&said);
+    assert_eq!(told.last().unwrap(), &serde_json::json!({"event": "end", "ok": true}));
+    let refused = home.kubeon(&["--progress", "json", "create", "x", "v1.29.9", "-m", MASTER]);
+    assert_eq!(refused.code, 2);
+    let end = lines(&refused).pop().unwrap();
+    assert_eq!((&end["event"], &end["ok"]), (&"end".into(), &false.into()));
+    let reason = end["reason"].as_str().unwrap();
+    assert!(reason.starts_with("x cannot be planned, 1 reason") && reason.contains("v1.29.9"), "{reason}");
+    let next = lines(&home.kubeon(&["destroy", "nosuch", "--yes", "--progress", "json"])).pop().unwrap();
+    assert!(next["reason"].as_str().unwrap().contains("Cluster[nosuch] not exist"), "{next}");
+}
+
+#[test]
+fn a_state_goes_elsewhere_and_comes_back() {
+    let (home, other) = (Home::with_cluster("t"), Home::new());
+    let kubeon = |home: &Home, args: &[&str], input: &[u8]| {
+        use std::io::Write as _;
+        let mut child = Command::new(env!("CARGO_BIN_EXE_kubeon"))
+            .args(args)
+            .env_clear()
+            .env("HOME", home.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let exported = kubeon(&home, &["state", "export", "t"], b"");
+    assert!(exported.status.success() && !exported.stdout.is_empty(), "{exported:?}");
+    let imported = kubeon(&other, &["state", "import", "t"], &exported.stdout);
+    assert!(imported.status.success(), "{imported:?}");
+    let read = |home: &Home| std::fs::read(home.path().join(".kubeon/t.json")).unwrap();
+    assert_eq!(read(&home), read(&other));
+    let again = kubeon(&other, &["state", "import", "t"], &exported.stdout);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("was here already"), "{again:?}");
+    for (args, input, words) in [
+        (&["state", "import", "t"][..], &b"nonsense"[..], "no archive"),
+        (&["state", "import", "other"], &exported.stdout, "it is of t, not of other"),
+        (&["state", "export", "nosuch"], b"", "Cluster[nosuch] not exist"),
+        (&["state", "export", "../t"], b"", ""),
+    ] {
+        let refused = kubeon(&other, args, input);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}: {refused:?}");
+        assert!(refused.stdout.is_empty());
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(words), "{refused:?}");
+    }
+    assert!(!other.kubeon(&["--help"]).out.contains("state"), "hidden");
 }

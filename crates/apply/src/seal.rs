@@ -61,6 +61,9 @@ fn seal_op(op: &Op, secrets: &dyn Secrets) -> Result<Op, StepFailure> {
         | Op::Service { .. }
         | Op::Image { .. }
         | Op::Objects { .. }
+        | Op::Taint { .. }
+        | Op::Drain { .. }
+        | Op::RemoveNode { .. }
         | Op::Await { .. }
         | Op::Reset { .. } => Ok(op.clone()),
     }

@@ -2,11 +2,14 @@
 
 use std::net::Ipv4Addr;
 
-use kubeon_api::Digest;
-use kubeon_wire::{Cgroup, Facts};
+use kubeon_api::{Cidr, Digest};
+use kubeon_wire::{Cgroup, Facts, LinkFact, Reach, ReachFact};
 
 /// Ports that a cluster's programs listen on.
 const CLUSTER_PORTS: [u16; 7] = [2379, 2380, 6443, 10250, 10256, 10257, 10259];
+
+/// Most of a kind that is taken in.
+const MOST: usize = 4096;
 
 /// Bit of `CAP_SYS_RESOURCE` in a capability set.
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
@@ -47,7 +50,21 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
             "has_nftables" => facts.has_nftables = value == "1",
             "has_systemd" => facts.has_systemd = value == "1",
             "address" => add_address(&mut facts.addresses, value),
-            "listen" => add_port(&mut facts.busy_ports, value),
+            "listen" => add_port(&mut facts, value),
+            "inodes_free" => facts.inodes_free = value.trim().parse().ok(),
+            "product_uuid" => facts.product_uuid = text(value),
+            "module" => add_pair(value, |name, there| {
+                facts.modules.insert(name, there == "1");
+            }),
+            "parameter" => add_pair(value, |name, value| {
+                facts.parameters.insert(name, text(value));
+            }),
+            "can_set_parameters" => facts.can_set_parameters = Some(value == "1"),
+            "nameservers" => facts.nameservers = Some(value.split_whitespace().take(8).map(text).collect()),
+            "resolves_itself" => facts.resolves_itself = Some(value == "1"),
+            "link" => facts.links.extend(link(value)),
+            "route" => facts.routes.extend(route(value)),
+            "reached" => facts.reached.extend(reached(value)),
             "foreign" => facts.foreign.push(text(value)),
             "node_link" => facts.node_program = program(value),
             "claim" => claim = Some(value),
@@ -68,6 +85,7 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
         merge(&mut facts, text)?;
     }
     facts.busy_ports.sort_unstable();
+    facts.listening.sort_unstable();
     Ok(facts)
 }
 
@@ -131,13 +149,49 @@ fn add_address(addresses: &mut Vec<Ipv4Addr>, value: &str) {
     }
 }
 
-fn add_port(ports: &mut Vec<u16>, value: &str) {
-    if let Ok(port) = u16::from_str_radix(value.trim(), 16)
-        && CLUSTER_PORTS.contains(&port)
-        && !ports.contains(&port)
+fn add_port(facts: &mut Facts, value: &str) {
+    let Ok(port) = u16::from_str_radix(value.trim(), 16) else { return };
+    for (ports, wanted) in
+        [(&mut facts.listening, true), (&mut facts.busy_ports, CLUSTER_PORTS.contains(&port))]
     {
-        ports.push(port);
+        if wanted && !ports.contains(&port) && ports.len() < MOST {
+            ports.push(port);
+        }
     }
+}
+
+/// Two words, the first of which is a name.
+fn add_pair(value: &str, mut add: impl FnMut(String, &str)) {
+    if let Some((name, rest)) = value.split_once(' ') {
+        add(text(name), rest.trim());
+    }
+}
+
+/// `ADDRESS NAME MTU`.
+fn link(value: &str) -> Option<LinkFact> {
+    let mut words = value.split_whitespace();
+    let (address, name, mtu) =
+        (words.next()?.parse().ok()?, text(words.next()?), words.next()?.parse().ok()?);
+    Some(LinkFact { address, name, mtu })
+}
+
+/// A network, or an address alone.
+fn route(value: &str) -> Option<Cidr> {
+    let value = value.trim();
+    if value.contains('/') { value.parse().ok() } else { format!("{value}/32").parse().ok() }
+}
+
+/// `PLACE PORT OUTCOME`.
+fn reached(value: &str) -> Option<ReachFact> {
+    let mut words = value.split_whitespace();
+    let (target, port) = (text(words.next()?), words.next()?.parse().ok()?);
+    let outcome = match words.next()? {
+        "open" => Reach::Open,
+        "refused" => Reach::Refused,
+        "silent" => Reach::Silent,
+        _ => Reach::Failed,
+    };
+    Some(ReachFact { target, port, outcome })
 }
 
 /// The digest in `kubeon-node-<sha256>`, the target of the link.
@@ -173,6 +227,30 @@ mod tests {
         assert_eq!(facts.foreign, ["/var/lib/etcd/member"]);
         assert_eq!(facts.package_manager.as_deref(), Some("apt"));
         assert_eq!(facts.os, "Debian GNU/Linux 12 (bookworm)");
+    }
+
+    #[test]
+    fn reads_what_is_checked_before_a_cluster_is_made() {
+        let facts = parsed(
+            "inodes_free=1000\nproduct_uuid=4c4c\nmodule=overlay 1\nmodule=ip_vs 0\nparameter=net.ipv4.ip_forward 0\n\
+             can_set_parameters=1\nnameservers=10.0.0.2 10.0.0.3\nresolves_itself=0\nlink=172.30.0.11 eth0 1500\n\
+             link=nonsense\nroute=172.30.0.0/24\nroute=10.1.2.3\nroute=default\nlisten=2AF8\n\
+             reached=172.30.0.12 6443 refused\nreached=172.30.0.13 10250 silent\nreached=x 1 ?",
+        )
+        .unwrap();
+        assert_eq!((facts.inodes_free, facts.product_uuid.as_str()), (Some(1000), "4c4c"));
+        assert_eq!((facts.modules["overlay"], facts.modules["ip_vs"]), (true, false));
+        assert_eq!(facts.parameters["net.ipv4.ip_forward"], "0");
+        assert_eq!((facts.can_set_parameters, facts.resolves_itself), (Some(true), Some(false)));
+        assert_eq!(facts.nameservers.unwrap(), ["10.0.0.2", "10.0.0.3"]);
+        assert_eq!((facts.links.len(), facts.links[0].mtu), (1, 1500));
+        let routes: Vec<_> = facts.routes.iter().map(ToString::to_string).collect();
+        assert_eq!(routes, ["172.30.0.0/24", "10.1.2.3/32"]);
+        assert_eq!((facts.listening, facts.busy_ports), (vec![11000], vec![]));
+        let outcomes: Vec<_> = facts.reached.iter().map(|one| one.outcome).collect();
+        assert_eq!(outcomes, [Reach::Refused, Reach::Silent, Reach::Failed]);
+        let untold = parsed("cpus=2").unwrap();
+        assert_eq!((untold.inodes_free, untold.nameservers, untold.resolves_itself), (None, None, None));
     }
 
     #[test]

@@ -21,6 +21,10 @@ const LIMIT: usize = 8 * 1024 * 1024;
 #[async_trait]
 impl ProbeHost for SshHosts {
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
+        self.facts_and(host, &[]).await
+    }
+
+    async fn facts_and(&self, host: HostAddress, places: &[(String, u16)]) -> Result<Facts, StepFailure> {
         let _turn = self.0.looking.acquire().await;
         let connection = self.0.connection(host).await?;
         let rights = match connection.rights().await {
@@ -35,7 +39,8 @@ impl ProbeHost for SshHosts {
         };
         let (clock, sent) = (SystemTime::now(), Instant::now());
         let bounds = (self.0.settings.limits.facts, LIMIT);
-        let answer = connection.ask(&rights, "exec sh -s", &[], Input::Bytes(SCRIPT.into()), bounds).await?;
+        let answer =
+            connection.ask(&rights, "exec sh -s", &[], Input::Bytes(script(places).into()), bounds).await?;
         let took = answer.first.map_or(sent.elapsed(), |first| first.duration_since(sent));
         let facts = parse(&String::from_utf8_lossy(&answer.out), round(clock, took));
         facts.map_err(|why| StepFailure {
@@ -43,6 +48,16 @@ impl ProbeHost for SshHosts {
             ..failure(Category::Failed, format!("{host} cannot be looked at: {why}"))
         })
     }
+}
+
+/// The script, told which places to try. What could mean something to a shell is no place.
+fn script(places: &[(String, u16)]) -> String {
+    let plain = |place: &str| {
+        !place.is_empty() && place.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))
+    };
+    let places = places.iter().filter(|(place, _)| plain(place));
+    let words: Vec<String> = places.map(|(place, port)| format!("{place}:{port}")).collect();
+    format!("places='{}'\n{SCRIPT}", words.join(" "))
 }
 
 fn round(clock: SystemTime, took: Duration) -> Round {
@@ -56,6 +71,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use kubeon_wire::Reach;
 
     fn run(script: &str) -> String {
         let mut child = Command::new("sh")
@@ -81,6 +97,32 @@ mod tests {
         assert!(facts.clock_offset_seconds.abs() <= 2);
         assert!(!facts.kernel.is_empty() && !facts.hostname.is_empty());
         assert!(listener.is_err() || facts.busy_ports.contains(&10259), "{:?}", facts.busy_ports);
+    }
+
+    #[test]
+    fn a_refused_connection_is_an_answer_and_nonsense_is_not_asked() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let open = listener.local_addr().unwrap().port();
+        let place = |target: &str, port| (target.to_owned(), port);
+        let places = [
+            place("127.0.0.1", open),
+            place("127.0.0.1", 1),
+            place("no-such-name.invalid", 1),
+            place("a';reboot;'", 1),
+        ];
+        let text = script(&places);
+        assert!(!text.contains("reboot"));
+        let answer = run(&text);
+        let facts = parse(&answer, round(SystemTime::now(), Duration::ZERO)).unwrap();
+        let mut outcomes: Vec<_> =
+            facts.reached.iter().map(|one| (one.target.as_str(), one.outcome)).collect();
+        outcomes.sort_by_key(|(target, outcome)| (target.len(), format!("{outcome:?}")));
+        let wanted = [
+            ("127.0.0.1", Reach::Open),
+            ("127.0.0.1", Reach::Refused),
+            ("no-such-name.invalid", Reach::Failed),
+        ];
+        assert_eq!(outcomes, wanted);
     }
 
     #[test]

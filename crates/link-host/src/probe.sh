@@ -35,6 +35,14 @@ host_facts() {
         read -r device total used free rest
         say "disk_free_kib=$free"
     }
+    df -Pi "$d" 2>/dev/null | {
+        read -r heading
+        read -r device total used free rest
+        say "inodes_free=$free"
+    }
+    if [ ! -e /run/systemd/container ] && [ -r /sys/class/dmi/id/product_uuid ]; then
+        say "product_uuid=$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)"
+    fi
     say "uid=$(id -u)"
     for m in apt-get:apt dnf:dnf yum:yum zypper:zypper apk:apk; do
         has "${m%:*}" && { say "package_manager=${m#*:}"; break; }
@@ -53,12 +61,26 @@ kernel_facts() {
     { module nf_tables || { has nft && nft list tables >/dev/null 2>&1; } ||
         grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null; } && say has_nftables=1
     [ -d /run/systemd/system ] && say has_systemd=1
+    for m in overlay br_netfilter nf_tables ip_vs; do
+        module "$m" && say "module=$m 1" || say "module=$m 0"
+    done
+    # What is built in is in no list of modules.
+    grep -qw overlay /proc/filesystems 2>/dev/null && say "module=overlay 1"
+    [ -d /proc/sys/net/bridge ] && say "module=br_netfilter 1"
+    grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null && say "module=nf_tables 1"
+    f=/proc/sys/net/ipv4/ip_forward
+    [ -r "$f" ] && say "parameter=net.ipv4.ip_forward $(cat "$f")"
+    [ -w "$f" ] && say can_set_parameters=1 || say can_set_parameters=0
 }
 
 network_facts() {
     if has ip; then
         ip -4 -o addr show scope global 2>/dev/null | while read -r number name family address rest; do
             say "address=${address%%/*}"
+            [ -r "/sys/class/net/$name/mtu" ] && say "link=${address%%/*} $name $(cat "/sys/class/net/$name/mtu")"
+        done
+        ip -4 route show 2>/dev/null | while read -r network rest; do
+            [ "$network" = default ] || say "route=$network"
         done
     else
         for a in $(hostname -I 2>/dev/null); do say "address=$a"; done
@@ -66,6 +88,44 @@ network_facts() {
     grep -h ' 0A ' /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r number address rest; do
         say "listen=${address##*:}"
     done
+}
+
+name_facts() {
+    if [ -r /etc/resolv.conf ]; then
+        s=
+        while read -r key value rest; do
+            [ "$key" = nameserver ] && s="$s $value"
+        done < /etc/resolv.conf
+        say "nameservers=$s"
+    fi
+    if has getent && has timeout; then
+        timeout 2 getent hosts "$(uname -n)" >/dev/null 2>&1 && say resolves_itself=1 || say resolves_itself=0
+    fi
+}
+
+# Tries the places, 64 at a time, 2 s each, 8 s in all. A host that is part of a cluster has proved it.
+reach_facts() {
+    [ -n "$places" ] && [ ! -e /var/lib/kubeon/claim.json ] && has bash && has timeout || return 0
+    n=0
+    end=$(($(date +%s) + 8))
+    for place in $places; do
+        reach "${place%:*}" "${place##*:}" &
+        n=$((n + 1))
+        [ $((n % 64)) = 0 ] || continue
+        wait
+        [ "$(date +%s)" -lt "$end" ] || break
+    done
+    wait
+}
+
+reach() {
+    m=$(LC_ALL=C timeout 2 bash -c 'exec 3<"/dev/tcp/$0/$1"' "$1" "$2" 2>&1)
+    case "$? $m" in
+        0*) say "reached=$1 $2 open" ;;
+        124*) say "reached=$1 $2 silent" ;;
+        *refused*) say "reached=$1 $2 refused" ;;
+        *) say "reached=$1 $2 failed" ;;
+    esac
 }
 
 cluster_facts() {
@@ -92,6 +152,8 @@ look() {
     host_facts
     kernel_facts
     network_facts
+    name_facts
+    reach_facts
     cluster_facts
     say end=1
 }

@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use kubeon_api::HostAddress;
 use kubeon_plan::{Seen, Snapshot};
 use kubeon_ports::ProbeHost;
-use kubeon_wire::Facts;
+use kubeon_wire::{Category, Facts};
 
 /// How many hosts are asked at the same time.
 pub const HOSTS_AT_ONCE: usize = 64;
@@ -43,8 +43,10 @@ pub async fn snapshot(
 async fn look(probe: &dyn ProbeHost, host: HostAddress) -> Seen<Facts> {
     match tokio::time::timeout(PATIENCE, probe.facts(host)).await {
         Ok(Ok(facts)) => Seen::Fresh(facts),
-        Ok(Err(failure)) => Seen::Unknown { why: failure.cause },
-        Err(_) => Seen::Unknown { why: format!("no answer within {} s", PATIENCE.as_secs()) },
+        Ok(Err(failure)) => {
+            Seen::Unknown { denied: failure.category == Category::Denied, why: failure.cause }
+        }
+        Err(_) => Seen::Unknown { why: format!("no answer within {} s", PATIENCE.as_secs()), denied: false },
     }
 }
 

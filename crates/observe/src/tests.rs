@@ -44,8 +44,8 @@ fn host(last: u8) -> HostAddress {
 async fn says_why_a_host_was_not_seen() {
     let seen = snapshot(&Probe::default(), [host(1), host(2), host(3)], 77).await;
     assert_eq!(seen.taken_at, 77);
-    assert_eq!(seen.hosts[&host(1)], Seen::Unknown { why: "no answer within 15 s".into() });
-    assert_eq!(seen.hosts[&host(2)], Seen::Unknown { why: "the key was refused".into() });
+    assert_eq!(seen.hosts[&host(1)], Seen::Unknown { why: "no answer within 15 s".into(), denied: false });
+    assert_eq!(seen.hosts[&host(2)], Seen::Unknown { why: "the key was refused".into(), denied: true });
     assert_eq!(seen.hosts[&host(3)].fresh().unwrap().hostname, "h3");
 }
 

@@ -1,6 +1,7 @@
 //! The plan that takes a cluster away: every host is reset, workers first, so that no worker keeps writing
 //! to a control plane that is going.
 
+use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::Op;
 
 use crate::diff::planned_hosts;
@@ -16,13 +17,19 @@ use crate::site::{Host, Site};
 pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
     let (site, notes) = hosts::recognize(intent, snapshot)?;
     let claimed = |host: &&Host<'_>| host.facts.claim.is_some();
-    let workers: Vec<String> = site.workers().filter(claimed).map(reset_id).collect();
+    let workers = site.workers().filter(claimed).map(|host| (host.address(), &host.name));
+    // A host that was about to leave goes with the workers.
+    let leaving = site.leaving.iter().filter(|host| {
+        host.facts.as_ref().is_ok_and(|facts| facts.claim.as_ref().is_some_and(|it| it.uid == intent.uid))
+    });
+    let workers: Vec<_> = workers.chain(leaving.map(|host| (host.spec.address, &host.name))).collect();
+    let before: Vec<String> = workers.iter().map(|(_, name)| reset_id(name)).collect();
     let generation = site.generation + 1;
-    let steps: Vec<Step> = site
-        .workers()
-        .chain(site.masters())
-        .filter(claimed)
-        .map(|host| reset(&site, host, if host.master { workers.clone() } else { Vec::new() }))
+    let masters = site.masters().filter(claimed);
+    let steps: Vec<Step> = workers
+        .iter()
+        .map(|(address, name)| reset(&site, *address, name, Vec::new()))
+        .chain(masters.map(|host| reset(&site, host.address(), &host.name, before.clone())))
         .collect();
     Ok(Plan {
         cluster: site.spec().name.clone(),
@@ -36,16 +43,16 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
     })
 }
 
-fn reset_id(host: &Host<'_>) -> String {
-    host.id("reset/host")
+fn reset_id(name: &HostName) -> String {
+    format!("reset/host@{name}")
 }
 
-fn reset(site: &Site<'_>, host: &Host<'_>, needs: Vec<String>) -> Step {
+fn reset(site: &Site<'_>, host: HostAddress, name: &HostName, needs: Vec<String>) -> Step {
     Step {
-        id: reset_id(host),
+        id: reset_id(name),
         stage: "reset".to_owned(),
-        host: host.address(),
-        title: format!("take everything of {} off {}", site.spec().name, host.name),
+        host,
+        title: format!("take everything of {} off {name}", site.spec().name),
         why: "the cluster is to be destroyed".to_owned(),
         needs,
         digest: String::new(),

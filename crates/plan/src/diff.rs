@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{Content, Facts, JournalEntry, Op, SecretRef, Standing};
 use sha2::{Digest as _, Sha256};
 
@@ -30,7 +30,7 @@ struct Found {
 /// Keeps the wishes that are needed, each with its reason.
 pub(crate) fn plan(site: &Site<'_>, now: i64, wishes: Vec<Wish>, notes: Vec<Note>) -> Plan {
     let seen: BTreeMap<HostAddress, Seen<'_>> =
-        site.hosts.iter().map(|host| (host.address(), look(host.facts))).collect();
+        seen_hosts(site).map(|(address, facts)| (address, look(facts))).collect();
     let found = find(&wishes, &seen, now);
     let standing = found.iter().filter(|found| found.why.is_none()).count();
     let needed: Vec<bool> = found.iter().map(|found| found.why.is_some()).collect();
@@ -49,17 +49,23 @@ pub(crate) fn plan(site: &Site<'_>, now: i64, wishes: Vec<Wish>, notes: Vec<Note
     }
 }
 
+/// The hosts of the cluster and those that leave it, as far as they were seen.
+fn seen_hosts<'s>(site: &'s Site<'_>) -> impl Iterator<Item = (HostAddress, &'s Facts)> {
+    let leaving =
+        site.leaving.iter().filter_map(|host| Some((host.spec.address, *host.facts.as_ref().ok()?)));
+    site.hosts.iter().map(|host| (host.address(), host.facts)).chain(leaving)
+}
+
 fn look(facts: &Facts) -> Seen<'_> {
     Seen { facts, journal: facts.journal.iter().map(|entry| (entry.id.as_str(), entry)).collect() }
 }
 
 pub(crate) fn planned_hosts(site: &Site<'_>, generation: u64) -> BTreeMap<HostAddress, PlannedHost> {
-    site.hosts
-        .iter()
-        .map(|host| {
-            (host.address(), PlannedHost { name: host.name.clone(), fence: site.fence(host, generation) })
-        })
-        .collect()
+    let planned =
+        |name: &HostName, master| PlannedHost { name: name.clone(), fence: site.fence(master, generation) };
+    let staying = site.hosts.iter().map(|host| (host.address(), planned(&host.name, host.master)));
+    let leaving = site.leaving.iter().filter(|host| host.facts.is_ok());
+    staying.chain(leaving.map(|host| (host.spec.address, planned(&host.name, false)))).collect()
 }
 
 fn count(facts: &Facts) -> usize {
@@ -78,7 +84,7 @@ fn find(wishes: &[Wish], seen: &BTreeMap<HostAddress, Seen<'_>>, now: i64) -> Ve
             ids.iter().map(|id| places.get(id.as_str()).copied()).collect()
         };
         let needs = before(&wish.needs);
-        let reads = if wish.check { needs.clone() } else { before(&wish.reads) };
+        let reads = if wish.check && wish.reads.is_empty() { needs.clone() } else { before(&wish.reads) };
         let read: Vec<&Found> = reads.into_iter().flatten().map(|place| &all[place]).collect();
         let digest = digest(effect, &read);
         let why = reason(wish, &digest, &seen[&wish.host], &read, now);
@@ -114,7 +120,7 @@ fn digest(mut effect: Sha256, read: &[&Found]) -> String {
     hex::encode(effect.finalize())
 }
 
-/// `read` is what the wish reads; what it comes after, where it is a check.
+/// `read` is what the wish reads; all that it comes after, where it is a check that names nothing closer.
 fn reason(wish: &Wish, digest: &str, seen: &Seen<'_>, read: &[&Found], now: i64) -> Option<String> {
     let anew = read.iter().any(|found| found.why.is_some());
     if wish.unmet.is_some() {
@@ -172,8 +178,8 @@ fn step(wish: Wish, found: Found, needed: &[bool]) -> Option<Step> {
         digest: found.digest,
         timeout_seconds: wish.timeout_seconds,
         tries: wish.tries,
-        journal: true,
-        destructive: false,
+        journal: wish.journal,
+        destructive: wish.destructive,
         op: wish.op,
     })
 }

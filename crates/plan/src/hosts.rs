@@ -8,24 +8,20 @@ use kubeon_wire::Facts;
 use crate::desired::prepare::{NODE_IMAGES, parts};
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 use crate::output::{Note, PlanError, Refusal};
-use crate::site::{Host, Site};
+use crate::precheck::{self, RULES, Rule};
+use crate::site::{Host, Leaving, Site};
 
-/// Room that must stay free beyond the parts: images, logs, etcd.
-const SPARE_BYTES: u64 = 1 << 30;
-/// More than this and certificates look expired or not yet valid, and leases flap.
-const CLOCK_LIMIT_SECONDS: i64 = 120;
-const LOW_MEMORY_BYTES: u64 = 1_500 << 20;
+/// Checks whose warnings are told of hosts that are part of the cluster already.
+const TOLD_ALWAYS: [&str; 3] = ["memory", "nftables", "clock"];
 
 /// Judges hosts for a cluster that is to be or to stay.
 pub(crate) fn admit<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
 ) -> Result<(Site<'a>, Vec<Note>), PlanError> {
-    judge(intent, snapshot, |host, refusals, notes| {
-        belongs(intent, host, refusals);
-        capable(intent, host, refusals, notes);
-    })
-    .and_then(|(site, notes)| bundle_is_whole(site, notes))
+    // Names are judged below, together with those of hosts that leave.
+    let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.name != "name").collect();
+    judge(intent, snapshot, &rules).and_then(|(site, notes)| bundle_is_whole(site, notes))
 }
 
 /// Judges hosts for a cluster that is to go: only whose they are matters.
@@ -33,17 +29,15 @@ pub(crate) fn recognize<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
 ) -> Result<(Site<'a>, Vec<Note>), PlanError> {
-    judge(intent, snapshot, |host, refusals, _| belongs(intent, host, refusals))
+    let rules: Vec<&Rule> = RULES.iter().filter(|rule| ["claim", "leftover"].contains(&rule.name)).collect();
+    judge(intent, snapshot, &rules)
 }
-
-type Verdict<'v> = dyn Fn(&Host<'_>, &mut Vec<Refusal>, &mut Vec<Note>) + 'v;
 
 fn judge<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
-    verdict: impl Fn(&Host<'_>, &mut Vec<Refusal>, &mut Vec<Note>),
+    rules: &[&Rule],
 ) -> Result<(Site<'a>, Vec<Note>), PlanError> {
-    let verdict: &Verdict<'_> = &verdict;
     let (mut refusals, mut notes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
     let masters = intent.spec.masters.len();
     for (index, spec) in intent.spec.hosts().enumerate() {
@@ -57,16 +51,66 @@ fn judge<'a>(
             Sight::Missing(refusal) => refusals.push(refusal),
         }
     }
-    for host in &hosts {
-        verdict(host, &mut refusals, &mut notes);
-    }
-    refusals.extend(same_names(&hosts));
+    check(intent, snapshot, rules, &mut refusals, &mut notes);
+    let leaving = leave(intent, snapshot, &mut refusals, &mut notes);
+    refusals.extend(same_names(&hosts, &leaving));
     if !refusals.is_empty() || hosts.is_empty() {
         return Err(PlanError { cluster: intent.spec.name.to_string(), refusals, notes });
     }
-    let claims = hosts.iter().filter_map(|host| host.facts.claim.as_ref()).map(|claim| claim.generation);
-    let generation = claims.max().unwrap_or(0).max(intent.generation);
-    Ok((Site { intent, hosts, generation }, notes))
+    let going = leaving.iter().filter_map(|host| host.facts.as_ref().ok()).copied();
+    let claims = hosts.iter().map(|host| host.facts).chain(going).filter_map(|facts| facts.claim.as_ref());
+    let generation = claims.map(|claim| claim.generation).max().unwrap_or(0).max(intent.generation);
+    Ok((Site { intent, hosts, leaving, generation }, notes))
+}
+
+/// Workers that are to leave, those that cannot be reached only where a person said so.
+fn leave<'a>(
+    intent: &'a Intent,
+    snapshot: &'a Snapshot,
+    refusals: &mut Vec<Refusal>,
+    notes: &mut Vec<Note>,
+) -> Vec<Leaving<'a>> {
+    let mut leaving = Vec::new();
+    for spec in &intent.leaving {
+        let facts = match look(snapshot, spec) {
+            Ok(facts) => Ok(facts),
+            Err(why) if intent.without.contains(&spec.address) => Err(why),
+            Err(why) => {
+                let out = format!("only take it out of the cluster: --without {}", spec.address);
+                refusals.push(refuse(spec.address, format!("{why}; bring it back, or {out}")));
+                continue;
+            }
+        };
+        let name = match (&spec.name, &facts) {
+            (Some(name), _) => Ok(name.clone()),
+            (None, Ok(facts)) => named(spec, facts),
+            (None, Err(why)) => {
+                Err(refuse(spec.address, format!("{why}; how its node is named is not known")))
+            }
+        };
+        match name {
+            Ok(name) => {
+                notes.extend(stays_behind(intent, spec, facts.as_ref()));
+                leaving.push(Leaving { spec, name, facts });
+            }
+            Err(refusal) => refusals.push(refusal),
+        }
+    }
+    leaving
+}
+
+/// What a host that leaves keeps.
+fn stays_behind(intent: &Intent, spec: &HostSpec, facts: Result<&&Facts, &String>) -> Option<Note> {
+    let text = match facts {
+        Err(why) => format!("leaves the cluster and keeps what it has of it: {why}"),
+        Ok(facts) => match &facts.claim {
+            Some(claim) if claim.uid != intent.uid => {
+                format!("belongs to cluster {} by now and is left alone", claim.cluster)
+            }
+            _ => return None,
+        },
+    };
+    Some(note(spec.address, text))
 }
 
 enum Sight<'a> {
@@ -75,21 +119,23 @@ enum Sight<'a> {
     Missing(Refusal),
 }
 
+fn look<'a>(snapshot: &'a Snapshot, spec: &HostSpec) -> Result<&'a Facts, String> {
+    match snapshot.hosts.get(&spec.address) {
+        Some(Seen::Fresh(facts)) => Ok(facts),
+        Some(Seen::Unknown { why, denied: _ }) => Err(why.clone()),
+        None => Err("was not asked".to_owned()),
+    }
+}
+
 fn seen<'a>(intent: &Intent, snapshot: &'a Snapshot, spec: &HostSpec, master: bool) -> Sight<'a> {
-    let why = match snapshot.hosts.get(&spec.address) {
-        Some(Seen::Fresh(facts)) => return Sight::Facts(facts),
-        Some(Seen::Unknown { why }) => why.clone(),
-        None => "was not asked".to_owned(),
+    let why = match look(snapshot, spec) {
+        Ok(facts) => return Sight::Facts(facts),
+        Err(why) => why,
     };
     if !master && intent.without.contains(&spec.address) {
         return Sight::LeftOut(why);
     }
-    let out = if master {
-        "a master cannot be left out: bring it back or name another".to_owned()
-    } else {
-        format!("bring it back, or go on without it: --without {}", spec.address)
-    };
-    Sight::Missing(refuse(spec.address, format!("{why}; {out}")))
+    Sight::Missing(refuse(spec.address, format!("{why}; {}", precheck::way_out(spec, master))))
 }
 
 fn refuse(host: HostAddress, reason: String) -> Refusal {
@@ -111,103 +157,49 @@ fn named(spec: &HostSpec, facts: &Facts) -> Result<HostName, Refusal> {
     })
 }
 
-fn same_names(hosts: &[Host<'_>]) -> Vec<Refusal> {
+fn same_names(hosts: &[Host<'_>], leaving: &[Leaving<'_>]) -> Vec<Refusal> {
     let mut first: BTreeMap<&HostName, HostAddress> = BTreeMap::new();
     let mut refusals = Vec::new();
-    for host in hosts {
-        if let Some(other) = first.insert(&host.name, host.address()) {
+    let staying = hosts.iter().map(|host| (&host.name, host.address()));
+    for (name, address) in leaving.iter().map(|host| (&host.name, host.spec.address)).chain(staying) {
+        if let Some(other) = first.insert(name, address) {
             let reason = format!(
-                "is named {} like {other} (Cluster hostname is duplicate); give names with -M or -W",
-                host.name
+                "is named {name} like {other} (Cluster hostname is duplicate); give names with -M or -W"
             );
-            refusals.push(refuse(host.address(), reason));
+            refusals.push(refuse(address, reason));
         }
     }
     refusals
 }
 
-fn belongs(intent: &Intent, host: &Host<'_>, refusals: &mut Vec<Refusal>) {
-    let mut no = |reason: String| refusals.push(refuse(host.address(), reason));
-    match &host.facts.claim {
-        Some(claim) if claim.cluster != intent.spec.name => no(format!(
-            "belongs to cluster {}; destroy that cluster first, or name another host",
-            claim.cluster
-        )),
-        Some(claim) if claim.uid != intent.uid => no(format!(
-            "belongs to another cluster named {} (identity {}); destroy it from where it was created",
-            claim.cluster, claim.uid
-        )),
-        Some(_) => {}
-        None if !host.facts.foreign.is_empty() => no(format!(
-            "carries another cluster (found {}); remove that cluster first, or name another host",
-            host.facts.foreign.join(", ")
-        )),
-        None => {}
+/// What the rules say: refusals where something stands in the way, notes for the rest.
+fn check(
+    intent: &Intent,
+    snapshot: &Snapshot,
+    rules: &[&Rule],
+    refusals: &mut Vec<Refusal>,
+    notes: &mut Vec<Note>,
+) {
+    let mut warnings: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
+    precheck::subjects(intent, snapshot, |subject| {
+        let host = subject.spec.address;
+        for result in rules.iter().map(|rule| precheck::judge(rule, subject)).filter(|result| !result.ok) {
+            if precheck::stands_in_the_way(&result) {
+                refusals.push(refuse(host, result.message));
+            } else if subject.facts.claim.is_none() || TOLD_ALWAYS.contains(&result.check.as_str()) {
+                warnings.entry(result.message).or_default().push(host);
+            }
+        }
+    });
+    for (message, hosts) in warnings {
+        match hosts.as_slice() {
+            [] => {}
+            [host] => notes.push(note(*host, message)),
+            [first, rest @ ..] => {
+                notes.push(Note { host: None, text: format!("{first} and {} more: {message}", rest.len()) });
+            }
+        }
     }
-}
-
-fn capable(intent: &Intent, host: &Host<'_>, refusals: &mut Vec<Refusal>, notes: &mut Vec<Note>) {
-    let facts = host.facts;
-    let mut no = |reason: String| refusals.push(refuse(host.address(), reason));
-    if facts.system != "Linux" {
-        return no(format!("runs {}, not Linux", facts.system));
-    }
-    if facts.architecture != "x86_64" {
-        no(format!("is {}; the bundle of {} is for x86_64", facts.architecture, intent.spec.version));
-    }
-    if !facts.has_systemd {
-        no("is not run by systemd".to_owned());
-    }
-    if !facts.is_root {
-        no("the login is not root and cannot become root by sudo".to_owned());
-    }
-    if facts.clock_offset_seconds.abs() > CLOCK_LIMIT_SECONDS {
-        no(format!(
-            "its clock is off by {}; set the time (chrony, timesyncd)",
-            span(facts.clock_offset_seconds)
-        ));
-    }
-    let missing = missing_bytes(intent, host);
-    if facts.disk_free_bytes < missing + SPARE_BYTES {
-        no(format!(
-            "has {} MiB free for /var/lib/kubeon, {} MiB needed",
-            facts.disk_free_bytes >> 20,
-            (missing + SPARE_BYTES) >> 20
-        ));
-    }
-    if facts.claim.is_none() && !facts.busy_ports.is_empty() {
-        let ports: Vec<String> = facts.busy_ports.iter().map(u16::to_string).collect();
-        no(format!("somebody listens on port {}; free it (ss -ltnp)", ports.join(", ")));
-    }
-    if facts.memory_bytes < LOW_MEMORY_BYTES {
-        notes.push(note(host.address(), format!("has only {} MiB of memory", facts.memory_bytes >> 20)));
-    }
-    if !facts.has_nftables {
-        notes.push(note(
-            host.address(),
-            "its kernel has no nftables: kube-proxy uses iptables here".to_owned(),
-        ));
-    }
-}
-
-fn span(seconds: i64) -> String {
-    let (size, way) = (seconds.unsigned_abs(), if seconds > 0 { "ahead" } else { "behind" });
-    if size >= 3600 {
-        format!("{} h {} min, {way}", size / 3600, size % 3600 / 60)
-    } else {
-        format!("{size} s, {way}")
-    }
-}
-
-fn missing_bytes(intent: &Intent, host: &Host<'_>) -> u64 {
-    let programs = parts(host.master).filter_map(|name| intent.artifacts.parts.get(name));
-    let images =
-        NODE_IMAGES.iter().filter_map(|role| intent.artifacts.images.get(*role)).map(|image| &image.part);
-    programs
-        .chain(images)
-        .filter(|part| !host.facts.parts.contains(&part.digest))
-        .map(|part| part.unpacked_size)
-        .sum()
 }
 
 fn bundle_is_whole(site: Site<'_>, notes: Vec<Note>) -> Result<(Site<'_>, Vec<Note>), PlanError> {

@@ -1,6 +1,6 @@
 //! What a plan is made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use kubeon_api::{Cidr, ClusterName, Digest, HostAddress, HostName, Version};
@@ -144,6 +144,9 @@ pub enum Seen<T> {
     Unknown {
         /// Why, in one sentence.
         why: String,
+        /// Whether it is there and refuses the login.
+        #[serde(default)]
+        denied: bool,
     },
 }
 
@@ -181,4 +184,35 @@ pub struct Intent {
     pub artifacts: Artifacts,
     /// Hosts that may be left out although they are unreachable: a person said so.
     pub without: Vec<HostAddress>,
+    /// Workers that are no longer in the specification and carry something of the cluster still.
+    pub leaving: Vec<HostSpec>,
+    /// Seconds that a node's pods may take to go elsewhere.
+    pub drain_seconds: u32,
+    /// Checks that are not to stand in the way although they fail: a person said so.
+    pub ignore: BTreeSet<String>,
+}
+
+impl Intent {
+    /// How long a node's pods may take to go elsewhere, where nobody says otherwise.
+    pub const DRAIN_SECONDS: u32 = 300;
+
+    /// A wish that leaves no host out and lets none leave.
+    #[must_use]
+    pub fn new(spec: Valid<ClusterSpec>, uid: &str, generation: u64, artifacts: Artifacts) -> Self {
+        Self {
+            spec,
+            uid: uid.to_owned(),
+            generation,
+            artifacts,
+            without: Vec::new(),
+            leaving: Vec::new(),
+            drain_seconds: Self::DRAIN_SECONDS,
+            ignore: BTreeSet::new(),
+        }
+    }
+
+    /// Every host that is to be looked at: those of the cluster, then those that leave it.
+    pub fn hosts(&self) -> impl Iterator<Item = HostAddress> {
+        self.spec.0.hosts().chain(&self.leaving).map(|host| host.address)
+    }
 }

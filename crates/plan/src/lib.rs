@@ -16,6 +16,7 @@ mod hosts;
 pub mod input;
 pub mod lint;
 pub mod output;
+pub mod precheck;
 pub mod sim;
 mod site;
 pub mod stages;
@@ -28,6 +29,7 @@ pub use input::{
 };
 pub use lint::{Finding, Severity, lint};
 pub use output::{Note, Outcome, Plan, PlanError, PlannedHost, Refusal, Step, StepOutcome};
+pub use precheck::precheck;
 pub use validate::validate;
 
 /// Plans the way from what was seen to what is wanted.

@@ -121,6 +121,12 @@ fn claim(plan: &Plan, host: HostAddress, facts: &mut Facts) {
 fn leave(step: &Step, now: i64, facts: &mut Facts) {
     match &step.op {
         Op::Part { digest, .. } if !facts.parts.contains(digest) => facts.parts.push(digest.clone()),
+        Op::RemoveNode { node, forget } => {
+            facts.journal.retain(|entry| !forget.contains(&entry.id));
+            if let Some(cluster) = &mut facts.cluster {
+                cluster.nodes.remove(node.as_str());
+            }
+        }
         Op::Files { files } => {
             for file in files {
                 let Content::Secret(SecretRef::LeafCertificate(leaf)) = &file.content else { continue };

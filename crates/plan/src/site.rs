@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use kubeon_api::{HostAddress, HostName};
-use kubeon_wire::{Cgroup, Facts, Fence};
+use kubeon_wire::{Cgroup, Facts, Fence, NodeFact};
 
 use crate::input::{ClusterSpec, HostSpec, Intent, LoadBalancer, PartInfo, ProxyMode};
 
@@ -11,6 +11,8 @@ use crate::input::{ClusterSpec, HostSpec, Intent, LoadBalancer, PartInfo, ProxyM
 pub(crate) struct Site<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) hosts: Vec<Host<'a>>,
+    /// Workers that are to leave.
+    pub(crate) leaving: Vec<Leaving<'a>>,
     /// The highest generation seen anywhere.
     pub(crate) generation: u64,
 }
@@ -21,6 +23,14 @@ pub(crate) struct Host<'a> {
     pub(crate) name: HostName,
     pub(crate) master: bool,
     pub(crate) facts: &'a Facts,
+}
+
+/// A worker that is to leave.
+pub(crate) struct Leaving<'a> {
+    pub(crate) spec: &'a HostSpec,
+    pub(crate) name: HostName,
+    /// What was seen of it, or why nothing was, where it may be left as it is.
+    pub(crate) facts: Result<&'a Facts, String>,
 }
 
 impl<'a> Site<'a> {
@@ -75,13 +85,19 @@ impl<'a> Site<'a> {
         self.workers().next().is_some()
     }
 
-    pub(crate) fn fence(&self, host: &Host<'_>, generation: u64) -> Fence {
+    /// What the cluster says of a node: `None` where it says nothing, `Some(None)` where it has no such node.
+    pub(crate) fn node(&self, name: &HostName) -> Option<Option<&'a NodeFact>> {
+        let mut seen = self.masters().filter_map(|master| master.facts.cluster.as_ref());
+        seen.find(|seen| seen.api_ready).map(|seen| seen.nodes.get(name.as_str()))
+    }
+
+    pub(crate) fn fence(&self, master: bool, generation: u64) -> Fence {
         Fence {
             cluster: self.spec().name.clone(),
             uid: self.intent.uid.clone(),
             generation,
             version: self.spec().version,
-            role: if host.master { "master" } else { "worker" }.to_owned(),
+            role: if master { "master" } else { "worker" }.to_owned(),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use crate::desired::{Wish, control, etcd, join, network, prepare, verify};
+use crate::desired::{Wish, control, etcd, join, leave, network, prepare, verify};
 use crate::site::Site;
 
 /// One stage on the way from bare hosts to a cluster.
@@ -17,7 +17,7 @@ pub struct Stage {
     wishes: fn(&Site<'_>, &mut Vec<Wish>),
 }
 
-/// From bare hosts to a working cluster.
+/// From bare hosts to a working cluster; last, out of it.
 pub const STAGES: &[Stage] = &[
     Stage {
         name: "prepare",
@@ -42,6 +42,7 @@ pub const STAGES: &[Stage] = &[
         wishes: network::services,
     },
     Stage { name: "verify", title: "nodes Ready, DNS answers on every host", wishes: verify::cluster },
+    Stage { name: "leave", title: "empty nodes, take them out, reset their hosts", wishes: leave::workers },
 ];
 
 /// Everything that should be, in order, whether it is there or not.

@@ -5,23 +5,12 @@
 
 mod support;
 
-use std::path::Path;
-
 use kubeon_plan::sim::{apply, bare, describe, refused, story};
 use kubeon_plan::{Seen, Snapshot, destroy, lint, plan};
 use kubeon_wire::{Claim, ClusterFacts, NodeFact, Standing};
-use support::{NOW, address, bare_hosts, intent};
+use support::{NOW, address, bare_hosts, golden, intent};
 
 const YEAR: i64 = 365 * 86_400;
-
-fn golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories").join(format!("{name}.txt"));
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(wanted == text, "{} differs; look at it, then UPDATE_GOLDEN=1\n{text}", path.display());
-}
 
 /// Three members that all answer, under an API server whose nodes are not looked at here.
 fn healthy_etcd() -> ClusterFacts {
@@ -83,7 +72,7 @@ fn a_run_that_died_half_way_continues() {
 #[test]
 fn a_host_that_is_unreachable_is_named() {
     let mut snapshot = bare_hosts(3);
-    snapshot.hosts.insert(address(2), Seen::Unknown { why: "no route to host".into() });
+    snapshot.hosts.insert(address(2), Seen::Unknown { why: "no route to host".into(), denied: false });
     let mut wish = intent(1, 2);
     let mut log = refused(&plan(&wish, &snapshot).unwrap_err());
     wish.without.push(address(2));
@@ -96,7 +85,7 @@ fn a_host_that_is_unreachable_is_named() {
 #[test]
 fn a_master_cannot_be_left_out() {
     let mut snapshot = bare_hosts(2);
-    snapshot.hosts.insert(address(0), Seen::Unknown { why: "no route to host".into() });
+    snapshot.hosts.insert(address(0), Seen::Unknown { why: "no route to host".into(), denied: false });
     let mut wish = intent(1, 1);
     wish.without.push(address(0));
     let error = plan(&wish, &snapshot).unwrap_err();

@@ -21,6 +21,16 @@ pub trait ProbeHost: Send + Sync {
     /// # Errors
     /// When the host cannot be reached or logged in to, or its answer cannot be read.
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure>;
+
+    /// The same, and what comes of connecting from the host to the places asked for (a name or address, and a
+    /// port). Whoever cannot try it tells nothing of them.
+    ///
+    /// # Errors
+    /// As for [`ProbeHost::facts`].
+    async fn facts_and(&self, host: HostAddress, places: &[(String, u16)]) -> Result<Facts, StepFailure> {
+        let _ = places;
+        self.facts(host).await
+    }
 }
 
 /// Changes a host.

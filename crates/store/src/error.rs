@@ -62,6 +62,25 @@ pub enum StoreError {
         /// The cluster to be written.
         wanted: ClusterName,
     },
+    /// What should be an archive of a cluster's state is none.
+    #[error("this is no archive of the cluster's state: {0}")]
+    Archive(String),
+    /// An archive would replace a newer state.
+    #[error("the state of {name} here is newer (generation {generation}) than the one in the archive")]
+    NewerHere {
+        /// The cluster.
+        name: ClusterName,
+        /// The generation here.
+        generation: u64,
+    },
+    /// An archive would replace another cluster.
+    #[error("another cluster named {name} is here already (identity {here})")]
+    OtherCluster {
+        /// The name of both.
+        name: ClusterName,
+        /// The identity of the one that is here.
+        here: String,
+    },
     /// A file operation failed.
     #[error("cannot {action} {path}: {source}")]
     File {

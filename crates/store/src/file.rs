@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
+use rustix::fs::RenameFlags;
+
 use crate::error::StoreError;
 
 /// Makes the folder and its parents with mode 0700; an existing one is narrowed to it.
@@ -41,6 +43,12 @@ pub(crate) fn keep_as(path: &Path, copy: &Path) -> io::Result<()> {
     remove(&new)?;
     fs::hard_link(path, &new)?;
     fs::rename(&new, copy)
+}
+
+/// Two folders change places in one step.
+pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    rustix::fs::renameat_with(rustix::fs::CWD, one, rustix::fs::CWD, other, RenameFlags::EXCHANGE)?;
+    Ok(())
 }
 
 /// Removes a file that may be missing.

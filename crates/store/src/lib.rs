@@ -15,12 +15,14 @@
 //!   └── lock/demo                    held with flock: the kernel lets go when its holder dies
 //! ```
 
+mod archive;
 mod error;
 mod file;
 mod lock;
 mod state;
 mod store;
 
+pub use archive::Imported;
 pub use error::StoreError;
 pub use lock::{Holder, Lock};
 pub use state::{ClusterState, HostLogin, SCHEMA, Status};

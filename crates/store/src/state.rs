@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use kubeon_api::{ClusterName, HostAddress, Version};
+use kubeon_api::{ClusterName, HostAddress, HostName, Version};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -33,6 +33,9 @@ pub struct ClusterState<S> {
     pub version: Option<Version>,
     /// What was wanted.
     pub spec: S,
+    /// Workers that are no longer wanted and did not leave yet, with their names as nodes where they have one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub leaving: BTreeMap<HostAddress, Option<HostName>>,
     /// How to log in to the hosts, without anything secret.
     #[serde(default)]
     pub logins: BTreeMap<HostAddress, HostLogin>,
@@ -53,6 +56,7 @@ impl<S> ClusterState<S> {
             updated_at: now,
             version: None,
             spec,
+            leaving: BTreeMap::new(),
             logins: BTreeMap::new(),
         }
     }

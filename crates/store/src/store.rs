@@ -121,7 +121,7 @@ impl Store {
         Ok(state)
     }
 
-    fn parse<S: DeserializeOwned>(
+    pub(crate) fn parse<S: DeserializeOwned>(
         &self,
         cluster: &ClusterName,
         path: &Path,

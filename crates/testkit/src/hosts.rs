@@ -78,7 +78,7 @@ impl HostBuilder {
     #[must_use]
     pub fn seen(self) -> (HostAddress, Seen<Facts>) {
         let seen = match self.unknown {
-            Some(why) => Seen::Unknown { why },
+            Some(why) => Seen::Unknown { why, denied: false },
             None => Seen::Fresh(self.facts),
         };
         (self.address, seen)

@@ -201,6 +201,6 @@ impl ClusterBuilder {
         let version = self.0.version;
         let (spec, _notes) = validate(self.0, &[version]).expect("the test's cluster is valid");
         let artifacts = sim::artifacts(&version.to_string());
-        Intent { spec, uid: UID.to_owned(), generation: 0, artifacts, without: Vec::new() }
+        Intent::new(spec, UID, 0, artifacts)
     }
 }

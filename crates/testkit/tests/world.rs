@@ -212,5 +212,5 @@ fn hosts_read_as_sentences() {
         kubeon_testkit::snapshot([host(H1).bare(), host(H2).claimed_by("other"), host(H3).unreachable()]);
     assert_eq!(seen.hosts[&address(H1)].fresh().unwrap().claim, None);
     assert_eq!(seen.hosts[&address(H2)].fresh().unwrap().claim.as_ref().unwrap().cluster.as_str(), "other");
-    assert!(matches!(&seen.hosts[&address(H3)], Seen::Unknown { why } if why.contains("no route")));
+    assert!(matches!(&seen.hosts[&address(H3)], Seen::Unknown { why, .. } if why.contains("no route")));
 }

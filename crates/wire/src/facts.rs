@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_api::{ClusterName, Digest, Version};
+use kubeon_api::{Cidr, ClusterName, Digest, Version};
 use serde::{Deserialize, Serialize};
 
 /// What a look at a host told. A field that the look could not tell is `None` or empty.
@@ -54,6 +54,28 @@ pub struct Facts {
     pub addresses: Vec<Ipv4Addr>,
     /// TCP ports of the cluster that somebody listens on.
     pub busy_ports: Vec<u16>,
+    /// TCP ports that somebody listens on.
+    pub listening: Vec<u16>,
+    /// Files that can still be made where `/var/lib/kubeon` lies; `None` where they are not counted.
+    pub inodes_free: Option<u64>,
+    /// What the firmware calls the machine; empty where it says nothing, and in a container.
+    pub product_uuid: String,
+    /// Kernel modules by name: whether the kernel has it or can load it.
+    pub modules: BTreeMap<String, bool>,
+    /// Kernel parameters by name, as they are now.
+    pub parameters: BTreeMap<String, String>,
+    /// Whether kernel parameters can be set.
+    pub can_set_parameters: Option<bool>,
+    /// Name servers in `/etc/resolv.conf`.
+    pub nameservers: Option<Vec<String>>,
+    /// Whether the host's own name is resolved.
+    pub resolves_itself: Option<bool>,
+    /// Links that have IPv4 addresses.
+    pub links: Vec<LinkFact>,
+    /// Networks that there are routes to, but for the default.
+    pub routes: Vec<Cidr>,
+    /// What came of connections that the look was asked to try.
+    pub reached: Vec<ReachFact>,
     /// Signs of a cluster that kubeon did not make: paths.
     pub foreign: Vec<String>,
     /// Who holds the host, from `/var/lib/kubeon/claim.json`.
@@ -68,6 +90,44 @@ pub struct Facts {
     pub certificates: Vec<CertificateFact>,
     /// What this host's API server and etcd member say; only from masters that answer.
     pub cluster: Option<ClusterFacts>,
+}
+
+/// A network link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkFact {
+    /// An address on it.
+    pub address: Ipv4Addr,
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// Bytes that a packet may have.
+    pub mtu: u32,
+}
+
+/// A connection that was tried from the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReachFact {
+    /// Where to: an address or a name.
+    pub target: String,
+    /// The port.
+    pub port: u16,
+    /// What came of it.
+    pub outcome: Reach,
+}
+
+/// What came of trying to connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Reach {
+    /// Somebody listens.
+    Open,
+    /// The host is there, nobody listens.
+    Refused,
+    /// Nothing came back in time.
+    Silent,
+    /// There is no way there, or no such name.
+    Failed,
 }
 
 /// Version of the control groups.

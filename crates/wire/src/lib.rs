@@ -12,9 +12,14 @@
 pub mod facts;
 pub mod node;
 pub mod op;
+pub mod precheck;
 pub mod progress;
 
-pub use facts::{CertificateFact, Cgroup, Claim, ClusterFacts, Facts, JournalEntry, NodeFact, Standing};
+pub use facts::{
+    CertificateFact, Cgroup, Claim, ClusterFacts, Facts, JournalEntry, LinkFact, NodeFact, Reach, ReachFact,
+    Standing,
+};
 pub use node::{Category, Event, Fence, HostStep, Request, StepFailure};
 pub use op::{ApiObject, Check, Content, File, HostsEntry, Leaf, Link, Op, SecretRef, Usage};
+pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;

@@ -73,6 +73,26 @@ pub enum Op {
         /// The objects, in order.
         objects: Vec<ApiObject>,
     },
+    /// Through this host's API server, set or take away the taint that keeps ordinary pods off a master.
+    Taint {
+        /// The node.
+        node: HostName,
+        /// Whether it is to be there.
+        present: bool,
+    },
+    /// Through this host's API server, keep new pods off a node and evict those on it, as disruption budgets
+    /// allow, until only those are left that end with the host.
+    Drain {
+        /// The node.
+        node: HostName,
+    },
+    /// Through this host's API server, take a node out of the cluster.
+    RemoveNode {
+        /// The node.
+        node: HostName,
+        /// Steps in this host's journal that are about it; they are forgotten.
+        forget: Vec<String>,
+    },
     /// Wait until all checks hold. Changes nothing.
     Await {
         /// The checks; all must hold at once or one after the other.

@@ -3,10 +3,17 @@
 use kubeon_api::HostAddress;
 use serde::{Deserialize, Serialize};
 
+use crate::precheck::PrecheckReport;
+
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Progress {
+    /// The hosts were checked; where something stands in the way, the command ends now.
+    Precheck {
+        /// Every check on every host.
+        report: PrecheckReport,
+    },
     /// A plan stands and is about to be applied.
     Plan {
         /// Steps to do.
@@ -14,8 +21,8 @@ pub enum Progress {
         /// Steps that stand already.
         standing: u32,
     },
-    /// State, keys and host keys are saved; no host was written to since. With `--hold`, the program now waits for a
-    /// line on standard input.
+    /// State, keys and host keys are saved, and no host was written to yet. Said once, by commands that have something
+    /// to do. With `--hold`, the program now waits for a line on standard input.
     Saved,
     /// A step begins.
     Started {
@@ -23,7 +30,10 @@ pub enum Progress {
         host: HostAddress,
         /// What the host is called.
         name: String,
-        /// The step's title: `etcd`.
+        /// The stage that the step belongs to: `etcd`.
+        #[serde(default)]
+        stage: String,
+        /// The step's title: `start etcd member h1`.
         step: String,
         /// Why it is done.
         why: String,

@@ -1,10 +1,12 @@
 //! The effects: one module for each kind, each done twice changes nothing the second time.
 
+pub mod drain;
 pub mod files;
 pub mod hosts;
 pub mod image;
 pub mod kernel;
 pub mod links;
+pub mod node;
 pub mod objects;
 pub mod part;
 pub mod part_stream;
@@ -37,6 +39,9 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<Arriving>) -> Result<Effect, St
         }
         Op::Image { name, part } => image::run(job, name, part),
         Op::Objects { objects } => objects::run(job, objects),
+        Op::Taint { node, present } => node::taint(job, node, *present),
+        Op::Drain { node } => drain::run(job, node),
+        Op::RemoveNode { node, forget } => node::remove(job, node, forget),
         Op::Await { checks } => checks::hold(job, checks, &|| Ok(())).map(|()| Effect::default()),
         Op::Reset { cluster } => reset::run(job, cluster),
     }

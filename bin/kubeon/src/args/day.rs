@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ContactFlags, OutputFlag, node::LoginFlags};
+use super::{ContactFlags, HoldFlag, OutputFlag, node::LoginFlags};
 
 pub const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
   all  every node        cp*  every master      cp1  the first master      cpN  the other masters
@@ -106,6 +106,10 @@ pub struct DestroyArgs {
     /// Only show the plan
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub hold: HoldFlag,
+    #[command(flatten)]
+    pub inventory: super::inventory::InventoryFlags,
     #[command(flatten)]
     pub login: LoginFlags,
     #[command(flatten)]

@@ -7,10 +7,6 @@ use clap::{Args, Subcommand};
 pub enum Later {
     #[command(hide = true, aliases = ["U", "up"])]
     Upgrade(Words),
-    #[command(hide = true, alias = "add")]
-    Addon(Words),
-    #[command(hide = true, aliases = ["del", "rm"])]
-    Delon(Words),
     #[command(hide = true)]
     Etcd(Words),
     #[command(hide = true, alias = "m")]
@@ -38,8 +34,6 @@ impl Later {
             Self::Upgrade(w) => {
                 ("upgrade", &w.words, "destroy the cluster and create it with the new version")
             }
-            Self::Addon(w) => ("addon", &w.words, "name all hosts when the cluster is created"),
-            Self::Delon(w) => ("delon", &w.words, "drain the node with kubectl"),
             Self::Etcd(w) => ("etcd", &w.words, "use: kubeon exec NAME@cp1 'etcdctl …'"),
             Self::Module(w) => ("module", &w.words, "every part of a bundle is installed by: kubeon create"),
             Self::Redo(w) => ("redo", &w.words, "a bare `kubeon create NAME` mends what drifted"),

@@ -118,7 +118,9 @@ fn every_alias_of_the_contract_leads_to_its_command() {
         (&["v", "cp", "v1.36.3"], "View"),
         (&["ver"], "Version"),
         (&["U", "a", "b"], "Later"),
-        (&["add", "a", "-w", "b"], "Later"),
+        (&["add", "a", "-w", "b"], "Addon"),
+        (&["del", "a", "@w*"], "Delon"),
+        (&["rm", "a", "name=b"], "Delon"),
         (&["R", "hosts", "a"], "Later"),
     ] {
         assert_eq!(name(args), command, "{args:?}");

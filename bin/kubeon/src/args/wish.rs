@@ -4,15 +4,19 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::inventory::{InventoryFlags, LimitFlag};
 use super::missing::MissingFlags;
 use super::node::NodeFlags;
+use super::precheck::IgnoreFlag;
+use super::scale::LeaveFlags;
 use super::settings::SettingFlags;
-use super::{ContactFlags, OutputFlag};
+use super::{ContactFlags, HoldFlag, OutputFlag};
 
 pub const CREATE_EXAMPLES: &str = "Examples:
   kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12 -w 172.30.0.13
   kubeon create demo v1.36.3 -m 10.0.0.1,10.0.0.2,10.0.0.3 --default-user admin --default-pk-file ~/.ssh/id_ed25519
   kubeon create -f demo.yaml
+  kubeon create -f demo.yaml --yes   after workers were added to the file, or taken out of it
   kubeon create demo            continue where it stopped, or mend what drifted
 Flags of parts that no bundle carries (calico, cilium, istio, …) are known and refused by name.";
 pub const PLAN_EXAMPLES: &str = "Examples:
@@ -32,6 +36,10 @@ pub struct WishArgs {
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     #[command(flatten)]
+    pub inventory: InventoryFlags,
+    #[command(flatten)]
+    pub limit: LimitFlag,
+    #[command(flatten)]
     pub nodes: NodeFlags,
     #[command(flatten)]
     pub settings: SettingFlags,
@@ -40,6 +48,10 @@ pub struct WishArgs {
     /// Leave this worker out although it does not answer; may be repeated
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = "Workers")]
     pub without: Vec<String>,
+    #[command(flatten)]
+    pub leave: LeaveFlags,
+    #[command(flatten)]
+    pub ignore: IgnoreFlag,
     #[command(flatten)]
     pub contact: ContactFlags,
 }
@@ -55,6 +67,11 @@ pub struct CreateArgs {
     /// Only show the plan
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
+    /// Do not ask before workers leave that are no longer wished for
+    #[arg(short = 'y', long, help_heading = None)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub hold: HoldFlag,
     #[command(flatten)]
     pub format: OutputFlag,
 }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use kubeon_api::HostAddress;
 use kubeon_apply::Stop as Switch;
 use kubeon_bundle::Bundle;
 use kubeon_pki::{ClusterPki, Server, kubeconfig};
@@ -13,13 +12,14 @@ use kubeon_wire::{Leaf, Op, Usage};
 use serde::Serialize;
 
 use super::{Context, plan};
-use crate::args::Format;
 use crate::args::wish::CreateArgs;
+use crate::args::{ContactFlags, Format};
 use crate::engine::artifacts::{BundleBlobs, artifacts};
+use crate::engine::checked::{Asking, Checked};
 use crate::engine::contact::{Contact, Purpose};
 use crate::engine::hosts_file::HostsFile;
-use crate::engine::run::Run;
-use crate::engine::{self, Engine, State, intent, interrupt};
+use crate::engine::run::{Run, told};
+use crate::engine::{self, Engine, State, interrupt};
 use crate::output::{Answer, Table, words};
 use crate::report;
 use crate::stop::{Stop, chain, note_text};
@@ -31,23 +31,72 @@ const ADMIN_HOURS: u32 = 8766;
 /// Makes a cluster, or continues making it.
 pub async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), Stop> {
     let engine = Engine::new(context)?;
+    if args.hold.hold && args.wish.file.as_ref().is_some_and(|file| file.as_os_str() == "-") {
+        return Err(Stop::refused("--hold reads standard input, and so does -f -: name a file"));
+    }
     let target = Target::find(&engine, &args.wish, Asks::Create)?;
+    if args.dry_run {
+        let command = plan::create_command(&target, &args.wish);
+        return plan::create(&engine, target, &args.wish.contact, command, &args.format).await;
+    }
+    let as_asked = Change {
+        command: "kubeon create",
+        contact: &args.wish.contact,
+        hold: args.hold.hold,
+        yes: args.yes,
+        format: args.format.output,
+    };
     if args.only_create {
+        agreed(&engine, &target, &as_asked)?;
         return only_create(&engine, target);
     }
-    if args.dry_run {
-        return plan::create(&engine, target, &args.wish, &args.format).await;
-    }
+    change(&engine, target, &as_asked).await
+}
+
+/// How a change is made.
+pub struct Change<'a> {
+    /// The command, for the lock.
+    pub command: &'static str,
+    /// How hosts are recognized.
+    pub contact: &'a ContactFlags,
+    /// Whether somebody is to say so before the first effect.
+    pub hold: bool,
+    /// Whether workers may leave without a question.
+    pub yes: bool,
+    /// How the result is written.
+    pub format: Format,
+}
+
+/// Makes a wish true.
+///
+/// # Errors
+/// Why it could not be made true.
+pub async fn change(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), Stop> {
     let begin = Instant::now();
-    let bundle = super::bundle::find(context, target.spec.version)?;
-    target.notes.iter().for_each(|note| context.talk.warn(&note_text(note)));
+    let bundle = super::bundle::find(engine.context, target.spec.version)?;
+    target.notes.iter().for_each(|note| engine.context.talk.warn(&note_text(note)));
+    agreed(engine, &target, how)?;
     let logins = engine.logins(&target.logins)?;
-    let lock = engine.store.lock(&target.spec.name, "kubeon create").map_err(engine::stop)?;
-    let contact = engine.contact(&target.spec.name, logins, &args.wish.contact, Purpose::Change).await?;
-    let mut making = Making { engine: &engine, bundle: &bundle, contact, lock, state: target.state, begin };
-    let intent = intent(target.spec, &making.state, artifacts(&bundle), target.without);
+    let lock = engine.store.lock(&target.spec.name, how.command).map_err(engine::stop)?;
+    let contact = engine.contact(&target.spec.name, logins, how.contact, Purpose::Change).await?;
+    let intent = target.intent(artifacts(&bundle));
+    let hold = how.hold;
+    let mut making = Making { engine, bundle: &bundle, contact, lock, state: target.state, begin, hold };
     let turn = making.make(&intent, target.known).await?;
-    making.finish(&intent, turn.as_ref(), args.format.output)
+    making.finish(&intent, turn.as_ref(), how.format)
+}
+
+/// Asks before workers leave that nobody agreed about yet.
+fn agreed(engine: &Engine<'_>, target: &Target, how: &Change<'_>) -> Result<(), Stop> {
+    if how.yes || target.newly_leaving.is_empty() {
+        return Ok(());
+    }
+    let (cluster, names) = (&target.spec.name, target.newly_leaving.join(", "));
+    if engine.context.talk.confirm(&format!("Take {names} out of {cluster}, and everything of it off?"))? {
+        return Ok(());
+    }
+    let stop = Stop::refused(format!("{names} would leave {cluster}, and nobody agreed"));
+    Err(stop.row("agree", format!("{} … --yes", how.command)))
 }
 
 /// Writes the wish down and touches no host.
@@ -71,6 +120,7 @@ struct Making<'a> {
     lock: Lock,
     state: State,
     begin: Instant,
+    hold: bool,
 }
 
 impl Making<'_> {
@@ -82,18 +132,21 @@ impl Making<'_> {
         let name = &intent.spec.name;
         // Keys are made before the plan is applied and after nothing else can refuse, so a refused wish leaves none.
         let plan = |snapshot: &kubeon_plan::Snapshot| kubeon_plan::plan(intent, snapshot);
-        let hosts: Vec<HostAddress> = intent.spec.hosts().map(|host| host.address).collect();
+        let asking = Asking::about(intent, &self.contact.hosts, &[]);
         let silent = Run {
-            hosts: hosts.clone(),
-            probe: &self.contact.hosts,
+            hosts: intent.hosts().collect(),
+            probe: &asking,
             act: &self.contact.hosts,
             secrets: &plan::Nothing,
             blobs: &BundleBlobs(self.bundle),
             switch: &switch,
             talk,
+            hold: self.hold,
         };
-        let looked = silent.look(&plan).await?;
-        if looked.plan().steps.is_empty() && known && self.state.status == Status::Running {
+        let looked = Checked::new(intent).look(&silent).await?;
+        let as_known = known && self.state.spec == *intent.spec && self.state.leaving.is_empty();
+        if looked.plan().steps.is_empty() && as_known && self.state.status == Status::Running {
+            talk.progress(&told(looked.plan()));
             return Ok(None);
         }
         if known && looked.plan().standing > 0 && !looked.plan().steps.is_empty() {
@@ -149,18 +202,25 @@ impl Making<'_> {
         if turn.is_some() || !path.exists() {
             let text = self.kubeconfig()?;
             self.engine.store.save_kubeconfig(&self.lock, &text).map_err(engine::stop)?;
+            let gone = std::mem::take(&mut self.state.leaving);
+            self.state.logins.retain(|host, _| !gone.contains_key(host));
             self.state.status = Status::Running;
             self.state.version = Some(intent.spec.version);
             self.save()?;
         }
         let total = intent.spec.hosts().count();
-        let ready = total - intent.without.len();
+        let ready = intent.spec.hosts().filter(|host| !intent.without.contains(&host.address)).count();
+        let left = intent
+            .leaving
+            .iter()
+            .map(|host| host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string));
         let done = Done {
             cluster: intent.spec.name.to_string(),
             version: intent.spec.version.to_string(),
             changed: turn.is_some(),
             nodes: ready,
             of: total,
+            left: left.collect(),
             kubeconfig: path.display().to_string(),
             seconds: self.begin.elapsed().as_secs_f64(),
         };
@@ -251,6 +311,9 @@ struct Done {
     changed: bool,
     nodes: usize,
     of: usize,
+    /// Workers that left.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left: Vec<String>,
     kubeconfig: String,
     seconds: f64,
 }
@@ -265,8 +328,10 @@ impl Done {
                 words::count(self.nodes, "host")
             );
         }
+        let left =
+            if self.left.is_empty() { String::new() } else { format!("{} left, ", self.left.join(", ")) };
         format!(
-            "{name} is ready: {} of {} nodes, {took}\n\
+            "{name} is ready: {} of {} nodes, {left}{took}\n\
              \x20 kubectl:  export KUBECONFIG={kubeconfig}   (or: kubeon use {name})\n\
              \x20 next:     kubeon display {name} · kubeon plan {name} · kubectl get nodes\n",
             self.nodes, self.of

@@ -32,11 +32,12 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
     let mut state = engine.find(args.name.as_deref())?;
     // What was made under a version that is no longer supported must go all the same.
     let (spec, _) = wish::stored(state.spec.clone(), &[state.spec.version])?;
-    let without = engine::without(&args.without, &spec)?;
-    let hosts: Vec<HostAddress> = spec.hosts().map(|host| host.address).collect();
-    let flags = LoginWish::from(&args.login);
-    let logins = engine.logins(&with_remembered(hosts.iter().copied(), &flags, &state.logins))?;
+    let without = engine::without(&args.without, &spec, &state)?;
     let intent = intent(spec, &state, without);
+    let hosts: Vec<HostAddress> = intent.hosts().collect();
+    let flags = LoginWish::from(&args.login);
+    let said = with_remembered(hosts.iter().copied(), &flags, &state.logins);
+    let logins = engine.logins(&crate::inventory::known_better(&args.inventory, &state.name, said)?)?;
     let begin = Instant::now();
     if args.dry_run {
         let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Look).await?;
@@ -59,6 +60,7 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
         blobs: &plan::Nothing,
         switch: &switch,
         talk: context.talk,
+        hold: args.hold.hold,
     };
     let make = |snapshot: &Snapshot| kubeon_plan::destroy(&intent, snapshot);
     let looked = run.look(&make).await?;

@@ -2,19 +2,22 @@
 
 use std::time::{Duration, Instant};
 
+use kubeon_api::HostAddress;
 use kubeon_apply::Stop as Switch;
+use kubeon_link_host::SshHosts;
 use kubeon_plan::{Intent, Plan, Snapshot};
-use kubeon_ports::{Blobs, SecretError, Secrets};
+use kubeon_ports::{Blobs, ProbeHost, SecretError, Secrets};
 use kubeon_wire::SecretRef;
 
 use super::Context;
 use crate::args::wish::{PlanArgs, WishArgs};
-use crate::args::{Format, OutputFlag};
+use crate::args::{ContactFlags, Format, OutputFlag};
 use crate::display::plan as text;
+use crate::engine::Engine;
 use crate::engine::artifacts::artifacts;
+use crate::engine::checked::{Asking, Checked};
 use crate::engine::contact::Purpose;
 use crate::engine::run::Run;
-use crate::engine::{Engine, intent};
 use crate::output::{Answer, words};
 use crate::stop::{Stop, note_text};
 use crate::target::{Asks, Target};
@@ -23,7 +26,22 @@ use crate::target::{Asks, Target};
 pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), Stop> {
     let engine = Engine::new(context)?;
     let target = Target::find(&engine, &args.wish, Asks::Plan)?;
-    create(&engine, target, &args.wish, &args.format).await
+    let command = create_command(&target, &args.wish);
+    create(&engine, target, &args.wish.contact, command, &args.format).await
+}
+
+/// What to type to have it done.
+pub fn create_command(target: &Target, args: &WishArgs) -> String {
+    let (name, version) = (&target.spec.name, target.spec.version);
+    let mut command = match &args.file {
+        Some(file) => format!("kubeon create -f {}", file.display()),
+        None if target.known && target.state.spec == *target.spec => format!("kubeon create {name}"),
+        None => format!("kubeon create {name} {version} … (the same flags)"),
+    };
+    for host in &target.without {
+        command.push_str(&format!(" --without {host}"));
+    }
+    command
 }
 
 /// Shows what `create` would do.
@@ -33,7 +51,8 @@ pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), Stop> {
 pub async fn create(
     engine: &Engine<'_>,
     target: Target,
-    args: &WishArgs,
+    flags: &ContactFlags,
+    command: String,
     format: &OutputFlag,
 ) -> Result<(), Stop> {
     let bundle = super::bundle::find(engine.context, target.spec.version)?;
@@ -41,19 +60,13 @@ pub async fn create(
         engine.context.talk.warn(&note_text(note));
     }
     let logins = engine.logins(&target.logins)?;
-    let contact = engine.contact(&target.spec.name, logins, &args.contact, Purpose::Look).await?;
-    let hosts = target.spec.hosts().map(|host| host.address).collect();
+    let contact = engine.contact(&target.spec.name, logins, flags, Purpose::Look).await?;
     let begin = Instant::now();
-    let intent = intent(target.spec, &target.state, artifacts(&bundle), target.without);
-    let plan = look(engine, &contact.hosts, hosts, &|snapshot| kubeon_plan::plan(&intent, snapshot)).await?;
-    let mut command = match &args.file {
-        Some(file) => format!("kubeon create -f {}", file.display()),
-        None if target.known => format!("kubeon create {}", plan.cluster),
-        None => format!("kubeon create {} {} … (the same flags)", plan.cluster, plan.version),
-    };
-    for host in &intent.without {
-        command.push_str(&format!(" --without {host}"));
-    }
+    let intent = target.intent(artifacts(&bundle));
+    let asking = Asking::about(&intent, &contact.hosts, &[]);
+    let switch = Switch::new();
+    let run = looking(engine, &asking, &contact.hosts, intent.hosts().collect(), &switch);
+    let plan = Checked::new(&intent).look(&run).await?.plan().clone();
     show(engine, &plan, Some(&intent), begin.elapsed(), &command, format.output)
 }
 
@@ -63,21 +76,31 @@ pub async fn create(
 /// When no plan can be made.
 pub async fn look(
     engine: &Engine<'_>,
-    hosts: &kubeon_link_host::SshHosts,
-    addresses: Vec<kubeon_api::HostAddress>,
+    hosts: &SshHosts,
+    addresses: Vec<HostAddress>,
     plan: &dyn Fn(&Snapshot) -> Result<Plan, kubeon_plan::PlanError>,
 ) -> Result<Plan, Stop> {
     let switch = Switch::new();
-    let run = Run {
+    Ok(looking(engine, hosts, hosts, addresses, &switch).look(plan).await?.plan().clone())
+}
+
+fn looking<'a>(
+    engine: &'a Engine<'_>,
+    probe: &'a dyn ProbeHost,
+    hosts: &'a SshHosts,
+    addresses: Vec<HostAddress>,
+    switch: &'a Switch,
+) -> Run<'a> {
+    Run {
         hosts: addresses,
-        probe: hosts,
+        probe,
         act: hosts,
         secrets: &Nothing,
         blobs: &Nothing,
-        switch: &switch,
+        switch,
         talk: engine.context.talk,
-    };
-    Ok(run.look(plan).await?.plan().clone())
+        hold: false,
+    }
 }
 
 /// Holds neither secrets nor bytes: whoever only looks needs none.

@@ -9,6 +9,7 @@ use kubeon_apply::{Happening, Watch};
 use kubeon_plan::Plan;
 
 use super::board::Board;
+use super::events::Events;
 use super::{lines, plain};
 use crate::output::Talk;
 
@@ -26,6 +27,8 @@ struct Shared {
     begin: Instant,
     talk: Talk,
     screen: Option<Screen>,
+    /// For programs, in place of all else.
+    events: Option<Events>,
 }
 
 struct Screen {
@@ -48,6 +51,7 @@ impl Display {
             begin: Instant::now(),
             talk: talk.clone(),
             screen,
+            events: talk.is_json().then(|| Events::new(plan)),
         });
         let ticker = moving.then(|| {
             let shared = Arc::clone(&shared);
@@ -94,6 +98,10 @@ impl Watch for Display {
 
 impl Shared {
     fn happened(&self, happening: &Happening) {
+        if let Some(events) = &self.events {
+            events.line(happening).iter().for_each(|line| self.talk.progress(line));
+            return;
+        }
         let now = self.begin.elapsed();
         let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
         board.happened(happening, now);

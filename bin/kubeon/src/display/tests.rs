@@ -9,6 +9,7 @@ use kubeon_plan::{Plan, PlannedHost, Step};
 use kubeon_wire::{Category, Fence, Op, StepFailure};
 
 use super::board::Board;
+use super::events::Events;
 use super::{lines, plain, plan as text};
 
 const MIB: u64 = 1_048_576;
@@ -223,4 +224,40 @@ fn a_plan_is_one_line_a_stage() {
         .concat()
     );
     assert_eq!(text::summary(&plan()), "12 steps on 3 hosts, no step destroys anything.");
+}
+
+#[test]
+fn programs_are_told_what_begins_ends_and_fails() {
+    let events = Events::new(&plan());
+    let step = "artifacts/put containerd v2.4.2@h2".to_owned();
+    let failed = |step: &str| Happening::Failed {
+        host: address(2),
+        step: step.to_owned(),
+        failure: failure("no space left"),
+    };
+    assert_eq!(events.line(&failed(&step)), None, "a step that never began is told of with its lost host");
+    let line = |happening: &Happening| serde_json::to_string(&events.line(happening).unwrap()).unwrap();
+    assert_eq!(
+        line(&started(2, "artifacts/put containerd v2.4.2")),
+        r#"{"event":"started","host":"172.30.0.12","name":"h2","stage":"artifacts","step":"put containerd v2.4.2","why":"artifacts is missing"}"#
+    );
+    assert_eq!(
+        line(&done(2, "artifacts/put containerd v2.4.2")),
+        r#"{"event":"finished","host":"172.30.0.12","step":"put containerd v2.4.2","changed":true,"milliseconds":1234}"#
+    );
+    let again = Happening::Retrying {
+        host: address(2),
+        step: step.clone(),
+        failure: failure("no space left"),
+        attempt: 2,
+        pause_milliseconds: 500,
+    };
+    for (happening, word) in [(failed(&step), "\"again\":false"), (again, "\"again\":true")] {
+        assert!(line(&happening).contains(word), "{}", line(&happening));
+    }
+    let lost = Happening::HostLost { host: address(3), failure: failure("no route to host") };
+    assert_eq!(
+        line(&lost),
+        r#"{"event":"note","text":"172.30.0.13 is lost: no route to host","warning":true}"#
+    );
 }

@@ -83,7 +83,7 @@ impl Engine<'_> {
         secrets: &mut Secrets<'_, '_>,
         held: &mut Vec<MemoryFile>,
     ) -> Result<(Login, HostLogin), Stop> {
-        let SaidLogin { flags, private_key, password } = said;
+        let SaidLogin { flags, private_key, password, sudo_password } = said;
         let user = flags.user.clone().unwrap_or_else(|| "root".to_owned());
         let mut login = Login::new(user.clone()).at_port(flags.port.unwrap_or(22));
         let file_password = password.as_ref().map(|secret| Secret::new(secret.expose()));
@@ -114,6 +114,9 @@ impl Engine<'_> {
                 login = login.with_sudo_password(password.clone());
             }
             login = login.with(Method::Password(password));
+        }
+        if let Some(password) = sudo_password.as_ref().filter(|_| user != "root") {
+            login = login.with_sudo_password(Secret::new(password.expose()));
         }
         if login.methods.is_empty() {
             if let Some(lab) = lab {

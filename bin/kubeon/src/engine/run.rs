@@ -5,8 +5,9 @@ use kubeon_apply::{Hands, Stop as Switch};
 use kubeon_plan::{Outcome, Plan, PlanError, Snapshot, StepOutcome};
 use kubeon_ports::{ActHost, Blobs, ProbeHost, Secrets};
 use kubeon_reconcile::{Looked, Turn, TurnError, Wheel};
+use kubeon_wire::Progress;
 
-use super::MachineClock;
+use super::{MachineClock, hold};
 use crate::display::Display;
 use crate::output::Talk;
 use crate::stop::{Stop, note_text};
@@ -30,6 +31,8 @@ pub struct Run<'a> {
     pub switch: &'a Switch,
     /// Where words go.
     pub talk: &'a Talk,
+    /// Whether somebody is to say so before the first effect.
+    pub hold: bool,
 }
 
 impl Run<'_> {
@@ -60,7 +63,7 @@ impl Run<'_> {
     /// Applies what was looked at, and goes on while that may help. `before` is told every plan before it is applied.
     ///
     /// # Errors
-    /// When `before` fails. What failed on a host is in the outcome.
+    /// When `before` fails, or nobody lets go what is held. What failed on a host is in the outcome.
     pub async fn act(
         &self,
         looked: Looked,
@@ -71,6 +74,7 @@ impl Run<'_> {
         let mut turn = 1;
         loop {
             before(looked.plan())?;
+            self.announce(looked.plan(), turn == 1).await?;
             let display = Display::begin(looked.plan(), self.talk);
             let done = self.wheel(self.hands(), &display).act(looked).await;
             display.end();
@@ -91,6 +95,28 @@ impl Run<'_> {
             looked = again;
         }
     }
+}
+
+impl Run<'_> {
+    /// Tells of a plan whose state is saved, and waits where that is wanted.
+    async fn announce(&self, plan: &Plan, first: bool) -> Result<(), Stop> {
+        self.talk.progress(&told(plan));
+        if !first {
+            return Ok(());
+        }
+        self.talk.progress(&Progress::Saved);
+        if self.hold {
+            self.talk.detail(1, "everything is saved; waiting for a line on standard input");
+            hold::wait(tokio::io::stdin(), self.switch).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A plan in numbers.
+pub fn told(plan: &Plan) -> Progress {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Progress::Plan { steps: count(plan.steps.len()), standing: count(plan.standing) }
 }
 
 fn stop(error: TurnError) -> Stop {

@@ -4,9 +4,10 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::MultiProgress;
+use kubeon_wire::Progress;
 
 use super::keys::SilentKeys;
-use crate::args::{Environment, TalkFlags};
+use crate::args::{Environment, ProgressForm, TalkFlags};
 use crate::stop::Stop;
 
 /// From this level on the crates below speak as well.
@@ -21,6 +22,8 @@ pub struct Talk {
     pub moving: bool,
     /// Standard error takes colours.
     pub colour: bool,
+    /// Everything is told as lines of JSON.
+    json: bool,
     /// A person can be asked: standard input and error are terminals.
     pub can_ask: bool,
     screen: Arc<Mutex<Option<Moving>>>,
@@ -35,7 +38,8 @@ struct Moving {
 impl Talk {
     /// From flags, environment and what the standard streams are.
     pub fn new(flags: &TalkFlags, environment: &Environment) -> Self {
-        let terminal = io::stderr().is_terminal();
+        let json = flags.progress == ProgressForm::Json;
+        let terminal = io::stderr().is_terminal() && !json;
         let verbosity = u8::try_from(flags.verbosity.clamp(0, 8)).unwrap_or(1);
         let capable = terminal && !environment.dumb_terminal;
         Self {
@@ -44,6 +48,7 @@ impl Talk {
             // Debugging words come from everywhere and would tear moving lines apart.
             moving: capable && verbosity < DEBUG,
             colour: capable && !environment.no_color,
+            json,
             can_ask: terminal && io::stdin().is_terminal(),
             screen: Arc::default(),
         }
@@ -74,6 +79,9 @@ impl Talk {
         if self.quiet {
             return;
         }
+        if self.json {
+            return self.note(line, false);
+        }
         let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = match screen.as_ref() {
             Some(moving) => moving.screen.println(line),
@@ -96,12 +104,42 @@ impl Talk {
 
     /// A warning, to standard error.
     pub fn warn(&self, line: &str) {
+        if self.json && !self.quiet {
+            return self.note(line, true);
+        }
         self.say(&format!("warning: {line}"));
     }
 
+    fn note(&self, line: &str, warning: bool) {
+        self.progress(&Progress::Note { text: line.to_owned(), warning });
+    }
+
+    /// Whether programs listen.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// A line for programs, to standard error, where they listen. Nobody can be told when that fails.
+    pub fn progress(&self, progress: &Progress) {
+        if !self.json {
+            return;
+        }
+        if let Ok(mut line) = serde_json::to_vec(progress) {
+            line.push(b'\n');
+            let _ = io::stderr().lock().write_all(&line);
+        }
+    }
+
     /// How a command ended, to standard error.
-    pub fn stop(stop: &Stop) {
-        let _ = write!(io::stderr().lock(), "{stop}");
+    pub fn end(&self, result: &Result<(), Stop>) {
+        match result {
+            Ok(()) => self.progress(&Progress::End { ok: true, reason: None, next: None }),
+            Err(stop) if self.json => {
+                let reason = Some(stop.reason()).filter(|reason| !reason.is_empty());
+                self.progress(&Progress::End { ok: false, reason, next: stop.next() });
+            }
+            Err(stop) => drop(write!(io::stderr().lock(), "{stop}")),
+        }
     }
 
     /// Asks a question that is answered by yes or no; no when nobody can be asked.

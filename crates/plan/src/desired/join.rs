@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use kubeon_api::HostName;
 use kubeon_render::paths::{CONTAINERD_SOCKET, current, etc, pki};
 use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, Leaf, Op, Usage};
@@ -19,6 +20,16 @@ const BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client";
 /// The step after which the cluster has the node and it is Ready.
 pub(crate) fn ready_id(site: &Site<'_>, host: &Host<'_>) -> String {
     site.first().id(&format!("join/ready-{}", host.name))
+}
+
+/// The step after which a master keeps ordinary pods off, or takes them.
+pub(crate) fn taint_id(site: &Site<'_>, host: &Host<'_>) -> String {
+    site.first().id(&format!("join/taint-{}", host.name))
+}
+
+/// The steps that are about a worker's node and are remembered elsewhere than on its host.
+pub(crate) fn about_node(site: &Site<'_>, name: &HostName) -> Vec<String> {
+    ["ready", "labels"].map(|what| site.first().id(&format!("join/{what}-{name}"))).into()
 }
 
 /// The steps after which a host's programs reach the API.
@@ -45,6 +56,9 @@ pub(crate) fn nodes(site: &Site<'_>, wishes: &mut Vec<Wish>) {
         kubelet(site, host, wishes);
         wishes.push(ready(site, host));
         wishes.push(labels(site, host));
+        if host.master {
+            wishes.push(taint(site, host));
+        }
     }
 }
 
@@ -149,7 +163,8 @@ fn kubelet(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
         dns_domain: &spec.dns_domain,
         max_pods: spec.max_pods,
         cgroup_v2: host.cgroup_v2(),
-        control_plane_taint: host.master && site.taints_masters(),
+        // Whether it stays is decided below, and may change while the cluster lives.
+        control_plane_taint: host.master,
         feature_gates: &spec.feature_gates,
     });
     let files = vec![plain("/var/lib/kubelet/config.yaml".to_owned(), text)];
@@ -220,5 +235,15 @@ fn labels(site: &Site<'_>, host: &Host<'_>) -> Wish {
     Wish::new("join", site.first(), &format!("labels-{}", host.name), Op::Objects { objects: vec![object] })
         .title(format!("label node {}", host.name))
         .because("the node has no role")
+        .needs([ready_id(site, host)])
+}
+
+fn taint(site: &Site<'_>, host: &Host<'_>) -> Wish {
+    let present = site.taints_masters();
+    let title = if present { "keep ordinary pods off" } else { "let ordinary pods onto" };
+    let op = Op::Taint { node: host.name.clone(), present };
+    Wish::new("join", site.first(), &format!("taint-{}", host.name), op)
+        .title(format!("{title} {}", host.name))
+        .because(if present { "workers take them" } else { "there are no workers" })
         .needs([ready_id(site, host)])
 }

@@ -3,11 +3,12 @@
 pub(crate) mod control;
 pub(crate) mod etcd;
 pub(crate) mod join;
+pub(crate) mod leave;
 pub(crate) mod network;
 pub(crate) mod prepare;
 pub(crate) mod verify;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{Check, Content, File, Leaf, Link, Op, SecretRef, Usage};
 
 use crate::site::{Host, Site};
@@ -27,19 +28,28 @@ pub(crate) struct Wish {
     pub(crate) reads: Vec<String>,
     pub(crate) timeout_seconds: u32,
     pub(crate) tries: u8,
-    /// Whether it is a look, not a change: done again whenever something that it comes after is.
+    /// Whether it is a look, not a change: done again whenever something that it reads is, or, where it names
+    /// nothing that it reads, something that it comes after.
     pub(crate) check: bool,
     /// What the snapshot shows when that which a check waits for is not so now.
     pub(crate) unmet: Option<String>,
+    /// Whether the host's journal remembers it.
+    pub(crate) journal: bool,
+    /// Whether it destroys something that cannot be had back.
+    pub(crate) destructive: bool,
     pub(crate) op: Op,
 }
 
 impl Wish {
     pub(crate) fn new(stage: &'static str, host: &Host<'_>, what: &str, op: Op) -> Self {
+        Self::on(stage, host.address(), &host.name, what, op)
+    }
+
+    pub(crate) fn on(stage: &'static str, host: HostAddress, name: &HostName, what: &str, op: Op) -> Self {
         Self {
-            id: host.id(&format!("{stage}/{what}")),
+            id: format!("{stage}/{what}@{name}"),
             stage,
-            host: host.address(),
+            host,
             title: String::new(),
             because: "it was not done yet",
             needs: Vec::new(),
@@ -48,6 +58,8 @@ impl Wish {
             tries: 3,
             check: false,
             unmet: None,
+            journal: true,
+            destructive: false,
             op,
         }
     }
@@ -85,6 +97,20 @@ impl Wish {
         self.check = true;
         self.tries = 1;
         self.unmet = unmet;
+        self
+    }
+
+    /// Needed now, for this reason, whatever was done before; no journal remembers it.
+    pub(crate) fn once(mut self, why: String) -> Self {
+        self.unmet = Some(why);
+        self.journal = false;
+        self
+    }
+
+    /// Destroys something that cannot be had back; may be tried so often in all.
+    pub(crate) fn destroys(mut self, tries: u8) -> Self {
+        self.destructive = true;
+        self.tries = tries;
         self
     }
 }

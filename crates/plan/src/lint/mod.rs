@@ -1,15 +1,18 @@
 //! What must be true of every plan, whatever made it. Run after planning, and once more right before
 //! `apply`, where a fatal finding stops the turn.
 
+mod drain;
 mod order;
 mod quorum;
 mod secrets;
 mod unknown;
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::input::Snapshot;
-use crate::output::Plan;
+use crate::output::{Plan, Step};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +43,8 @@ impl Finding {
 
 type Rule = fn(&Plan, &Snapshot) -> Vec<Finding>;
 
-const RULES: &[Rule] = &[order::check, quorum::check, secrets::check, unknown::check, one_address_one_name];
+const RULES: &[Rule] =
+    &[order::check, drain::check, quorum::check, secrets::check, unknown::check, one_address_one_name];
 
 /// Checks a plan against every rule.
 #[must_use]
@@ -58,4 +62,20 @@ fn one_address_one_name(plan: &Plan, _: &Snapshot) -> Vec<Finding> {
             Finding::fatal("duplicate-name", format!("{address} and {other} are both named {}", host.name))
         })
         .collect()
+}
+
+/// Whether `target` lies before `from` along the needs.
+fn reaches(plan: &Plan, from: &Step, target: &str) -> bool {
+    let (mut open, mut done) = (vec![from], HashSet::new());
+    while let Some(step) = open.pop() {
+        for need in &step.needs {
+            if need == target {
+                return true;
+            }
+            if done.insert(need.as_str()) {
+                open.extend(plan.steps.iter().find(|other| &other.id == need));
+            }
+        }
+    }
+    false
 }

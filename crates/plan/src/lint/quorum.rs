@@ -1,8 +1,6 @@
 //! Members of etcd that exist are never changed two at a time: each change waits for the one before.
 
-use std::collections::HashSet;
-
-use super::Finding;
+use super::{Finding, reaches};
 use crate::input::{Seen, Snapshot};
 use crate::output::{Plan, Step};
 
@@ -30,20 +28,4 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
             )
         })
         .collect()
-}
-
-/// Whether `target` lies before `from` along the needs.
-fn reaches(plan: &Plan, from: &Step, target: &str) -> bool {
-    let (mut open, mut done) = (vec![from], HashSet::new());
-    while let Some(step) = open.pop() {
-        for need in &step.needs {
-            if need == target {
-                return true;
-            }
-            if done.insert(need.as_str()) {
-                open.extend(plan.steps.iter().find(|other| &other.id == need));
-            }
-        }
-    }
-    false
 }

@@ -1,6 +1,13 @@
 //! Clusters of any size, over bare hosts.
 
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "what fails here fails the test")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "what fails here fails the test"
+)]
+
+use std::path::Path;
 
 use kubeon_api::HostAddress;
 use kubeon_plan::sim::{artifacts, bare, cluster};
@@ -23,17 +30,21 @@ pub fn intent(masters: usize, workers: usize) -> Intent {
     }
     let version = spec.version;
     let (spec, _) = validate(spec, &[version]).unwrap();
-    Intent {
-        spec,
-        uid: "uid-1".into(),
-        generation: 0,
-        artifacts: artifacts(&version.to_string()),
-        without: vec![],
-    }
+    Intent::new(spec, "uid-1", 0, artifacts(&version.to_string()))
 }
 
 pub fn bare_hosts(count: usize) -> Snapshot {
     let hosts =
         (0..count).map(|index| (address(index), Seen::Fresh(bare(&format!("h{}", index + 1))))).collect();
     Snapshot { taken_at: NOW, hosts }
+}
+
+/// Compares with `tests/stories/NAME.txt`.
+pub fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories").join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(wanted == text, "{} differs; look at it, then UPDATE_GOLDEN=1\n{text}", path.display());
 }

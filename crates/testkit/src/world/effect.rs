@@ -30,6 +30,14 @@ pub(super) enum Effect {
     Image { name: String, part: Digest },
     /// An object is applied.
     Object { path: String, body: Value },
+    /// A master's node keeps ordinary pods off, or takes them.
+    Taint { node: String, present: bool },
+    /// A node takes no new pods, and has none.
+    Drain(String),
+    /// A node leaves the cluster.
+    RemoveNode(String),
+    /// A step is forgotten.
+    Forget(String),
     /// A step is remembered.
     Journal { id: String, digest: String, op: Op },
     /// A unit is stopped and its file taken away.
@@ -89,6 +97,12 @@ pub(super) fn effects_of(op: &Op, host: &Host) -> Result<Vec<Effect>, String> {
             .into_iter()
             .map(|object| Effect::Object { path: object.path, body: object.body })
             .collect(),
+        Op::Taint { node, present } => vec![Effect::Taint { node: node.to_string(), present }],
+        Op::Drain { node } => vec![Effect::Drain(node.to_string())],
+        Op::RemoveNode { node, forget } => {
+            let forget = forget.into_iter().map(Effect::Forget);
+            forget.chain([Effect::RemoveNode(node.to_string())]).collect()
+        }
         Op::Await { checks: _ } => Vec::new(),
         Op::Reset { cluster } => reset(host, cluster.as_str())?,
     })

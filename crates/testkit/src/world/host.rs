@@ -113,9 +113,15 @@ impl Host {
                 self.journal.insert(id, Remembered { digest, op });
                 (!same).then_some(line)
             }
+            Effect::Forget(id) => self.journal.remove(&id).map(|_| format!("forget {id}")),
             Effect::Stop(name) => self.units.remove(&name).map(|_| format!("stop {name}")),
             Effect::Remove(traces) => self.remove(traces).then(|| format!("remove {traces:?}")),
-            Effect::Halt { .. } | Effect::Start { .. } | Effect::Object { .. } => {
+            Effect::Halt { .. }
+            | Effect::Start { .. }
+            | Effect::Object { .. }
+            | Effect::Taint { .. }
+            | Effect::Drain(_)
+            | Effect::RemoveNode(_) => {
                 return Err("concerns more than one host".to_owned());
             }
         })
@@ -276,7 +282,12 @@ impl Host {
             Op::Image { name, part: _ } => {
                 (!self.images.contains(name)).then(|| format!("{name} is missing"))
             }
-            Op::Objects { .. } | Op::Await { .. } | Op::Reset { .. } => None,
+            Op::Objects { .. }
+            | Op::Taint { .. }
+            | Op::Drain { .. }
+            | Op::RemoveNode { .. }
+            | Op::Await { .. }
+            | Op::Reset { .. } => None,
         }
     }
 }

@@ -22,6 +22,8 @@ pub(super) fn draw(state: &State) -> String {
             .iter()
             .for_each(|(path, body)| line(format!("object {path} {}", fingerprint(&body.to_string()))));
         cluster.nodes.iter().for_each(|(name, at)| line(format!("node {name} {at}")));
+        cluster.tainted.iter().for_each(|name| line(format!("tainted {name}")));
+        cluster.drained.iter().for_each(|name| line(format!("drained {name}")));
     }
     picture
 }

@@ -69,7 +69,13 @@ impl State {
         let cluster = self.clusters.get(host.uid()?);
         let nodes: BTreeMap<String, NodeFact> = cluster
             .filter(|_| ready)
-            .map(|cluster| cluster.nodes.iter().map(|(name, at)| (name.clone(), self.node(*at))).collect())
+            .map(|cluster| {
+                cluster
+                    .nodes
+                    .iter()
+                    .map(|(name, at)| (name.clone(), self.node(*at, cluster.drained.contains(name))))
+                    .collect()
+            })
             .unwrap_or_default();
         let members = self.hosts.values().filter(|other| other.uid() == host.uid() && other.etcd.is_some());
         Some(ClusterFacts {
@@ -80,7 +86,7 @@ impl State {
         })
     }
 
-    fn node(&self, at: HostAddress) -> NodeFact {
+    fn node(&self, at: HostAddress, unschedulable: bool) -> NodeFact {
         let host = self.host(at);
         let ready = self.node_ready(at);
         NodeFact {
@@ -88,7 +94,7 @@ impl State {
             reason: if ready { String::new() } else { "the kubelet stopped posting node status".to_owned() },
             kubelet: host.claim.as_ref().map(|claim| claim.version.to_string()).unwrap_or_default(),
             addresses: vec![at.ip()],
-            unschedulable: false,
+            unschedulable,
         }
     }
 

@@ -40,6 +40,10 @@ pub(super) struct Cluster {
     pub objects: BTreeMap<String, Value>,
     /// Nodes that joined, by name.
     pub nodes: BTreeMap<String, HostAddress>,
+    /// Nodes that keep ordinary pods off.
+    pub tainted: BTreeSet<String>,
+    /// Nodes that take no new pods.
+    pub drained: BTreeSet<String>,
 }
 
 impl State {
@@ -74,6 +78,9 @@ impl State {
     pub fn happen(&mut self, at: HostAddress, effect: Effect) -> Result<bool, String> {
         let line = match effect {
             Effect::Object { path, body } => self.put(at, path, body)?,
+            Effect::Taint { node, present } => self.taint(at, &node, present)?,
+            Effect::Drain(node) => self.drain(at, node)?,
+            Effect::RemoveNode(node) => self.remove_node(at, &node)?,
             Effect::Halt { name, watches } => self.halt(at, &name, &watches),
             Effect::Start { name, watches } => self.start(at, &name, watches)?,
             other => self.host_mut(at).take(other)?,
@@ -102,6 +109,43 @@ impl State {
         let line = format!("{verb} {path}");
         objects.insert(path, body);
         Ok(Some(line))
+    }
+
+    /// The cluster of the host, where its API server answers.
+    fn cluster_at(&mut self, at: HostAddress) -> Result<&mut Cluster, String> {
+        match self.uid(at).filter(|_| self.api_ready(at)) {
+            Some(uid) => Ok(self.clusters.entry(uid).or_default()),
+            None => Err("the API server does not answer".to_owned()),
+        }
+    }
+
+    fn taint(&mut self, at: HostAddress, node: &str, present: bool) -> Result<Option<String>, String> {
+        let cluster = self.cluster_at(at)?;
+        if !cluster.nodes.contains_key(node) {
+            return Err(format!("there is no node {node}"));
+        }
+        let changed =
+            if present { cluster.tainted.insert(node.to_owned()) } else { cluster.tainted.remove(node) };
+        Ok(changed.then(|| format!("{} node {node}", if present { "taint" } else { "untaint" })))
+    }
+
+    fn drain(&mut self, at: HostAddress, node: String) -> Result<Option<String>, String> {
+        let cluster = self.cluster_at(at)?;
+        let line = format!("drain node {node}");
+        Ok((cluster.nodes.contains_key(&node) && cluster.drained.insert(node)).then_some(line))
+    }
+
+    /// A node whose kubelet runs must have been drained before.
+    fn remove_node(&mut self, at: HostAddress, node: &str) -> Result<Option<String>, String> {
+        let cluster = self.cluster_at(at)?;
+        let Some(gone) = cluster.nodes.remove(node) else { return Ok(None) };
+        let drained = cluster.drained.remove(node);
+        cluster.tainted.remove(node);
+        cluster.objects.remove(&format!("/api/v1/nodes/{node}"));
+        if !drained && self.host(gone).runs("kubelet.service") {
+            self.harms.push(format!("node {node} is removed with its pods"));
+        }
+        Ok(Some(format!("drop node {node}")))
     }
 
     fn start(&mut self, at: HostAddress, name: &str, watches: Vec<String>) -> Result<Option<String>, String> {

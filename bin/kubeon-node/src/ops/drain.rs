@@ -1,0 +1,164 @@
+//! Empties a node: no new pods, and those that are there are evicted as their disruption budgets allow.
+//!
+//! ```text
+//!   cordon ─► list pods ─► evict each ─► watch until one is gone, or try the blocked ones again ─┐
+//!                 ▲                                                                              │
+//!                 └──────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Pods of DaemonSets and those that a kubelet runs by itself stay: they go with the host.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubeon_api::HostName;
+use kubeon_wire::StepFailure;
+use serde_json::{Value, json};
+
+use super::node::until_taken;
+use crate::api::{Api, message};
+use crate::failure::failed;
+use crate::job::{Effect, Job};
+
+/// How long one call may take.
+const CALL: Duration = Duration::from_secs(10);
+/// Before an eviction that a budget did not allow is tried again.
+const BLOCKED: Duration = Duration::from_secs(1);
+/// A watch for pods that are about to end is begun anew at least so often.
+const ROUND: Duration = Duration::from_secs(10);
+/// Between two rounds at least.
+const BREATH: Duration = Duration::from_millis(50);
+/// How many pods a failure names.
+const NAMED: usize = 5;
+
+/// Empties the node; a node that is not there is empty.
+///
+/// # Errors
+/// [`kubeon_wire::Category::Timeout`] names the pods that are left and what holds them.
+pub fn run(job: &Job<'_>, node: &HostName) -> Result<Effect, StepFailure> {
+    let api = Api::local(job.host)?;
+    if !cordon(job, &api, node)? {
+        return Ok(Effect::default());
+    }
+    let (mut told, mut said) = (None, BTreeMap::new());
+    loop {
+        let left = evict(job, &api, node, &mut said)?;
+        if left.is_empty() {
+            return Ok(Effect { changed: true, ..Effect::default() });
+        }
+        if told != Some(left.len()) {
+            told = Some(left.len());
+            job.note(words(&left));
+        }
+        let blocked = left.iter().any(|pod| pod.blocked);
+        let round = if blocked { BLOCKED } else { ROUND };
+        // A watch that breaks only means that the next round comes at once.
+        let _ = api.watch("/api/v1/pods", &on_node(node), round.min(job.left()), &mut |event| {
+            event.kind == "DELETED" || (!blocked && has_ended(&event.object))
+        });
+        job.pause(BREATH, || format!("node {node} is not empty: {}", words(&left)))?;
+    }
+}
+
+/// A pod that has to go.
+struct Left {
+    name: String,
+    why: String,
+    /// Whether it was not evicted yet.
+    blocked: bool,
+}
+
+/// What the API server said last against the eviction of pods, by name.
+type Said = BTreeMap<String, String>;
+
+/// Keeps new pods away; `false` where there is no such node.
+fn cordon(job: &Job<'_>, api: &Api, node: &HostName) -> Result<bool, StepFailure> {
+    let path = format!("/api/v1/nodes/{node}");
+    let body = json!({"spec": {"unschedulable": true}});
+    let answer = until_taken(job, &format!("node {node} is not cordoned"), || {
+        api.merge(&path, &body, CALL.min(job.left()))
+    })?;
+    Ok(answer.status != 404)
+}
+
+/// Asks for the eviction of every pod that is not going yet; what is left then.
+fn evict(job: &Job<'_>, api: &Api, node: &HostName, said: &mut Said) -> Result<Vec<Left>, StepFailure> {
+    let path = format!("/api/v1/pods?{}", on_node(node).trim_start_matches('&'));
+    let answer = until_taken(job, &format!("the pods of node {node} cannot be listed"), || {
+        api.get(&path, CALL.min(job.left()))
+    })?;
+    let list: Value = serde_json::from_str(&answer.body)
+        .map_err(|_| failed(format!("{path}: the API server answers no JSON")))?;
+    let pods = list["items"].as_array().into_iter().flatten().filter(|pod| must_go(pod));
+    Ok(pods.filter_map(|pod| evict_one(job, api, pod, said)).collect())
+}
+
+/// `None` once it is gone.
+fn evict_one(job: &Job<'_>, api: &Api, pod: &Value, said: &mut Said) -> Option<Left> {
+    let metadata = &pod["metadata"];
+    let (namespace, name) = (metadata["namespace"].as_str()?, metadata["name"].as_str()?);
+    let left =
+        |why: &str, blocked| Some(Left { name: format!("{namespace}/{name}"), why: why.to_owned(), blocked });
+    if !metadata["deletionTimestamp"].is_null() {
+        return left("is still ending", false);
+    }
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
+    let body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": namespace, "name": name},
+        "deleteOptions": {"preconditions": {"uid": metadata["uid"]}},
+    });
+    match api.post(&path, &body, CALL.min(job.left())) {
+        Ok(answer) if matches!(answer.status, 200..=202) => left("is still ending", false),
+        Ok(answer) if answer.status == 404 => None,
+        Ok(answer) => {
+            let why = format!("is not evicted: {}", refusal(&answer.body));
+            said.insert(name.to_owned(), why.clone());
+            left(&why, true)
+        }
+        // Once time is up calls are cut short: what was said before tells more.
+        Err(why) => {
+            let silent = format!("is not evicted: the API server does not answer: {why}");
+            left(said.get(name).unwrap_or(&silent), true)
+        }
+    }
+}
+
+/// What the server says against it, with the budget that it names.
+fn refusal(body: &str) -> String {
+    let status = serde_json::from_str::<Value>(body).unwrap_or_default();
+    let cause = status["details"]["causes"][0]["message"].as_str();
+    cause.map_or_else(|| message(body), |cause| format!("{} {cause}", message(body)))
+}
+
+fn must_go(pod: &Value) -> bool {
+    let owners = pod["metadata"]["ownerReferences"].as_array();
+    let daemon = owners.is_some_and(|owners| {
+        owners.iter().any(|owner| owner["kind"] == "DaemonSet" && owner["controller"] == true)
+    });
+    let mirror = !pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null();
+    !daemon && !mirror && !has_ended(pod)
+}
+
+fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+fn on_node(node: &HostName) -> String {
+    format!("&fieldSelector=spec.nodeName%3D{node}")
+}
+
+/// Those that are held first, since they need somebody's hand.
+fn words(left: &[Left]) -> String {
+    let mut order: Vec<&Left> = left.iter().collect();
+    order.sort_by_key(|pod| !pod.blocked);
+    let named: Vec<_> = order.iter().take(NAMED).map(|pod| format!("pod {} {}", pod.name, pod.why)).collect();
+    let more = left.len().saturating_sub(NAMED);
+    let rest = if more == 0 { String::new() } else { format!("; and {more} more") };
+    format!("{}{rest}", named.join("; "))
+}
+
+#[cfg(test)]
+#[path = "drain_tests.rs"]
+mod tests;

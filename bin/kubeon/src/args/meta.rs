@@ -1,0 +1,117 @@
+//! `kubeon meta`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use kubeon_install::{InstallOptions, names};
+use serde_json::json;
+
+pub const META_EXAMPLES: &str = "Examples:
+  kubeon meta up                               lab, meta cluster and operator on this machine
+  kubeon meta install                          into the cluster that `kubeon use` chose
+  kubeon meta install --kubeconfig ~/.kube/config --watch-namespace team-a
+  kubeon meta install --dry-run >kubeon.yaml   the manifest; nothing is asked or written";
+
+/// `kubeon meta`.
+#[derive(Debug, Args)]
+pub struct MetaArgs {
+    #[command(subcommand)]
+    pub command: MetaCommand,
+}
+
+/// What is done with a meta cluster.
+#[derive(Debug, Subcommand)]
+pub enum MetaCommand {
+    /// Lab, meta cluster, images and operator in one command
+    Up(Box<MetaUp>),
+    /// Install the operator into a cluster, or bring it to this version
+    #[command(after_help = META_EXAMPLES)]
+    Install(Box<MetaInstall>),
+}
+
+/// What is installed.
+#[derive(Debug, Args)]
+pub struct InstallFlags {
+    /// The operator's namespace
+    #[arg(long, value_name = "NAME", default_value = names::NAMESPACE)]
+    pub namespace: String,
+    /// A namespace whose clusters, Secrets and Jobs are looked after; may be given several times [default: default]
+    #[arg(long = "watch-namespace", value_name = "NAME", value_delimiter = ',')]
+    pub watch_namespaces: Vec<String>,
+    /// The operator's image
+    #[arg(long, value_name = "IMAGE", default_value = kubeon_install::OPERATOR_IMAGE)]
+    pub image: String,
+    /// An image that holds kubeon-runner; may be given several times, the last one runs what a KubernetesCluster asks for
+    #[arg(
+        long = "runner-image",
+        value_name = "IMAGE",
+        value_delimiter = ',',
+        default_values_t = kubeon_install::RUNNER_IMAGES.map(str::to_owned)
+    )]
+    pub runner_images: Vec<String>,
+    /// The image that holds a bundle; {version} stands for the version, empty for none
+    #[arg(long, value_name = "IMAGE", default_value = kubeon_install::BUNDLE_IMAGE)]
+    pub bundle_image: String,
+    /// How many operators run; one works, all answer admission
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub replicas: u8,
+    /// A user beside the operator's own who may write what is the operator's; may be given several times
+    #[arg(long = "operator-user", value_name = "NAME")]
+    pub operators: Vec<String>,
+}
+
+impl InstallFlags {
+    /// What is to be installed.
+    pub fn options(&self) -> InstallOptions {
+        let usual = InstallOptions::default();
+        let watched = &self.watch_namespaces;
+        InstallOptions {
+            namespace: self.namespace.clone(),
+            watch_namespaces: if watched.is_empty() { usual.watch_namespaces.clone() } else { watched.clone() },
+            image: self.image.clone(),
+            runner_images: self.runner_images.clone(),
+            bundle_image: self.bundle_image.clone(),
+            replicas: json!(self.replicas),
+            operators: self.operators.clone(),
+            ..usual
+        }
+    }
+}
+
+/// `kubeon meta install`.
+#[derive(Debug, Args)]
+pub struct MetaInstall {
+    /// How to reach the cluster [default: the cluster that `kubeon use` chose]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub install: InstallFlags,
+    /// Seconds to wait until the operator runs; 0: do not wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub wait: u32,
+    /// Write the manifest to standard output; nothing is asked or written elsewhere
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `kubeon meta up`.
+#[derive(Debug, Args)]
+pub struct MetaUp {
+    /// The meta cluster's name
+    #[arg(value_name = "NAME", default_value = "meta")]
+    pub name: String,
+    /// Its Kubernetes version
+    #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
+    pub version: String,
+    /// The lab
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub lab: String,
+    /// Hosts of the lab: the first becomes the meta cluster, the others are free
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=50))]
+    pub hosts: u8,
+    /// The folder with the images of operator, runner and bundle
+    #[arg(long, value_name = "DIR", default_value = "target/images")]
+    pub images: PathBuf,
+    #[command(flatten)]
+    pub install: InstallFlags,
+}

@@ -1,0 +1,31 @@
+//! `kubeon precheck`.
+
+use clap::Args;
+
+use super::OutputFlag;
+use super::wish::WishArgs;
+
+pub const PRECHECK_EXAMPLES: &str = "Examples:
+  kubeon precheck -m 172.30.0.11 -w 172.30.0.12
+  kubeon precheck -f demo.yaml -o json | jq '.hosts[].checks[] | select(.ok | not)'
+  kubeon precheck demo --ignore swap,dns";
+
+/// `kubeon precheck`.
+#[derive(Debug, Args)]
+pub struct PrecheckArgs {
+    #[command(flatten)]
+    pub wish: WishArgs,
+    /// A registry that every host is to reach, HOST or HOST:PORT; may be repeated
+    #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = None)]
+    pub registry: Vec<String>,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+/// `--ignore`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct IgnoreFlag {
+    /// Checks that may fail, by name; see kubeon precheck -o wide
+    #[arg(long, value_name = "CHECK,…", value_delimiter = ',', hide_short_help = true, help_heading = None)]
+    pub ignore: Vec<String>,
+}

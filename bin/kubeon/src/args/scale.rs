@@ -1,0 +1,83 @@
+//! Commands that change which workers a cluster has.
+
+use clap::{Args, builder::RangedU64ValueParser};
+
+use super::node::{LoginFlags, NodeFlags};
+use super::precheck::IgnoreFlag;
+use super::{ContactFlags, HoldFlag, OutputFlag};
+
+pub const ADDON_EXAMPLES: &str = "Examples:
+  kubeon addon demo -w 172.30.0.14
+  kubeon addon demo -w 172.30.0.14,172.30.0.15 --default-user admin --dry-run";
+pub const DELON_EXAMPLES: &str =
+    "A selector is ip=ADDRESS, name=NAME, a node's name or address, or @w*; see kubeon exec --help
+
+Examples:
+  kubeon delon demo name=h4
+  kubeon delon demo ip=172.30.0.14,172.30.0.15 --yes
+  kubeon delon demo h4 --yes --without 172.30.0.14   its host is dead: only take it out of the cluster";
+
+/// How workers leave.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Workers")]
+pub struct LeaveFlags {
+    /// Seconds that the pods of a worker may take to go elsewhere before it leaves
+    #[arg(long, value_name = "SECONDS", default_value_t = kubeon_plan::Intent::DRAIN_SECONDS,
+          value_parser = RangedU64ValueParser::<u32>::new().range(1..=7200), hide_short_help = true)]
+    pub drain_timeout: u32,
+}
+
+/// `kubeon addon`.
+#[derive(Debug, Args)]
+pub struct AddonArgs {
+    /// The cluster; the chosen one when it is left out
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub nodes: NodeFlags,
+    /// Leave this worker out although it does not answer; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = "Workers")]
+    pub without: Vec<String>,
+    #[command(flatten)]
+    pub ignore: IgnoreFlag,
+    /// Only show the plan
+    #[arg(long, help_heading = None)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub hold: HoldFlag,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}
+
+/// `kubeon delon`.
+#[derive(Debug, Args)]
+pub struct DelonArgs {
+    /// The cluster
+    pub name: String,
+    /// Which workers
+    pub selector: String,
+    /// Do not ask
+    #[arg(short = 'y', long)]
+    pub yes: bool,
+    /// This worker cannot be reached: only take it out of the cluster; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub without: Vec<String>,
+    #[command(flatten)]
+    pub leave: LeaveFlags,
+    #[command(flatten)]
+    pub ignore: IgnoreFlag,
+    /// Only show the plan
+    #[arg(long, help_heading = None)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub hold: HoldFlag,
+    #[command(flatten)]
+    pub inventory: super::inventory::InventoryFlags,
+    #[command(flatten)]
+    pub login: LoginFlags,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: OutputFlag,
+}

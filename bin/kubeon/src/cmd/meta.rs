@@ -1,0 +1,67 @@
+//! `kubeon meta`: the cluster that raises clusters.
+
+mod kubectl;
+mod up;
+
+use kubeon_install::{InstallOptions, manifest, names};
+
+use super::Context;
+use crate::args::meta::{MetaArgs, MetaCommand, MetaInstall};
+use crate::engine::Engine;
+use crate::stop::{Stop, chain};
+use kubectl::Kubectl;
+
+/// Does it.
+pub async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), Stop> {
+    match &args.command {
+        MetaCommand::Up(args) => up::run(context, args).await,
+        MetaCommand::Install(args) => install(context, args).await,
+    }
+}
+
+async fn install(context: &Context<'_>, args: &MetaInstall) -> Result<(), Stop> {
+    let options = args.install.options();
+    if args.dry_run {
+        return context.talk.result(&text(&options)?);
+    }
+    let kubeconfig = match &args.kubeconfig {
+        Some(given) => given.clone(),
+        None => {
+            let engine = Engine::new(context)?;
+            engine.store.kubeconfig_path(&engine.name(None)?)
+        }
+    };
+    let kubectl = Kubectl::at_hand(context, kubeconfig)?;
+    put(context, &kubectl, &options, args.wait).await
+}
+
+fn text(options: &InstallOptions) -> Result<String, Stop> {
+    manifest::manifest(options).map_err(|error| Stop::failed(chain(&error)))
+}
+
+/// Applies the installation and waits so many seconds until the operator runs; 0: not at all. Watched namespaces that are
+/// not there are made, and stay when the installation is deleted.
+async fn put(context: &Context<'_>, kubectl: &Kubectl, options: &InstallOptions, seconds: u32) -> Result<(), Stop> {
+    let text = text(options)?;
+    for namespace in options.namespaces().filter(|name| *name != options.namespace) {
+        let there = kubectl.run(&["get", "namespace", namespace, "--ignore-not-found", "-o", "name"], None).await?;
+        if there.trim().is_empty() {
+            kubectl.run(&["create", "namespace", namespace], None).await?;
+            context.talk.say(&format!("namespace {namespace} is made"));
+        }
+    }
+    let apply = ["apply", "--server-side", "--force-conflicts", "--field-manager=kubeon", "-f", "-"];
+    let applied = kubectl.run(&apply, Some(&text)).await?;
+    context.talk.say(&format!("{} objects are applied", applied.lines().count()));
+    if seconds == 0 || options.replicas == 0 {
+        return Ok(());
+    }
+    context.talk.say("waiting until the operator runs");
+    let (deployment, limit) = (format!("deployment/{}", names::OPERATOR), format!("--timeout={seconds}s"));
+    let wait = ["-n", &options.namespace, "rollout", "status", &deployment, &limit];
+    kubectl.run(&wait, None).await.map_err(|stop| {
+        stop.hint(format!("kubectl -n {} describe pods -l app.kubernetes.io/name=kubeon", options.namespace))
+    })?;
+    context.talk.say("the operator runs");
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! `kubeon precheck`.
+
+use kubeon_plan::Artifacts;
+use kubeon_plan::precheck::{self, Place};
+use kubeon_ports::Clock as _;
+use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity, Progress};
+
+use super::Context;
+use crate::args::Format;
+use crate::args::precheck::PrecheckArgs;
+use crate::engine::artifacts::artifacts;
+use crate::engine::checked::{self, Asking};
+use crate::engine::contact::Purpose;
+use crate::engine::{Engine, MachineClock};
+use crate::output::{Answer, Table, words};
+use crate::stop::{Stop, note_text};
+use crate::target::{Asks, Target};
+
+/// Where registries listen.
+const REGISTRY_PORT: u16 = 443;
+
+/// Checks hosts and writes nothing anywhere.
+pub async fn run(context: &Context<'_>, args: &PrecheckArgs) -> Result<(), Stop> {
+    let engine = Engine::new(context)?;
+    let places = registries(&args.registry)?;
+    let target = Target::find(&engine, &args.wish, Asks::Precheck)?;
+    target.notes.iter().for_each(|note| context.talk.warn(&note_text(note)));
+    // Without a bundle only the room for its parts is not known.
+    let parts = super::bundle::find(context, target.spec.version)
+        .map_or_else(|_| Artifacts::default(), |bundle| artifacts(&bundle));
+    let logins = engine.logins(&target.logins)?;
+    let contact = engine.contact(&target.spec.name, logins, &args.wish.contact, Purpose::Look).await?;
+    let intent = target.intent(parts);
+    let asking = Asking::about(&intent, &contact.hosts, &places);
+    let hosts = intent.spec.hosts().map(|host| host.address);
+    let snapshot = kubeon_observe::snapshot(&asking, hosts, MachineClock.now_seconds()).await;
+    let report = precheck::precheck(&intent, &snapshot);
+    context.talk.result(&text(&report, args.format.output)?)?;
+    let ended = if report.ok { Ok(()) } else { Err(checked::stop(&report, None)) };
+    context.talk.progress(&Progress::Precheck { report });
+    ended
+}
+
+fn registries(given: &[String]) -> Result<Vec<Place>, Stop> {
+    let place = |text: &String| {
+        let (name, port) = match text.split_once(':') {
+            Some((name, port)) => (name, port.parse().ok()),
+            None => (text.as_str(), Some(REGISTRY_PORT)),
+        };
+        let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
+        match port {
+            Some(port) if plain => Ok((name.to_owned(), port)),
+            _ => Err(Stop::refused(format!("--registry {text:?} is not HOST or HOST:PORT"))),
+        }
+    };
+    given.iter().map(place).collect()
+}
+
+fn text(report: &PrecheckReport, format: Format) -> Result<String, Stop> {
+    let wide = format == Format::Wide;
+    let mut table = Table::new(&["HOST", "NAME", "CHECK", "RESULT", "FOUND", "WANTED", "WHAT"]);
+    for host in &report.hosts {
+        for result in host.checks.iter().filter(|result| wide || !result.ok) {
+            table.row(row(host, result));
+        }
+    }
+    let names = report.hosts.iter().filter(|host| !host.ok).map(|host| host.host.to_string()).collect();
+    let checks = report.hosts.iter().map(|host| host.checks.len()).sum();
+    let (checks, hosts) = (words::count(checks, "check"), words::count(report.hosts.len(), "host"));
+    let foot = format!(
+        "{hosts}, {checks}: {}, {}\n",
+        words::count(report.errors as usize, "error"),
+        words::count(report.warnings as usize, "warning")
+    );
+    Answer::new(report, table, names)?.foot(foot).text(format)
+}
+
+fn row(host: &PrecheckHost, result: &PrecheckResult) -> [String; 7] {
+    let word = match (result.ok, result.ignored, result.severity) {
+        (true, ..) => "ok",
+        (_, true, _) => "ignored",
+        (_, _, PrecheckSeverity::Error) => "error",
+        (_, _, PrecheckSeverity::Warning) => "warning",
+    };
+    let PrecheckResult { check, found, wanted, message, .. } = result.clone();
+    [host.host.to_string(), host.name.clone(), check, word.to_owned(), found, wanted, message]
+}

@@ -1,0 +1,105 @@
+//! `kubeon addon` and `kubeon delon`: the wish with workers more or less, made true as by `create`.
+
+use kubeon_plan::{ClusterSpec, HostSpec, Refusal};
+
+use super::create::{Change, change};
+use super::{Context, plan};
+use crate::args::node::{HostWish, LoginWish};
+use crate::args::scale::{AddonArgs, DelonArgs};
+use crate::engine::{self, Engine, State, members};
+use crate::selector::Selector;
+use crate::stop::Stop;
+use crate::target::Target;
+use crate::wish::SaidLogin;
+
+/// Adds workers.
+pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), Stop> {
+    let engine = Engine::new(context)?;
+    let state = engine.find(args.name.as_deref())?;
+    let mut refusals = Vec::new();
+    let wished = args.nodes.hosts(&mut refusals);
+    for master in &wished.masters {
+        let reason = "adding masters is not there yet: -w adds workers";
+        refusals.push(refusal(format!("-m {}", master.address), reason));
+    }
+    let mut spec = state.spec.clone();
+    for HostWish { address, name, labels, login: _ } in wished.workers.iter().cloned() {
+        if spec.hosts().any(|host| host.address == address) {
+            let reason = format!("is a node of {} already (Cluster ip is duplicate)", state.name);
+            refusals.push(refusal(format!("-w {address}"), reason));
+        } else {
+            spec.workers.push(HostSpec { address, name, labels });
+        }
+    }
+    if refusals.is_empty() && wished.workers.is_empty() {
+        let stop = Stop::refused("no worker is named");
+        return Err(stop.hint(format!("try: kubeon addon {} -w ADDRESS", state.name)));
+    }
+    if !refusals.is_empty() {
+        return Err(Stop::refusals(state.name.as_str(), refusals, &[]));
+    }
+    let (name, all) = (state.name.clone(), LoginWish::from(&args.nodes.all));
+    let mut target = Target::changed(&engine, state, spec, &all, &args.without)?;
+    target.ignore = engine::ignored(&args.ignore.ignore)?;
+    for HostWish { address, login, .. } in wished.workers {
+        target.logins.insert(address, SaidLogin { flags: login, ..SaidLogin::default() });
+    }
+    if args.dry_run {
+        let command = format!("kubeon addon {name} … (the same flags)");
+        return plan::create(&engine, target, &args.contact, command, &args.format).await;
+    }
+    let change_as = Change {
+        command: "kubeon addon",
+        contact: &args.contact,
+        hold: args.hold.hold,
+        yes: true,
+        format: args.format.output,
+    };
+    change(&engine, target, &change_as).await
+}
+
+/// Removes workers.
+pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), Stop> {
+    let engine = Engine::new(context)?;
+    let state = engine.find(Some(&args.name))?;
+    let spec = fewer(&state, &args.selector)?;
+    let (name, all) = (state.name.clone(), LoginWish::from(&args.login));
+    let mut target = Target::changed(&engine, state, spec, &all, &args.without)?;
+    target.drain_seconds = args.leave.drain_timeout;
+    target.ignore = engine::ignored(&args.ignore.ignore)?;
+    target.logins = crate::inventory::known_better(&args.inventory, &name, target.logins)?;
+    if args.dry_run {
+        let command = format!("kubeon delon {name} {}", args.selector);
+        return plan::create(&engine, target, &args.contact, command, &args.format).await;
+    }
+    let change_as = Change {
+        command: "kubeon delon",
+        contact: &args.contact,
+        hold: args.hold.hold,
+        yes: args.yes,
+        format: args.format.output,
+    };
+    change(&engine, target, &change_as).await
+}
+
+/// The specification without the nodes that the selector means.
+fn fewer(state: &State, selector: &str) -> Result<ClusterSpec, Stop> {
+    let members = members(&state.spec);
+    let selector = Selector::parse(&format!("{}@{}", state.name, selector.trim_start_matches('@')))?;
+    let chosen = selector.choose(&members)?;
+    let masters = chosen.iter().filter(|member| member.master).count();
+    if masters == state.spec.masters.len() {
+        return Err(Stop::refused(format!("Selector[{selector}] no master exists after delete")));
+    }
+    if let Some(master) = chosen.iter().find(|member| member.master) {
+        let stop = Stop::refused(format!("removing masters is not there yet: {} is a master", master.name));
+        return Err(stop.row("workers", format!("kubeon delon {} @w*", state.name)));
+    }
+    let mut spec = state.spec.clone();
+    spec.workers.retain(|host| !chosen.iter().any(|member| member.address == host.address.ip()));
+    Ok(spec)
+}
+
+fn refusal(subject: String, reason: impl Into<String>) -> Refusal {
+    Refusal { subject, reason: reason.into() }
+}

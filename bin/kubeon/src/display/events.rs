@@ -1,0 +1,97 @@
+//! For programs: what happens as lines of [`Progress`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use kubeon_api::HostAddress;
+use kubeon_apply::Happening;
+use kubeon_plan::Plan;
+use kubeon_wire::Progress;
+
+/// Turns what happens into what programs are told of it.
+pub struct Events {
+    steps: BTreeMap<String, Words>,
+    begun: Mutex<BTreeSet<String>>,
+}
+
+/// What a step is called.
+struct Words {
+    name: String,
+    stage: String,
+    title: String,
+    why: String,
+}
+
+impl Events {
+    /// Knows the plan's words.
+    pub fn new(plan: &Plan) -> Self {
+        let words = |step: &kubeon_plan::Step| Words {
+            name: name(plan, step.host),
+            stage: step.stage.clone(),
+            title: step.title.clone(),
+            why: step.why.clone(),
+        };
+        Self {
+            steps: plan.steps.iter().map(|step| (step.id.clone(), words(step))).collect(),
+            begun: Mutex::default(),
+        }
+    }
+
+    /// What is told of it, if it is worth a line.
+    pub fn line(&self, happening: &Happening) -> Option<Progress> {
+        Some(match happening {
+            Happening::StepStarted { host, step } => self.started(*host, step)?,
+            Happening::Done { host, step, changed, milliseconds } => {
+                let (host, step) = (*host, self.title(step));
+                Progress::Finished { host, step, changed: *changed, milliseconds: *milliseconds }
+            }
+            // That a host is lost is told once, not for each of its steps that never began.
+            Happening::Failed { step, .. } if !self.has_begun(step) => return None,
+            Happening::Failed { host, step, failure } => Progress::Failed {
+                host: *host,
+                step: self.title(step),
+                cause: failure.cause.clone(),
+                log: failure.log.clone(),
+                again: false,
+            },
+            Happening::Retrying { host, step, failure, .. } => Progress::Failed {
+                host: *host,
+                step: self.title(step),
+                cause: failure.cause.clone(),
+                log: failure.log.clone(),
+                again: true,
+            },
+            Happening::HostLost { host, failure } => note(format!("{host} is lost: {failure}"), true),
+            Happening::HostRetrying { host, failure, .. } => {
+                note(format!("{host}: trying again: {failure}"), true)
+            }
+            Happening::Note { host, step, text } => {
+                note(format!("{host}: {}: {text}", self.title(step)), false)
+            }
+            _ => return None,
+        })
+    }
+
+    fn started(&self, host: HostAddress, id: &str) -> Option<Progress> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
+        let Words { name, stage, title, why } = self.steps.get(id)?;
+        let (name, stage, step, why) = (name.clone(), stage.clone(), title.clone(), why.clone());
+        Some(Progress::Started { host, name, stage, step, why })
+    }
+
+    fn has_begun(&self, id: &str) -> bool {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
+
+    fn title(&self, id: &str) -> String {
+        self.steps.get(id).map_or_else(|| id.to_owned(), |words| words.title.clone())
+    }
+}
+
+fn note(text: String, warning: bool) -> Progress {
+    Progress::Note { text, warning }
+}
+
+fn name(plan: &Plan, host: HostAddress) -> String {
+    plan.hosts.get(&host).map_or_else(|| host.to_string(), |host| host.name.to_string())
+}

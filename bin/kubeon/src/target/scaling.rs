@@ -1,0 +1,84 @@
+//! What may change about a cluster that stands: which workers it has.
+
+use kubeon_plan::{ClusterSpec, Refusal};
+
+use crate::engine::State;
+use crate::stop::Stop;
+
+/// Writes the workers that are no longer wished for down as leaving, and answers with their names.
+///
+/// # Errors
+/// Refuses every other change, by name.
+pub fn settle(state: &mut State, wished: &ClusterSpec) -> Result<Vec<String>, Stop> {
+    let same_but_workers = ClusterSpec { workers: state.spec.workers.clone(), ..wished.clone() };
+    if same_but_workers != state.spec {
+        return Err(exists(state, wished));
+    }
+    let refusals: Vec<Refusal> = wished
+        .workers
+        .iter()
+        .filter_map(|host| {
+            let subject = format!("-w {}", host.address);
+            if state.leaving.contains_key(&host.address) {
+                let reason = format!(
+                    "is on its way out of {0}: finish that with kubeon create {0}, then add it",
+                    state.name
+                );
+                return Some(Refusal { subject, reason });
+            }
+            let stored = state.spec.workers.iter().find(|stored| stored.address == host.address)?;
+            let named = stored.name.as_ref().filter(|_| stored.name != host.name)?;
+            Some(Refusal {
+                subject,
+                reason: format!("is named {named} in {}: a node keeps its name", state.name),
+            })
+        })
+        .collect();
+    if !refusals.is_empty() {
+        return Err(Stop::refusals(state.name.as_str(), refusals, &[]));
+    }
+    let stays =
+        |host: &&kubeon_plan::HostSpec| wished.workers.iter().any(|wished| wished.address == host.address);
+    let mut names = Vec::new();
+    for host in state.spec.workers.iter().filter(|host| !stays(host)) {
+        names.push(host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string));
+        state.leaving.insert(host.address, host.name.clone());
+    }
+    Ok(names)
+}
+
+/// Refuses to make another cluster of the same name, and says what differs.
+fn exists(state: &State, wished: &ClusterSpec) -> Stop {
+    let mut stop = Stop::refused(format!("Input cluster[{}] exist and is not what is asked for", state.name));
+    for (field, has, wants) in differences(&state.spec, wished) {
+        let wants =
+            if field == "masters" { format!("{wants}: changing masters is not there yet") } else { wants };
+        stop = stop.row(field, format!("is {has}, asked for {wants}"));
+    }
+    stop.row("way out", format!("kubeon create {0} (as it is), or kubeon destroy {0} first", state.name))
+}
+
+fn differences(has: &ClusterSpec, wants: &ClusterSpec) -> Vec<(String, String, String)> {
+    let (Ok(serde_json::Value::Object(has)), Ok(serde_json::Value::Object(wants))) =
+        (serde_json::to_value(has), serde_json::to_value(wants))
+    else {
+        return Vec::new();
+    };
+    let text = |value: Option<&serde_json::Value>| value.map_or_else(String::new, short);
+    let differing = has.iter().filter(|(field, value)| wants.get(*field) != Some(*value));
+    differing.map(|(field, value)| (field.clone(), short(value), text(wants.get(field)))).collect()
+}
+
+/// A value in few words: hosts by address.
+fn short(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Array(items) if items.is_empty() => "none".to_owned(),
+        serde_json::Value::Array(items) => items
+            .iter()
+            .map(|item| item.get("address").map_or_else(|| short(item), short))
+            .collect::<Vec<_>>()
+            .join(" "),
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,93 @@
+//! Stage `leave`: workers that are no longer wished for. Their pods go elsewhere, their node goes, and last
+//! their host becomes as bare as it was.
+
+use kubeon_wire::Op;
+
+use super::Wish;
+use super::control::{apiserver_id, rights_id};
+use super::join::{about_node, ready_id, taint_id};
+use crate::site::{Leaving, Site};
+
+/// How much longer than the drain itself its step may take: the last calls to the API server.
+const DRAIN_MARGIN: u32 = 10;
+
+/// Drain, remove, reset, for each worker that is to leave; they leave side by side.
+pub(crate) fn workers(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+    if site.leaving.is_empty() {
+        return;
+    }
+    let before = before_drains(site);
+    for leaving in &site.leaving {
+        let drain = drain(site, leaving, &before);
+        let remove = remove(site, leaving, drain.as_ref());
+        let reset = reset(site, leaving, remove.as_ref());
+        wishes.extend(drain.into_iter().chain(remove).chain(reset));
+    }
+}
+
+fn why(leaving: &Leaving<'_>) -> String {
+    match &leaving.facts {
+        Ok(_) => format!("{} is to leave the cluster", leaving.name),
+        Err(silence) => format!("{} is to leave the cluster, and cannot be reached: {silence}", leaving.name),
+    }
+}
+
+/// Evicted pods need somewhere to go: hosts that join, and masters that take pods again, come first.
+fn before_drains(site: &Site<'_>) -> Vec<String> {
+    let first = site.first();
+    let joining = site.hosts.iter().filter(|host| !first.did(&ready_id(site, host)));
+    let joined = joining.map(|host| ready_id(site, host));
+    joined.chain(site.masters().map(|host| taint_id(site, host))).collect()
+}
+
+fn drain(site: &Site<'_>, leaving: &Leaving<'_>, before: &[String]) -> Option<Wish> {
+    let node = site.node(&leaving.name);
+    // Pods end by the hand of their kubelet: where that is silent, nobody ends them before their node is gone.
+    let ends = leaving.facts.is_ok() || node.is_some_and(|node| node.is_some_and(|node| node.ready));
+    if matches!(node, Some(None)) || !ends {
+        return None;
+    }
+    let first = site.first();
+    let op = Op::Drain { node: leaving.name.clone() };
+    Some(
+        Wish::new("leave", first, &format!("drain-{}", leaving.name), op)
+            .title(format!("empty node {}, as disruption budgets allow", leaving.name))
+            .within(site.intent.drain_seconds + DRAIN_MARGIN)
+            .needs([apiserver_id(first), rights_id(site)])
+            .needs(before.to_vec())
+            .once(why(leaving))
+            .destroys(1),
+    )
+}
+
+fn remove(site: &Site<'_>, leaving: &Leaving<'_>, drain: Option<&Wish>) -> Option<Wish> {
+    let first = site.first();
+    let forget = about_node(site, &leaving.name);
+    let remembered = forget.iter().any(|id| first.did(id));
+    if matches!(site.node(&leaving.name), Some(None)) && !remembered {
+        return None;
+    }
+    let op = Op::RemoveNode { node: leaving.name.clone(), forget };
+    Some(
+        Wish::new("leave", first, &format!("remove-{}", leaving.name), op)
+            .title(format!("take node {} out of the cluster", leaving.name))
+            .needs([apiserver_id(first), rights_id(site)])
+            .needs(drain.map(|drain| drain.id.clone()))
+            .once(why(leaving))
+            .destroys(3),
+    )
+}
+
+fn reset(site: &Site<'_>, leaving: &Leaving<'_>, remove: Option<&Wish>) -> Option<Wish> {
+    let facts = leaving.facts.as_ref().ok()?;
+    let ours = facts.claim.as_ref().is_some_and(|claim| claim.uid == site.intent.uid);
+    let op = Op::Reset { cluster: site.spec().name.clone() };
+    ours.then(|| {
+        Wish::on("leave", leaving.spec.address, &leaving.name, "reset", op)
+            .title(format!("take everything of {} off {}", site.spec().name, leaving.name))
+            .within(180)
+            .needs(remove.map(|remove| remove.id.clone()))
+            .once(why(leaving))
+            .destroys(2)
+    })
+}

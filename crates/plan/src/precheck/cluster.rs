@@ -1,0 +1,65 @@
+//! Whose a host is, and whether it can be told from the others.
+
+use super::{Subject, Verdict, crowd};
+
+/// No other cluster that kubeon made holds the host.
+pub(super) fn claim(it: &Subject<'_>) -> Verdict {
+    let name = &it.intent.spec.name;
+    let Some(claim) = &it.facts.claim else { return Verdict::good("free", "free") };
+    let message = if claim.cluster != *name {
+        Some(format!(
+            "belongs to cluster {}; destroy that cluster first, or name another host",
+            claim.cluster
+        ))
+    } else if claim.uid != it.intent.uid {
+        Some(format!(
+            "belongs to another cluster named {} (identity {}); destroy it from where it was created",
+            claim.cluster, claim.uid
+        ))
+    } else {
+        None
+    };
+    Verdict::good(format!("of cluster {}", claim.cluster), format!("free, or of {name}")).error(message)
+}
+
+/// No other program made a cluster here.
+pub(super) fn leftover(it: &Subject<'_>) -> Verdict {
+    let foreign = if it.facts.claim.is_none() { it.facts.foreign.join(", ") } else { String::new() };
+    let message = (!foreign.is_empty()).then(|| {
+        format!("carries another cluster (found {foreign}); remove that cluster first, or name another host")
+    });
+    let found = if foreign.is_empty() { "nothing".to_owned() } else { foreign };
+    Verdict::good(found, "nothing of another cluster").error(message)
+}
+
+/// It has a name that can be a node's, and no other host has it.
+pub(super) fn name(it: &Subject<'_>) -> Verdict {
+    let wanted = "a name that no other host has";
+    let Some(name) = crowd::name(it.spec, it.facts) else {
+        let why = "has no usable name of its own; give one with -M or -W".to_owned();
+        return Verdict::good(it.facts.hostname.clone(), wanted).error(Some(why));
+    };
+    let message = it.crowd.same_name(&name, it.spec.address).map(|other| {
+        format!("is named {name} like {other} (Cluster hostname is duplicate); give names with -M or -W")
+    });
+    Verdict::good(name, wanted).error(message)
+}
+
+/// Copies of one machine share it, and with it the addresses that systemd derives from it.
+pub(super) fn machine_id(it: &Subject<'_>) -> Verdict {
+    let id = &it.facts.machine_id;
+    let message = it.crowd.same_machine_id(id, it.spec.address).map(|other| {
+        format!("has the machine id of {other}: a copied machine; make a new one: rm /etc/machine-id && systemd-machine-id-setup")
+    });
+    Verdict::good(id.clone(), "its own").warning(message)
+}
+
+/// Kubernetes tells machines apart by it.
+pub(super) fn product_uuid(it: &Subject<'_>) -> Verdict {
+    let id = &it.facts.product_uuid;
+    let message = it
+        .crowd
+        .same_product_uuid(id, it.spec.address)
+        .map(|other| format!("has the product uuid of {other}: a copied virtual machine"));
+    Verdict::good(id.clone(), "its own").warning(message)
+}

@@ -1,0 +1,87 @@
+//! What hosts of one cluster must not share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubeon_api::{HostAddress, HostName};
+use kubeon_wire::Facts;
+
+use crate::input::{HostSpec, Intent, Seen, Snapshot};
+
+/// Who shares what.
+pub(super) struct Crowd<'a> {
+    hosts: BTreeSet<HostAddress>,
+    names: BTreeMap<String, Vec<HostAddress>>,
+    machine_ids: BTreeMap<&'a str, Vec<HostAddress>>,
+    product_uuids: BTreeMap<&'a str, Vec<HostAddress>>,
+    mtus: BTreeMap<u32, usize>,
+}
+
+/// The name that the host has as a node; `None` where its own is none.
+pub(super) fn name(spec: &HostSpec, facts: &Facts) -> Option<String> {
+    if let Some(name) = &spec.name {
+        return Some(name.to_string());
+    }
+    let own = facts.hostname.to_ascii_lowercase();
+    own.split('.').next().unwrap_or_default().parse::<HostName>().ok().map(|name| name.to_string())
+}
+
+/// MTU of the link that has the host's address.
+pub(super) fn mtu(spec: &HostSpec, facts: &Facts) -> Option<u32> {
+    facts.links.iter().find(|link| link.address == spec.address.ip()).map(|link| link.mtu)
+}
+
+impl<'a> Crowd<'a> {
+    pub(super) fn of(intent: &Intent, snapshot: &'a Snapshot) -> Self {
+        let mut crowd = Self {
+            hosts: intent.spec.hosts().map(|host| host.address).collect(),
+            names: BTreeMap::new(),
+            machine_ids: BTreeMap::new(),
+            product_uuids: BTreeMap::new(),
+            mtus: BTreeMap::new(),
+        };
+        for spec in intent.spec.hosts() {
+            let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Seen::fresh) else { continue };
+            if let Some(name) = name(spec, facts) {
+                crowd.names.entry(name).or_default().push(spec.address);
+            }
+            for (value, all) in
+                [(&facts.machine_id, &mut crowd.machine_ids), (&facts.product_uuid, &mut crowd.product_uuids)]
+            {
+                if !value.is_empty() {
+                    all.entry(value).or_default().push(spec.address);
+                }
+            }
+            if let Some(mtu) = mtu(spec, facts) {
+                *crowd.mtus.entry(mtu).or_default() += 1;
+            }
+        }
+        crowd
+    }
+
+    /// Whether it is the address of one of the hosts.
+    pub(super) fn has(&self, place: &str) -> bool {
+        place.parse().is_ok_and(|address| self.hosts.contains(&address))
+    }
+
+    /// The first other host that has the same.
+    fn other(all: Option<&Vec<HostAddress>>, own: HostAddress) -> Option<HostAddress> {
+        all?.iter().copied().find(|other| *other != own)
+    }
+
+    pub(super) fn same_name(&self, name: &str, own: HostAddress) -> Option<HostAddress> {
+        Self::other(self.names.get(name), own)
+    }
+
+    pub(super) fn same_machine_id(&self, id: &str, own: HostAddress) -> Option<HostAddress> {
+        Self::other(self.machine_ids.get(id), own)
+    }
+
+    pub(super) fn same_product_uuid(&self, id: &str, own: HostAddress) -> Option<HostAddress> {
+        Self::other(self.product_uuids.get(id), own)
+    }
+
+    /// The MTU that most hosts have.
+    pub(super) fn usual_mtu(&self) -> Option<u32> {
+        self.mtus.iter().max_by_key(|(_, count)| **count).map(|(mtu, _)| *mtu)
+    }
+}

@@ -1,0 +1,238 @@
+//! Whether hosts can take part, told before anything is done to them: every check on every host, side by side.
+//!
+//! ```text
+//!   Intent, Snapshot ──► Crowd (what hosts must not share) ──► rules, one list ──► PrecheckReport
+//!                                                                   │
+//!                                          plan: refusals, notes ◄──┘
+//! ```
+//!
+//! What a look could not tell is never held against a host. A check has a name, under which it may be ignored.
+
+mod cluster;
+mod crowd;
+mod machine;
+mod network;
+
+use std::fmt::Write as _;
+
+use kubeon_wire::{Facts, PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity as Severity};
+
+pub use network::{Place, questions};
+
+use crate::input::{HostSpec, Intent, Seen, Snapshot};
+use crowd::Crowd;
+
+/// A host that was seen, and all that is asked about it.
+pub(crate) struct Subject<'a> {
+    pub(crate) intent: &'a Intent,
+    pub(crate) spec: &'a HostSpec,
+    pub(crate) master: bool,
+    pub(crate) facts: &'a Facts,
+    crowd: &'a Crowd<'a>,
+}
+
+/// What a rule says.
+pub(crate) struct Verdict {
+    /// How bad the message is; where there is none, how bad it could be.
+    severity: Severity,
+    found: String,
+    wanted: String,
+    message: Option<String>,
+}
+
+impl Verdict {
+    fn good(found: impl Into<String>, wanted: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, found: found.into(), wanted: wanted.into(), message: None }
+    }
+
+    /// Stands in the way, where there is a message.
+    fn error(mut self, message: Option<String>) -> Self {
+        self.severity = Severity::Error;
+        self.message = message;
+        self
+    }
+
+    /// A person should know, where there is a message; what was said before stays.
+    fn warning(mut self, message: Option<String>) -> Self {
+        if self.message.is_none() && message.is_some() {
+            self.severity = Severity::Warning;
+            self.message = message;
+        }
+        self
+    }
+}
+
+/// A check.
+pub(crate) struct Rule {
+    /// Its name.
+    pub(crate) name: &'static str,
+    pub(crate) judge: fn(&Subject<'_>) -> Verdict,
+}
+
+const fn rule(name: &'static str, judge: fn(&Subject<'_>) -> Verdict) -> Rule {
+    Rule { name, judge }
+}
+
+/// Whether the host can be looked at.
+const REACH: &str = "reach";
+const LOGIN: &str = "login";
+
+/// Every other check, in the order in which they are told.
+pub(crate) const RULES: &[Rule] = &[
+    rule("claim", cluster::claim),
+    rule("leftover", cluster::leftover),
+    rule("system", machine::system),
+    rule("kernel", machine::kernel),
+    rule("sudo", machine::sudo),
+    rule("cgroup", machine::cgroup),
+    rule("cpu", machine::cpu),
+    rule("memory", machine::memory),
+    rule("disk", machine::disk),
+    rule("inodes", machine::inodes),
+    rule("swap", machine::swap),
+    rule("clock", machine::clock),
+    rule("name", cluster::name),
+    rule("machine-id", cluster::machine_id),
+    rule("product-uuid", cluster::product_uuid),
+    rule("ports", network::ports),
+    rule("node-ports", network::node_ports),
+    rule("modules", machine::modules),
+    rule("nftables", machine::nftables),
+    rule("parameters", machine::parameters),
+    rule("dns", network::dns),
+    rule("mtu", network::mtu),
+    rule("peers", network::peers),
+    rule("registry", network::registry),
+    rule("networks", network::networks),
+];
+
+/// Checks without which nothing can be done to a host, whoever says otherwise.
+const NOT_TO_BE_IGNORED: [&str; 4] = [REACH, LOGIN, "claim", "system"];
+
+/// Whether a check may be ignored.
+///
+/// # Errors
+/// Why it may not, in one sentence.
+pub fn may_be_ignored(check: &str) -> Result<(), String> {
+    if NOT_TO_BE_IGNORED.contains(&check) {
+        return Err(format!("{check} cannot be ignored: nothing can be done to such a host"));
+    }
+    if RULES.iter().any(|rule| rule.name == check) {
+        return Ok(());
+    }
+    let names = RULES.iter().map(|rule| rule.name).filter(|name| !NOT_TO_BE_IGNORED.contains(name));
+    Err(format!("{check} is no check; there are {}", names.collect::<Vec<_>>().join(", ")))
+}
+
+/// Checks every host of the cluster. Hosts that leave it are not checked.
+#[must_use]
+pub fn precheck(intent: &Intent, snapshot: &Snapshot) -> PrecheckReport {
+    let crowd = Crowd::of(intent, snapshot);
+    let masters = intent.spec.masters.len();
+    let mut hosts: Vec<PrecheckHost> = Vec::new();
+    for (index, spec) in intent.spec.hosts().enumerate() {
+        let master = index < masters;
+        hosts.push(match snapshot.hosts.get(&spec.address) {
+            Some(Seen::Fresh(facts)) => host(&Subject { intent, spec, master, facts, crowd: &crowd }),
+            Some(Seen::Unknown { why, denied }) => unseen(intent, spec, master, why, *denied),
+            None => unseen(intent, spec, master, "was not asked", false),
+        });
+    }
+    hosts.sort_by_key(|host| host.host);
+    let count = |bad: fn(&PrecheckResult) -> bool| {
+        let results = hosts.iter().flat_map(|host| &host.checks).filter(|result| bad(result));
+        u32::try_from(results.count()).unwrap_or(u32::MAX)
+    };
+    let (errors, warnings) = (count(stands_in_the_way), count(|it| !it.ok && !stands_in_the_way(it)));
+    PrecheckReport { cluster: intent.spec.name.clone(), ok: errors == 0, errors, warnings, hosts }
+}
+
+/// What one rule says of a host.
+pub(crate) fn judge(rule: &Rule, subject: &Subject<'_>) -> PrecheckResult {
+    let Verdict { severity, found, wanted, message } = (rule.judge)(subject);
+    let ok = message.is_none();
+    let ignored = !ok && subject.intent.ignore.contains(rule.name);
+    let message = message.unwrap_or_default();
+    PrecheckResult { check: rule.name.to_owned(), severity, ok, ignored, found, wanted, message }
+}
+
+/// Whether nothing may be done because of it.
+#[must_use]
+pub fn stands_in_the_way(result: &PrecheckResult) -> bool {
+    !result.ok && !result.ignored && result.severity == Severity::Error
+}
+
+/// Runs `each` with every host that was seen.
+pub(crate) fn subjects<'a>(intent: &'a Intent, snapshot: &'a Snapshot, mut each: impl FnMut(&Subject<'_>)) {
+    let crowd = Crowd::of(intent, snapshot);
+    let masters = intent.spec.masters.len();
+    for (index, spec) in intent.spec.hosts().enumerate() {
+        if let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Seen::fresh) {
+            each(&Subject { intent, spec, master: index < masters, facts, crowd: &crowd });
+        }
+    }
+}
+
+fn host(subject: &Subject<'_>) -> PrecheckHost {
+    let mut checks = vec![seen(REACH, "answers"), seen(LOGIN, "works")];
+    checks.extend(RULES.iter().map(|rule| judge(rule, subject)));
+    let ok = !checks.iter().any(stands_in_the_way);
+    let name = crowd::name(subject.spec, subject.facts).unwrap_or_default();
+    PrecheckHost { host: subject.spec.address, name, role: role(subject.master), ok, checks }
+}
+
+fn seen(check: &str, found: &str) -> PrecheckResult {
+    PrecheckResult {
+        check: check.to_owned(),
+        severity: Severity::Error,
+        ok: true,
+        ignored: false,
+        found: found.to_owned(),
+        wanted: found.to_owned(),
+        message: String::new(),
+    }
+}
+
+fn unseen(intent: &Intent, spec: &HostSpec, master: bool, why: &str, denied: bool) -> PrecheckHost {
+    let left_out = !master && intent.without.contains(&spec.address);
+    let out = way_out(spec, master);
+    let failed = PrecheckResult {
+        ok: false,
+        ignored: left_out,
+        found: if denied { "is refused" } else { "does not answer" }.to_owned(),
+        message: format!("{why}; {out}"),
+        ..seen(if denied { LOGIN } else { REACH }, if denied { "works" } else { "answers" })
+    };
+    let checks = if denied { vec![seen(REACH, "answers"), failed] } else { vec![failed] };
+    let name = spec.name.as_ref().map(ToString::to_string).unwrap_or_default();
+    PrecheckHost { host: spec.address, name, role: role(master), ok: left_out, checks }
+}
+
+/// What to do about a host that cannot be looked at.
+pub(crate) fn way_out(spec: &HostSpec, master: bool) -> String {
+    if master {
+        "a master cannot be left out: bring it back or name another".to_owned()
+    } else {
+        format!("bring it back, or go on without it: --without {}", spec.address)
+    }
+}
+
+fn role(master: bool) -> String {
+    if master { "master" } else { "worker" }.to_owned()
+}
+
+/// What stands in the way, host by host; empty when nothing does.
+#[must_use]
+pub fn failures(report: &PrecheckReport) -> String {
+    if report.ok {
+        return String::new();
+    }
+    let mut text = "[precheck] failed with:\n".to_owned();
+    for host in report.hosts.iter().filter(|host| !host.ok) {
+        let failed = host.checks.iter().filter(|result| stands_in_the_way(result));
+        let messages: Vec<_> = failed.map(|result| result.message.as_str()).collect();
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, " {} : {}", host.host, messages.join("; "));
+    }
+    text
+}

@@ -1,0 +1,268 @@
+//! Checks of hosts, with forged facts.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use kubeon_plan::precheck::{failures, may_be_ignored, precheck, questions};
+use kubeon_plan::{Intent, Seen, Snapshot, plan};
+use kubeon_wire::{
+    Cgroup, Claim, Facts, LinkFact, PrecheckReport, PrecheckResult, PrecheckSeverity, Reach, ReachFact,
+};
+use support::{address, bare_hosts, intent};
+
+fn edit(snapshot: &mut Snapshot, index: usize, change: impl FnOnce(&mut Facts)) {
+    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(index)) else { panic!("not seen") };
+    change(facts);
+}
+
+/// One master and one worker; the worker is changed.
+fn judged(check: &str, change: impl FnOnce(&mut Facts)) -> PrecheckResult {
+    let mut snapshot = bare_hosts(2);
+    edit(&mut snapshot, 1, change);
+    result(&precheck(&intent(1, 1), &snapshot), 1, check)
+}
+
+fn result(report: &PrecheckReport, index: usize, check: &str) -> PrecheckResult {
+    let host = report.hosts.iter().find(|host| host.host == address(index)).unwrap();
+    host.checks.iter().find(|result| result.check == check).unwrap_or_else(|| panic!("no {check}")).clone()
+}
+
+#[track_caller]
+fn fails(check: &str, severity: PrecheckSeverity, words: &str, change: impl FnOnce(&mut Facts)) {
+    let result = judged(check, change);
+    assert!(!result.ok, "{result:?}");
+    assert_eq!(result.severity, severity, "{result:?}");
+    assert!(result.message.contains(words), "{result:?}");
+}
+
+fn error(check: &str, words: &str, change: impl FnOnce(&mut Facts)) {
+    fails(check, PrecheckSeverity::Error, words, change);
+}
+
+fn warning(check: &str, words: &str, change: impl FnOnce(&mut Facts)) {
+    fails(check, PrecheckSeverity::Warning, words, change);
+}
+
+#[test]
+fn a_capable_host_passes_every_check() {
+    let report = precheck(&intent(1, 1), &bare_hosts(2));
+    assert!(report.ok && report.errors == 0 && report.warnings == 0, "{report:?}");
+    assert_eq!(failures(&report), "");
+    assert_eq!(report.hosts[0].checks.len(), 27, "{:?}", report.hosts[0].checks);
+    assert_eq!((report.hosts[0].role.as_str(), report.hosts[1].role.as_str()), ("master", "worker"));
+}
+
+#[test]
+fn kernels_are_refused_in_the_words_that_are_known() {
+    for (release, words) in [
+        ("2.6.32-754.el6", Some("kernel version is minor < 3.0")),
+        ("3.9.11", Some("kernel version is minor < 3.10")),
+        ("3.10.0-1160.el7", None),
+        ("4.18.0", None),
+        ("6.1.0", None),
+        ("nonsense", None),
+    ] {
+        let result = judged("kernel", |facts| facts.kernel = release.to_owned());
+        let error = result.severity == PrecheckSeverity::Error && !result.ok;
+        assert_eq!(error.then_some(result.message.as_str()), words, "{release}: {result:?}");
+    }
+    warning("kernel", "older than 4.19", |facts| facts.kernel = "3.10.0".to_owned());
+}
+
+#[test]
+fn the_aggregate_is_what_it_was_always_called() {
+    let mut snapshot = bare_hosts(3);
+    edit(&mut snapshot, 1, |facts| facts.kernel = "3.9.0".to_owned());
+    edit(&mut snapshot, 2, |facts| {
+        facts.kernel = "2.6.32".to_owned();
+        facts.clock_offset_seconds = 3600;
+    });
+    assert_eq!(
+        failures(&precheck(&intent(1, 2), &snapshot)),
+        "[precheck] failed with:\n 172.30.0.12 : kernel version is minor < 3.10\n 172.30.0.13 : kernel version is \
+         minor < 3.0; its clock is off by 1 h 0 min, ahead; set the time (chrony, timesyncd)\n"
+    );
+}
+
+#[test]
+fn machines_are_checked() {
+    error("system", "runs FreeBSD", |facts| facts.system = "FreeBSD".into());
+    error("system", "is aarch64", |facts| facts.architecture = "aarch64".into());
+    error("system", "systemd", |facts| facts.has_systemd = false);
+    error("sudo", "cannot become root", |facts| facts.is_root = false);
+    error("disk", "has 100 MiB free", |facts| facts.disk_free_bytes = 100 << 20);
+    error("clock", "off by 200 s, behind", |facts| facts.clock_offset_seconds = -200);
+    warning("clock", "off by 20 s, ahead", |facts| facts.clock_offset_seconds = 20);
+    warning("cgroup", "v1", |facts| facts.cgroup = Cgroup::V1);
+    warning("memory", "has only 512 MiB", |facts| facts.memory_bytes = 512 << 20);
+    warning("inodes", "has only 7 inodes", |facts| facts.inodes_free = Some(7));
+    warning("swap", "will be turned off", |facts| facts.swap_bytes = 1 << 30);
+    error("modules", "lacks overlay", |facts| drop(facts.modules.insert("overlay".into(), false)));
+    warning("modules", "br_netfilter", |facts| drop(facts.modules.insert("br_netfilter".into(), false)));
+    assert!(judged("modules", |facts| drop(facts.modules.insert("ip_vs".into(), false))).ok, "only told");
+    warning("nftables", "iptables", |facts| facts.has_nftables = false);
+    error("parameters", "net.ipv4.ip_forward", |facts| {
+        facts.parameters.insert("net.ipv4.ip_forward".into(), "0".into());
+        facts.can_set_parameters = Some(false);
+    });
+    let mut snapshot = bare_hosts(2);
+    edit(&mut snapshot, 0, |facts| facts.cpus = 1);
+    assert!(!result(&precheck(&intent(1, 1), &snapshot), 0, "cpu").ok);
+    assert!(judged("cpu", |facts| facts.cpus = 1).ok, "a worker may have one");
+}
+
+#[test]
+fn what_hosts_must_not_share_is_found() {
+    error("name", "is named h1 like 172.30.0.11 (Cluster hostname is duplicate)", |facts| {
+        facts.hostname = "h1".into();
+    });
+    error("name", "no usable name", |facts| facts.hostname = "_".into());
+    warning("machine-id", "of 172.30.0.11", |facts| facts.machine_id = "machine-h1".into());
+    let mut snapshot = bare_hosts(2);
+    for index in 0..2 {
+        edit(&mut snapshot, index, |facts| facts.product_uuid = "same".into());
+    }
+    let report = precheck(&intent(1, 1), &snapshot);
+    assert!(!result(&report, 0, "product-uuid").ok && !result(&report, 1, "product-uuid").ok);
+    assert!(report.ok, "copies are only warned about");
+}
+
+#[test]
+fn ports_matter_by_role() {
+    error("ports", "port 6443, 10250; free it", |facts| facts.busy_ports = vec![2379, 6443, 10250]);
+    assert!(judged("ports", |facts| facts.busy_ports = vec![2379, 10257]).ok, "no worker uses them");
+    warning("node-ports", "port 30080", |facts| facts.listening = vec![22, 10250, 30080]);
+    let ours = judged("ports", |facts| {
+        facts.busy_ports = vec![6443];
+        facts.claim = Some(claim("demo", "uid-1"));
+    });
+    assert!(ours.ok, "the cluster's own programs listen there");
+}
+
+fn claim(cluster: &str, uid: &str) -> Claim {
+    let (cluster, version) = (cluster.parse().unwrap(), "v1.36.3".parse().unwrap());
+    Claim { cluster, uid: uid.into(), generation: 4, version, role: "worker".into() }
+}
+
+#[test]
+fn hosts_of_others_are_left_alone() {
+    error("claim", "belongs to cluster other", |facts| facts.claim = Some(claim("other", "x")));
+    error("claim", "identity x", |facts| facts.claim = Some(claim("demo", "x")));
+    error("leftover", "/etc/kubernetes/admin.conf", |facts| {
+        facts.foreign = vec!["/etc/kubernetes/admin.conf".into()];
+    });
+}
+
+#[test]
+fn networks_are_nobody_elses() {
+    let route = |text: &str| text.parse().unwrap();
+    error("networks", "a route to 10.97.0.0/16, which lies in --pod-cidr", |facts| {
+        facts.routes = vec![route("10.97.0.0/16")];
+    });
+    error("networks", "the address 10.64.0.9", |facts| facts.addresses = vec!["10.64.0.9".parse().unwrap()]);
+    warning("networks", "a route to 10.0.0.0/8, which holds", |facts| {
+        facts.routes = vec![route("10.0.0.0/8")]
+    });
+    assert!(judged("networks", |facts| facts.routes = vec![route("172.30.0.0/24")]).ok);
+    let own = judged("networks", |facts| {
+        facts.routes = vec![route("10.96.1.0/24")];
+        facts.claim = Some(claim("demo", "uid-1"));
+    });
+    assert!(own.ok, "flannel's own routes");
+    warning("dns", "no name server", |facts| facts.nameservers = Some(vec![]));
+    warning("dns", "does not resolve its own name h2", |facts| facts.resolves_itself = Some(false));
+    let link = |mtu, index| LinkFact { address: address(index).ip(), name: "eth0".into(), mtu };
+    warning("mtu", "MTU of 1200", |facts| facts.links = vec![link(1200, 1)]);
+    let mut snapshot = bare_hosts(3);
+    for (index, mtu) in [1500, 1500, 9000].into_iter().enumerate() {
+        edit(&mut snapshot, index, |facts| facts.links = vec![link(mtu, index)]);
+    }
+    let report = precheck(&intent(1, 2), &snapshot);
+    assert!(result(&report, 0, "mtu").ok);
+    assert!(result(&report, 2, "mtu").message.contains("9000, most others 1500"));
+}
+
+#[test]
+fn a_refused_connection_is_an_answer_and_silence_is_none() {
+    let reached = |target: &str, outcome| ReachFact { target: target.into(), port: 6443, outcome };
+    assert!(judged("peers", |facts| facts.reached = vec![reached("172.30.0.11", Reach::Refused)]).ok);
+    error("peers", "cannot reach 172.30.0.11:6443 (no answer)", |facts| {
+        facts.reached = vec![reached("172.30.0.11", Reach::Silent)];
+    });
+    let registry =
+        |outcome| move |facts: &mut Facts| facts.reached = vec![reached("registry.local", outcome)];
+    error("registry", "registry.local:6443 (refuses)", registry(Reach::Refused));
+    error("registry", "(no way there)", registry(Reach::Failed));
+    assert!(judged("registry", registry(Reach::Open)).ok && judged("peers", registry(Reach::Failed)).ok);
+}
+
+#[test]
+fn hosts_are_asked_about_those_that_they_talk_to() {
+    let asked = questions(&intent(3, 2).spec, &[("registry.local".into(), 443)]);
+    let to = |index: usize, port: u16| (address(index).to_string(), port);
+    assert_eq!(asked[&address(4)], [("registry.local".into(), 443), to(0, 6443), to(1, 6443), to(2, 6443)]);
+    let master = &asked[&address(0)];
+    for place in [to(1, 2379), to(2, 2380), to(1, 6443), to(2, 10250), to(3, 10250), to(4, 10250)] {
+        assert!(master.contains(&place), "{place:?}");
+    }
+    assert!(!master.iter().any(|(target, _)| *target == address(0).to_string()), "nobody asks itself");
+    let many = questions(&intent(3, 1000).spec, &[]);
+    assert!(many.values().all(|places| places.len() < 300), "a look is over in time");
+}
+
+#[test]
+fn a_host_that_cannot_be_looked_at_is_told_of_and_may_be_left_out() {
+    let mut snapshot = bare_hosts(3);
+    let unknown = |why: &str, denied| Seen::Unknown { why: why.into(), denied };
+    snapshot.hosts.insert(address(1), unknown("no route to host", false));
+    snapshot.hosts.insert(address(2), unknown("refused the login", true));
+    let mut wish = intent(1, 2);
+    let report = precheck(&wish, &snapshot);
+    assert!(!report.ok && report.errors == 2);
+    assert!(result(&report, 1, "reach").message.contains("--without 172.30.0.12"));
+    assert!(result(&report, 2, "reach").ok && !result(&report, 2, "login").ok);
+    wish.without = vec![address(1), address(2)];
+    assert!(precheck(&wish, &snapshot).ok);
+    snapshot.hosts.insert(address(0), unknown("no route to host", false));
+    assert!(!precheck(&wish, &snapshot).ok, "a master cannot be left out");
+}
+
+#[test]
+fn what_is_ignored_by_name_stands_in_nobodys_way() {
+    let mut snapshot = bare_hosts(2);
+    edit(&mut snapshot, 1, |facts| facts.busy_ports = vec![10250]);
+    let refused = intent(1, 1);
+    assert!(plan(&refused, &snapshot).is_err());
+    let ignoring = Intent { ignore: ["ports".to_owned()].into(), ..refused };
+    let report = precheck(&ignoring, &snapshot);
+    assert!(report.ok && result(&report, 1, "ports").ignored && report.warnings == 1);
+    let made = plan(&ignoring, &snapshot).unwrap();
+    assert!(made.notes.iter().any(|note| note.text.contains("10250")), "told all the same: {:?}", made.notes);
+    assert!(may_be_ignored("ports").is_ok());
+    assert!(may_be_ignored("claim").unwrap_err().contains("cannot be ignored"));
+    assert!(may_be_ignored("nonsense").unwrap_err().contains("there are leftover, kernel"));
+}
+
+#[test]
+fn whatever_stands_in_the_way_keeps_a_plan_from_being_made() {
+    let mut snapshot = bare_hosts(2);
+    edit(&mut snapshot, 1, |facts| {
+        facts.kernel = "3.9".into();
+        facts.swap_bytes = 1;
+    });
+    let error = plan(&intent(1, 1), &snapshot).unwrap_err();
+    assert_eq!(error.refusals[0].reason, "kernel version is minor < 3.10");
+    assert!(error.notes.iter().any(|note| note.text.contains("swap")));
+}
+
+#[test]
+fn a_thousand_hosts_are_judged_at_once() {
+    let (wish, snapshot) = (intent(3, 997), bare_hosts(1000));
+    let start = Instant::now();
+    let report = precheck(&wish, &snapshot);
+    assert!(report.ok && report.hosts.len() == 1000);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}

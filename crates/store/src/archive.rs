@@ -1,0 +1,245 @@
+//! All that is known of a cluster as one archive, to be kept elsewhere and put back.
+//!
+//! ```text
+//!   state.json · known_hosts · kubeconfig · secret/…   ◄── export, import ──►   tar, zstd
+//! ```
+//!
+//! An archive is read without trust: names are compared with what may be there, never joined as they come.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use kubeon_api::ClusterName;
+use serde_json::Value;
+use tar::{Archive, Builder, EntryType, Header};
+
+use crate::error::StoreError;
+use crate::file;
+use crate::lock::Lock;
+use crate::store::Store;
+
+/// Longest archive that is taken, in bytes before compression; a state has some tens of KiB, one of 5,000
+/// hosts some MiB.
+const LIMIT: u64 = 64 << 20;
+/// Most files that are taken.
+const MOST_FILES: usize = 1000;
+
+const STATE: &str = "state.json";
+const KNOWN_HOSTS: &str = "known_hosts";
+const KUBECONFIG: &str = "kubeconfig";
+const SECRET: &str = "secret/";
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Imported {
+    /// The cluster was not known here, or an older state of it was.
+    Taken,
+    /// The same state was here already.
+    Equal,
+}
+
+impl Store {
+    /// Writes everything that is known of the cluster. Takes no lock, so that a program that waits under the
+    /// lock can be asked for it: every file in it is whole, and the state is read first.
+    ///
+    /// # Errors
+    /// When there is no such cluster, its state cannot be understood, or something cannot be read or written.
+    pub fn export(&self, cluster: &ClusterName, out: impl Write) -> Result<(), StoreError> {
+        self.load::<Value>(cluster)?;
+        let mut files = vec![(STATE.to_owned(), self.read(&self.state_path(cluster))?)];
+        for (name, path) in
+            [(KNOWN_HOSTS, self.known_hosts_path(cluster)), (KUBECONFIG, self.kubeconfig_path(cluster))]
+        {
+            if path.exists() {
+                files.push((name.to_owned(), self.read(&path)?));
+            }
+        }
+        self.secrets(&self.secret_folder(cluster), SECRET, &mut files)?;
+        pack(&files, out).map_err(StoreError::file("write", "the archive"))
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>, StoreError> {
+        fs::read(path).map_err(StoreError::file("read", path))
+    }
+
+    /// Every whole file below the folder, sorted; what is just being written has a name with a dot before it.
+    fn secrets(
+        &self,
+        folder: &Path,
+        prefix: &str,
+        files: &mut Vec<(String, Vec<u8>)>,
+    ) -> Result<(), StoreError> {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries.collect::<Result<Vec<_>, _>>(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => Err(error),
+        };
+        let mut entries = entries.map_err(StoreError::file("read", folder))?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| is_plain(name)) else { continue };
+            if entry.path().is_dir() {
+                self.secrets(&entry.path(), &format!("{prefix}{name}/"), files)?;
+            } else {
+                files.push((format!("{prefix}{name}"), self.read(&entry.path())?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the archive of [`Store::export`] in place of what is known of the cluster: files 0600, folders
+    /// 0700. The keys change at once, and the state last, so that what is broken off can be repeated.
+    ///
+    /// # Errors
+    /// When the archive is none or of another cluster, when what is here is newer, or a file cannot be written.
+    pub fn import(&self, lock: &Lock, archive: impl Read) -> Result<Imported, StoreError> {
+        let cluster = lock.cluster();
+        let files = unpack(archive).map_err(StoreError::Archive)?;
+        let state = files.get(STATE).ok_or_else(|| StoreError::Archive("it holds no state".to_owned()))?;
+        let new = self.parse::<Value>(cluster, Path::new(STATE), state).map_err(|error| match error {
+            StoreError::Damaged { why, .. } => {
+                StoreError::Archive(format!("its state cannot be read: {why}"))
+            }
+            StoreError::Foreign { .. } => StoreError::Archive("its state is another program's".to_owned()),
+            other => other,
+        })?;
+        if new.name != *cluster {
+            return Err(StoreError::Archive(format!("it is of {}, not of {cluster}", new.name)));
+        }
+        if self.exists(cluster) {
+            let path = self.state_path(cluster);
+            let here = self.read(&path)?;
+            let known = self.parse::<Value>(cluster, &path, &here)?;
+            if known.uid != new.uid {
+                return Err(StoreError::OtherCluster { name: cluster.clone(), here: known.uid });
+            }
+            if here == *state && self.has_all(cluster, &files) {
+                return Ok(Imported::Equal);
+            }
+            if (known.generation, known.updated_at) > (new.generation, new.updated_at) {
+                return Err(StoreError::NewerHere { name: cluster.clone(), generation: known.generation });
+            }
+        }
+        self.put(cluster, &files)?;
+        Ok(Imported::Taken)
+    }
+
+    fn has_all(&self, cluster: &ClusterName, files: &BTreeMap<String, Vec<u8>>) -> bool {
+        files.iter().all(|(name, content)| {
+            let path = match name.as_str() {
+                STATE => self.state_path(cluster),
+                KNOWN_HOSTS => self.known_hosts_path(cluster),
+                KUBECONFIG => self.kubeconfig_path(cluster),
+                secret => self.secret_folder(cluster).join(secret.trim_start_matches(SECRET)),
+            };
+            fs::read(path).is_ok_and(|there| there == *content)
+        })
+    }
+
+    fn put(&self, cluster: &ClusterName, files: &BTreeMap<String, Vec<u8>>) -> Result<(), StoreError> {
+        file::private_folder(self.base())?;
+        self.put_secrets(cluster, files)?;
+        for (name, path) in
+            [(KNOWN_HOSTS, self.known_hosts_path(cluster)), (KUBECONFIG, self.kubeconfig_path(cluster))]
+        {
+            match files.get(name) {
+                Some(content) => {
+                    if let Some(parent) = path.parent().and_then(Path::parent).filter(|it| *it != self.base())
+                    {
+                        file::private_folder(parent)?;
+                    }
+                    file::write_private(&path, content)?;
+                }
+                None => file::remove(&path).map_err(StoreError::file("remove", path))?,
+            }
+        }
+        file::write_private(&self.state_path(cluster), &files[STATE])
+    }
+
+    /// A whole new folder changes places with the old one.
+    fn put_secrets(
+        &self,
+        cluster: &ClusterName,
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), StoreError> {
+        let folder = self.secret_folder(cluster);
+        let parent = self.base().join("secret");
+        file::private_folder(&parent)?;
+        let new = tempfile::Builder::new()
+            .prefix(".new-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(&parent)
+            .map_err(StoreError::file("make folder", &parent))?;
+        let secrets = files.iter().filter_map(|(name, content)| Some((name.strip_prefix(SECRET)?, content)));
+        let mut any = false;
+        for (name, content) in secrets {
+            file::write_private(&new.path().join(name), content)?;
+            any = true;
+        }
+        if !any {
+            return file::remove_folder(&folder).map_err(StoreError::file("remove", folder));
+        }
+        if folder.exists() {
+            // What was there is removed with the name that it has now.
+            return file::exchange(new.path(), &folder).map_err(StoreError::file("write", folder));
+        }
+        fs::rename(new.keep(), &folder).map_err(StoreError::file("write", folder))
+    }
+}
+
+fn pack(files: &[(String, Vec<u8>)], out: impl Write) -> io::Result<()> {
+    let mut archive = Builder::new(zstd::Encoder::new(out, 3)?);
+    for (name, content) in files {
+        let mut header = Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o600);
+        header.set_mtime(0);
+        archive.append_data(&mut header, name, content.as_slice())?;
+    }
+    archive.into_inner()?.finish()?.flush()
+}
+
+/// The files of an archive by name.
+fn unpack(archive: impl Read) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let unreadable = |error: io::Error| format!("it cannot be read: {error}");
+    let stream = zstd::Decoder::new(archive).map_err(unreadable)?.take(LIMIT);
+    let mut archive = Archive::new(stream);
+    let mut files = BTreeMap::new();
+    for entry in archive.entries().map_err(unreadable)? {
+        let mut entry = entry.map_err(unreadable)?;
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        if entry.header().entry_type() != EntryType::Regular || !is_known(&name) {
+            return Err(format!("it holds {name:?}, which is no part of a state"));
+        }
+        if files.len() >= MOST_FILES {
+            return Err(format!("it holds more than {MOST_FILES} files"));
+        }
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).map_err(unreadable)?;
+        if files.insert(name.clone(), content).is_some() {
+            return Err(format!("it holds {name:?} twice"));
+        }
+    }
+    Ok(files)
+}
+
+fn is_known(name: &str) -> bool {
+    match name.strip_prefix(SECRET) {
+        Some(rest) => rest.split('/').all(is_plain),
+        None => [STATE, KNOWN_HOSTS, KUBECONFIG].contains(&name),
+    }
+}
+
+/// A name of a file or folder that leads nowhere else.
+fn is_plain(name: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.len() <= 128 && !name.starts_with('.') && name.chars().all(good)
+}
+
+#[cfg(test)]
+#[path = "archive_tests.rs"]
+mod tests;

@@ -1,0 +1,75 @@
+//! Many hosts are looked at and checked in bounded time, whatever they do.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kubeon_api::HostAddress;
+use kubeon_plan::{Intent, precheck};
+use kubeon_ports::ProbeHost;
+use kubeon_testkit::{NOW, World, cluster, host};
+use kubeon_wire::{Category, Facts, StepFailure};
+
+fn address(index: usize) -> String {
+    format!("172.30.{}.{}", index / 200, 11 + index % 200)
+}
+
+fn intent(hosts: usize) -> Intent {
+    (1..hosts).fold(cluster().master(&address(0)), |spec, index| spec.worker(&address(index))).intent()
+}
+
+fn world(hosts: usize) -> World {
+    World::of((0..hosts).map(|index| host(&address(index)).named(&format!("h{index}"))))
+}
+
+/// Refuses every login, or never answers.
+struct Bad {
+    silent: bool,
+}
+
+#[async_trait]
+impl ProbeHost for Bad {
+    async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
+        if self.silent {
+            std::future::pending::<()>().await;
+        }
+        let cause = format!("{host} refused the login of root");
+        Err(StepFailure { category: Category::Denied, cause, log: Vec::new() })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_host_has_one_result_in_time() {
+    for count in [1, 2, 50, 200] {
+        let (intent, world) = (intent(count), world(count));
+        let start = tokio::time::Instant::now();
+        let snapshot = kubeon_observe::snapshot(&world.ports(), intent.hosts(), NOW).await;
+        let report = precheck(&intent, &snapshot);
+        assert!(report.ok, "{}", precheck::failures(&report));
+        assert_eq!(report.hosts.len(), count);
+        assert!(start.elapsed() < Duration::from_secs(35));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_refuse_or_are_silent_end_too() {
+    for silent in [false, true] {
+        let intent = intent(120);
+        let start = tokio::time::Instant::now();
+        let snapshot = kubeon_observe::snapshot(&Bad { silent }, intent.hosts(), NOW).await;
+        let report = precheck(&intent, &snapshot);
+        assert_eq!((report.ok, report.errors, report.hosts.len()), (false, 120, 120));
+        let check = if silent { "reach" } else { "login" };
+        assert!(report.hosts.iter().all(|host| host.checks.last().unwrap().check == check));
+        assert!(start.elapsed() < Duration::from_secs(35), "{:?}", start.elapsed());
+        assert_eq!(precheck::failures(&report).lines().count(), 121, "one line a host");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_is_named_twice_is_looked_at_once() {
+    let intent = intent(2);
+    let twice = intent.hosts().chain(intent.hosts());
+    let snapshot = kubeon_observe::snapshot(&world(2).ports(), twice, NOW).await;
+    assert_eq!(precheck(&intent, &snapshot).hosts.len(), 2);
+}
