@@ -1,6 +1,8 @@
 //! Inventories as people have them, and what is read from them: `tests/cases/NAME.{hosts,group_vars}.yml` → `NAME.txt`.
 //! `UPDATE_GOLDEN=1` writes the latter.
 
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
