@@ -1,0 +1,279 @@
+//! The webhook's own authority and certificate: made, judged and renewed without any I/O.
+//!
+//! ```text
+//!   authority  10 years  ──signs──►  leaf  90 days, renewed after 60
+//!      └ renewed after two thirds of its life: the new one signs the next leaf, the old one stays in the bundle, so
+//!        that an API server which still trusts only the old one, or only the new one, is served
+//! ```
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SerialNumber,
+};
+use time::{Duration, OffsetDateTime};
+use x509_parser::prelude::{FromDer as _, GeneralName, Pem, X509Certificate};
+
+/// Life of an authority.
+pub const AUTHORITY_LIFE: Duration = Duration::days(3650);
+/// Life of a leaf.
+pub const LEAF_LIFE: Duration = Duration::days(90);
+/// Clocks that go wrong by less than this disturb nobody.
+const BACKDATED: Duration = Duration::minutes(10);
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// A key or certificate was not made.
+    #[error("making {what}")]
+    Make {
+        /// What was to be made.
+        what: &'static str,
+        /// The maker's error.
+        #[source]
+        source: rcgen::Error,
+    },
+    /// What is kept cannot be read.
+    #[error("{what} cannot be read: {why}")]
+    Unreadable {
+        /// Which part.
+        what: &'static str,
+        /// What is wrong with it; never holds a key.
+        why: String,
+    },
+}
+
+impl CertificateError {
+    /// A word for labels and machines.
+    #[must_use]
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Make { .. } => "certificate-make",
+            Self::Unreadable { .. } => "certificate-unreadable",
+        }
+    }
+}
+
+/// Authority and leaf with their keys, all PEM. `Debug` shows no key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificates {
+    /// What an API server is to trust: the authority that signs, then those before it.
+    pub authorities: String,
+    /// Key of the first authority.
+    pub authority_key: String,
+    /// What the webhook shows.
+    pub leaf: String,
+    /// Key of the leaf.
+    pub leaf_key: String,
+}
+
+impl std::fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Certificates")
+            .field("authorities", &self.authorities)
+            .field("leaf", &self.leaf)
+            .finish()
+    }
+}
+
+/// What of a certificate matters here.
+struct Facts {
+    not_before: OffsetDateTime,
+    not_after: OffsetDateTime,
+    names: Vec<String>,
+}
+
+impl Facts {
+    /// Two thirds of its life.
+    fn due(&self) -> OffsetDateTime {
+        self.not_before + (self.not_after - self.not_before) * 2 / 3
+    }
+}
+
+impl Certificates {
+    /// An authority and a leaf for these DNS names or addresses.
+    ///
+    /// # Errors
+    /// When a key or certificate cannot be made.
+    pub fn make(names: &[String], now: OffsetDateTime) -> Result<Self, CertificateError> {
+        let (authority, authority_key) = authority(now)?;
+        let (leaf, leaf_key) = leaf(&authority, &authority_key, names, now)?;
+        Ok(Self { authorities: authority, authority_key, leaf, leaf_key })
+    }
+
+    /// When [`Self::renewed`] has something to do next.
+    ///
+    /// # Errors
+    /// When what is kept cannot be read.
+    pub fn due(&self) -> Result<OffsetDateTime, CertificateError> {
+        Ok(self.authority()?.due().min(facts("the leaf", &self.leaf)?.due()))
+    }
+
+    /// What takes their place now, if anything: one part at a time, the authority first. Nothing where all is well.
+    ///
+    /// # Errors
+    /// When what is kept cannot be read, or the new part cannot be made.
+    pub fn renewed(&self, names: &[String], now: OffsetDateTime) -> Result<Option<Self>, CertificateError> {
+        let (signer, leaf_facts) = (self.authority()?, facts("the leaf", &self.leaf)?);
+        if now >= signer.due() {
+            let (new, authority_key) = authority(now)?;
+            let kept = if now < signer.not_after { first_pem(&self.authorities) } else { "" };
+            // The leaf stays until its own time, unless the authority before it is over.
+            let (leaf, leaf_key) = if kept.is_empty() {
+                leaf(&new, &authority_key, names, now)?
+            } else {
+                (self.leaf.clone(), self.leaf_key.clone())
+            };
+            return Ok(Some(Self { authorities: format!("{new}{kept}"), authority_key, leaf, leaf_key }));
+        }
+        if now < leaf_facts.due() && names.iter().all(|name| leaf_facts.names.contains(name)) {
+            return Ok(None);
+        }
+        let (leaf, leaf_key) = leaf(first_pem(&self.authorities), &self.authority_key, names, now)?;
+        Ok(Some(Self { leaf, leaf_key, ..self.clone() }))
+    }
+
+    fn authority(&self) -> Result<Facts, CertificateError> {
+        facts("the authority", first_pem(&self.authorities))
+    }
+}
+
+const END: &str = "-----END CERTIFICATE-----\n";
+
+fn first_pem(bundle: &str) -> &str {
+    bundle.find(END).and_then(|at| bundle.get(..at + END.len())).unwrap_or(bundle)
+}
+
+fn facts(what: &'static str, pem: &str) -> Result<Facts, CertificateError> {
+    let unreadable = |why: String| CertificateError::Unreadable { what, why };
+    let pem = Pem::iter_from_buffer(pem.as_bytes())
+        .next()
+        .ok_or_else(|| unreadable("there is no certificate".to_owned()))?
+        .map_err(|error| unreadable(error.to_string()))?;
+    let (_, certificate) =
+        X509Certificate::from_der(&pem.contents).map_err(|error| unreadable(error.to_string()))?;
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    let names = alternatives.map(|names| names.value.general_names.iter().filter_map(name).collect());
+    let validity = certificate.validity();
+    Ok(Facts {
+        not_before: validity.not_before.to_datetime(),
+        not_after: validity.not_after.to_datetime(),
+        names: names.unwrap_or_default(),
+    })
+}
+
+fn name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(octets) => {
+            <[u8; 4]>::try_from(*octets).ok().map(|octets| std::net::Ipv4Addr::from(octets).to_string())
+        }
+        _ => None,
+    }
+}
+
+fn authority(now: OffsetDateTime) -> Result<(String, String), CertificateError> {
+    let failed = |source| CertificateError::Make { what: "the webhook's authority", source };
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
+    let mut params = params(now, AUTHORITY_LIFE);
+    // Told apart by name, or a bundle of two could not be searched by issuer.
+    params.distinguished_name.push(DnType::CommonName, format!("kubeon-webhook-ca-{}", now.unix_timestamp()));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let certificate = params.self_signed(&key).map_err(failed)?;
+    Ok((certificate.pem().replace("\r\n", "\n"), key.serialize_pem()))
+}
+
+fn leaf(
+    authority: &str,
+    authority_key: &str,
+    names: &[String],
+    now: OffsetDateTime,
+) -> Result<(String, String), CertificateError> {
+    let failed = |source| CertificateError::Make { what: "the webhook's certificate", source };
+    let issuer = Issuer::from_ca_cert_pem(authority, KeyPair::from_pem(authority_key).map_err(failed)?)
+        .map_err(failed)?;
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
+    let alternatives = CertificateParams::new(names.to_vec()).map_err(failed)?.subject_alt_names;
+    let mut params = params(now, LEAF_LIFE);
+    params.distinguished_name.push(DnType::CommonName, "kubeon-webhook");
+    params.subject_alt_names = alternatives;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
+    Ok((certificate.pem().replace("\r\n", "\n"), key.serialize_pem()))
+}
+
+fn params(now: OffsetDateTime, life: Duration) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    let mut serial: [u8; 16] = rand::random();
+    // Positive, and never shorter than written.
+    serial[0] = serial[0] & 0x3f | 0x40;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    params.not_before = now - BACKDATED;
+    params.not_after = now + life;
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Vec<String> {
+        vec!["kubeon-webhook.kubeon-system.svc".to_owned(), "127.0.0.1".to_owned()]
+    }
+
+    #[test]
+    fn renews_the_leaf_after_two_thirds_of_its_life_and_not_before() {
+        let now = OffsetDateTime::now_utc();
+        let made = Certificates::make(&names(), now).unwrap();
+        assert_eq!(made.renewed(&names(), now + Duration::days(59)).unwrap(), None);
+        let due = made.due().unwrap();
+        assert!(due > now + Duration::days(59) && due < now + Duration::days(61), "{due}");
+        let renewed = made.renewed(&names(), now + Duration::days(61)).unwrap().unwrap();
+        assert_eq!(renewed.authorities, made.authorities);
+        assert_ne!(renewed.leaf, made.leaf);
+        assert_ne!(renewed.leaf_key, made.leaf_key);
+        assert_eq!(renewed.renewed(&names(), now + Duration::days(61)).unwrap(), None);
+    }
+
+    #[test]
+    fn renews_a_leaf_that_lacks_a_name() {
+        let now = OffsetDateTime::now_utc();
+        let made = Certificates::make(&names()[..1], now).unwrap();
+        assert!(made.renewed(&names(), now).unwrap().is_some());
+    }
+
+    /// Whoever trusts the bundle of before and whoever trusts that of after both trust the leaf that is shown.
+    #[test]
+    fn renews_the_authority_without_a_moment_of_distrust() {
+        let now = OffsetDateTime::now_utc();
+        let made = Certificates::make(&names(), now).unwrap();
+        let later = now + Duration::days(2500);
+        let first = made.renewed(&names(), later).unwrap().unwrap();
+        assert_eq!(first.leaf, made.leaf, "signed by the one that everyone trusts");
+        assert!(first.authorities.ends_with(&made.authorities) && first.authorities != made.authorities);
+        let second = first.renewed(&names(), later).unwrap().unwrap();
+        assert_eq!(second.authorities, first.authorities);
+        assert_ne!(second.leaf, made.leaf, "it was over long ago");
+    }
+
+    #[test]
+    fn replaces_an_authority_whose_time_is_over() {
+        let now = OffsetDateTime::now_utc();
+        let made = Certificates::make(&names(), now).unwrap();
+        let renewed = made.renewed(&names(), now + AUTHORITY_LIFE + Duration::days(1)).unwrap().unwrap();
+        assert!(!renewed.authorities.contains(&made.authorities));
+        assert_ne!(renewed.leaf, made.leaf);
+    }
+
+    #[test]
+    fn says_what_cannot_be_read_and_shows_no_key() {
+        let now = OffsetDateTime::now_utc();
+        let made = Certificates::make(&names(), now).unwrap();
+        let damaged = Certificates { leaf: "x".into(), ..made.clone() };
+        assert_eq!(damaged.due().unwrap_err().category(), "certificate-unreadable");
+        assert!(!format!("{made:?}").contains("PRIVATE"));
+    }
+}

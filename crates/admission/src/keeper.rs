@@ -1,0 +1,274 @@
+//! Keeps the webhook's certificate: in a Secret that all replicas share, renewed in time, trusted by the API server.
+//!
+//! ```text
+//!   Secret ──watch──► read, or make, or renew ──► shown by this replica          any replica may write; the API server's
+//!                            │                                                   resourceVersion lets one of them win
+//!   webhook configuration ◄──┴── caBundle, written by the replica that leads, and again when somebody takes it away
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use kubeon_install::names::{WEBHOOK_CONFIGURATION, WEBHOOK_SECRET, WEBHOOK_SERVICE};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use tokio::sync::watch;
+
+use crate::certificate::{CertificateError, Certificates};
+
+/// Where the certificate is kept, and who is to trust it.
+pub struct Keeping {
+    /// A client that may do this.
+    pub client: Client,
+    /// The operator's namespace: the Secret's and the Service's.
+    pub namespace: String,
+    /// Whether this replica leads. Only then it writes the webhook's configuration.
+    pub leads: watch::Receiver<bool>,
+    /// Further names or addresses for the certificate; for a webhook that is reached by URL.
+    pub names: Vec<String>,
+}
+
+/// What went wrong while keeping; logged, and tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepingError {
+    /// The Secret could not be written.
+    #[error("writing Secret {WEBHOOK_SECRET}")]
+    Store(#[source] kube::Error),
+    /// The configuration could not be written.
+    #[error("writing the authority into ValidatingWebhookConfiguration {WEBHOOK_CONFIGURATION}")]
+    Trust(#[source] kube::Error),
+    /// The change of the configuration is no JSON patch.
+    #[error("making the patch of ValidatingWebhookConfiguration {WEBHOOK_CONFIGURATION}")]
+    Patch(#[source] serde_json::Error),
+    /// Making or reading a certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// What was made cannot be shown.
+    #[error("the certificate in Secret {WEBHOOK_SECRET} cannot be used: {0}")]
+    Show(String),
+}
+
+impl KeepingError {
+    /// A word for labels and machines.
+    #[must_use]
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Store(_) => "certificate-store",
+            Self::Trust(_) | Self::Patch(_) => "certificate-trust",
+            Self::Certificate(error) => error.category(),
+            Self::Show(_) => "certificate-show",
+        }
+    }
+}
+
+/// After something went wrong.
+const AGAIN: Duration = Duration::from_secs(5);
+/// The longest wait for a renewal, so that a clock that was set is noticed.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+
+/// What was last seen. The outer `None`: not yet.
+#[derive(Default)]
+struct Seen {
+    secret: Option<Option<Secret>>,
+    configuration: Option<Option<ValidatingWebhookConfiguration>>,
+}
+
+/// Keeps it until dropped. `show` gets every certificate that is to be shown from now on.
+pub(crate) async fn keep(mut keeping: Keeping, show: impl Fn(&Certificates) -> Result<(), String>) {
+    let names = names(&keeping);
+    let secrets: Api<Secret> = Api::namespaced(keeping.client.clone(), &keeping.namespace);
+    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(keeping.client.clone());
+    let mut secret_changes = std::pin::pin!(one(secrets.clone(), WEBHOOK_SECRET));
+    let mut configuration_changes = std::pin::pin!(one(configurations.clone(), WEBHOOK_CONFIGURATION));
+    let mut seen = Seen::default();
+    loop {
+        let leads = *keeping.leads.borrow_and_update();
+        let wait = match turn(&secrets, &configurations, &names, &mut seen, leads, &show).await {
+            Ok(wait) => wait,
+            Err(error) => {
+                tracing::warn!(category = error.category(), error = %with_source(&error), "keeping the webhook's certificate");
+                AGAIN
+            }
+        };
+        tokio::select! {
+            Some(secret) = secret_changes.next() => seen.secret = Some(secret),
+            Some(configuration) = configuration_changes.next() => seen.configuration = Some(configuration),
+            Ok(()) = keeping.leads.changed() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// One look at what was seen, and what follows from it. Returns when to look again without being told.
+async fn turn(
+    secrets: &Api<Secret>,
+    configurations: &Api<ValidatingWebhookConfiguration>,
+    names: &[String],
+    seen: &mut Seen,
+    leads: bool,
+    show: impl Fn(&Certificates) -> Result<(), String>,
+) -> Result<Duration, KeepingError> {
+    let Some(secret) = &seen.secret else { return Ok(LONGEST_WAIT) };
+    let now = OffsetDateTime::now_utc();
+    let kept = secret.as_ref().and_then(read);
+    let next = match &kept {
+        None => Some(Certificates::make(names, now)?),
+        Some(kept) => match kept.renewed(names, now) {
+            Ok(next) => next,
+            Err(error) => {
+                tracing::warn!(%error, "the webhook's certificate is made anew");
+                Some(Certificates::make(names, now)?)
+            }
+        },
+    };
+    if let Some(next) = next {
+        match store(secrets, secret.as_ref(), &next).await {
+            Ok(stored) => seen.secret = Some(Some(stored)),
+            // Another replica was faster; the watch brings what it wrote.
+            Err(kube::Error::Api(status)) if status.code == 409 => return Ok(AGAIN),
+            Err(error) => return Err(KeepingError::Store(error)),
+        }
+    }
+    let Some(current) = seen.secret.iter().flatten().next().and_then(read) else { return Ok(AGAIN) };
+    show(&current).map_err(KeepingError::Show)?;
+    if let Some(Some(configuration)) = seen.configuration.as_ref().filter(|_| leads) {
+        trust(configurations, configuration, &current.authorities).await?;
+    }
+    let left = (current.due()? - now).unsigned_abs();
+    Ok(left.clamp(AGAIN, LONGEST_WAIT))
+}
+
+/// One object over time: `None` while it is not there. A watch that fails is begun again, with growing pauses.
+fn one<K>(api: Api<K>, name: &str) -> impl Stream<Item = Option<K>>
+where
+    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut listed = None;
+    watcher(api, config).default_backoff().filter_map(move |event| {
+        std::future::ready(match event {
+            Ok(watcher::Event::Init) => {
+                listed = None;
+                None
+            }
+            Ok(watcher::Event::InitApply(object)) => {
+                listed = Some(object);
+                None
+            }
+            Ok(watcher::Event::InitDone) => Some(listed.take()),
+            Ok(watcher::Event::Apply(object)) => Some(Some(object)),
+            Ok(watcher::Event::Delete(_)) => Some(None),
+            Err(error) => {
+                tracing::warn!(%error, "watching what the webhook's certificate is kept in");
+                None
+            }
+        })
+    })
+}
+
+/// Names by which an API server reaches the Service.
+fn names(keeping: &Keeping) -> Vec<String> {
+    let service = format!("{WEBHOOK_SERVICE}.{}.svc", keeping.namespace);
+    let mut names = vec![service.clone(), format!("{service}.cluster.local")];
+    names.extend(keeping.names.iter().cloned());
+    names
+}
+
+const FIELDS: [&str; 4] = ["ca.crt", "ca.key", "tls.crt", "tls.key"];
+
+fn read(secret: &Secret) -> Option<Certificates> {
+    let data = secret.data.as_ref()?;
+    let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
+    let [authorities, authority_key, leaf, leaf_key] = FIELDS.map(text);
+    Some(Certificates {
+        authorities: authorities?,
+        authority_key: authority_key?,
+        leaf: leaf?,
+        leaf_key: leaf_key?,
+    })
+}
+
+/// Creates the Secret, or replaces the one that was seen. 409 when another one did.
+async fn store(
+    secrets: &Api<Secret>,
+    seen: Option<&Secret>,
+    certificates: &Certificates,
+) -> Result<Secret, kube::Error> {
+    let Certificates { authorities, authority_key, leaf, leaf_key } = certificates;
+    let data: BTreeMap<String, ByteString> = FIELDS
+        .into_iter()
+        .zip([authorities, authority_key, leaf, leaf_key])
+        .map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())))
+        .collect();
+    let metadata = ObjectMeta {
+        name: Some(WEBHOOK_SECRET.to_owned()),
+        resource_version: seen.and_then(|secret| secret.resource_version()),
+        labels: Some([("app.kubernetes.io/part-of".to_owned(), "kubeon".to_owned())].into()),
+        ..ObjectMeta::default()
+    };
+    let secret = Secret {
+        metadata,
+        data: Some(data),
+        type_: Some(
+            seen.and_then(|secret| secret.type_.clone()).unwrap_or_else(|| "kubernetes.io/tls".to_owned()),
+        ),
+        ..Secret::default()
+    };
+    match seen {
+        None => secrets.create(&PostParams::default(), &secret).await,
+        Some(_) => secrets.replace(WEBHOOK_SECRET, &PostParams::default(), &secret).await,
+    }
+}
+
+/// Writes the authorities where the API server looks for them, unless they are there.
+async fn trust(
+    configurations: &Api<ValidatingWebhookConfiguration>,
+    configuration: &ValidatingWebhookConfiguration,
+    authorities: &str,
+) -> Result<(), KeepingError> {
+    let hooks = configuration.webhooks.as_deref().unwrap_or_default();
+    let wanted = ByteString(authorities.as_bytes().to_vec());
+    let stale: Vec<usize> = hooks
+        .iter()
+        .enumerate()
+        .filter(|(_, hook)| hook.client_config.ca_bundle.as_ref() != Some(&wanted))
+        .map(|(index, _)| index)
+        .collect();
+    if stale.is_empty() {
+        return Ok(());
+    }
+    let mut changes = vec![json!({
+        "op": "test", "path": "/metadata/resourceVersion", "value": configuration.resource_version(),
+    })];
+    changes.extend(stale.into_iter().map(|index| {
+        json!({"op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": wanted})
+    }));
+    let patch =
+        Patch::<()>::Json(serde_json::from_value(Value::Array(changes)).map_err(KeepingError::Patch)?);
+    match configurations.patch(WEBHOOK_CONFIGURATION, &PatchParams::default(), &patch).await {
+        Ok(_) => {
+            tracing::info!("the API server trusts the webhook's authority");
+            Ok(())
+        }
+        // It changed meanwhile: the watch brings it.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(()),
+        Err(error) => Err(KeepingError::Trust(error)),
+    }
+}
+
+fn with_source(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
+}

@@ -1,0 +1,346 @@
+//! The rules, by what they refuse. Numbers of cases are those of contract A and B.
+
+use kube::core::DynamicObject;
+use kube::core::admission::AdmissionRequest;
+use kubeon_api::{KubernetesClusterSpec, Version};
+use serde_json::{Value, json};
+
+use crate::addresses::AddressBook;
+use crate::lookup::{Lookup as _, ObjectName};
+use crate::rules::decide;
+use crate::verdict::Verdict;
+
+fn book() -> AddressBook {
+    let versions = ["v1.35.4", "v1.36.1", "v1.36.3"].map(|text| text.parse::<Version>().unwrap());
+    let book = AddressBook::new(versions.to_vec());
+    book.begin();
+    let other: KubernetesClusterSpec =
+        serde_json::from_value(json!({"cluster": {"masterList": [{"ip": "10.9.9.9"}]}})).unwrap();
+    book.note(&ObjectName::new("default", "other"), &other);
+    book.end();
+    book
+}
+
+fn list(ips: &[&str]) -> Value {
+    ips.iter().map(|ip| json!({"ip": ip})).collect()
+}
+
+/// A cluster of master .1 and these workers.
+fn cluster(workers: &[&str]) -> Value {
+    json!({
+        "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster",
+        "metadata": {"name": "test-cluster", "namespace": "default", "annotations": {}},
+        "spec": {"cluster": {"kubeVersion": "v1.36.1", "masterList": list(&["10.0.0.1"]), "nodeList": list(workers)}},
+    })
+}
+
+/// The same, made and running.
+fn running(workers: &[&str]) -> Value {
+    let mut object = cluster(workers);
+    object["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(object["spec"].to_string());
+    object["metadata"]["annotations"]["app.kubernetes.io/operation"] = json!("create-finished");
+    object["status"] = json!({"phase": "Running", "version": "v1.36.1"});
+    object
+}
+
+fn asking(mut object: Value, word: &str) -> Value {
+    object["metadata"]["annotations"]["app.kubernetes.io/operation"] = json!(word);
+    object
+}
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[key] = value;
+    object
+}
+
+fn request(resource: (&str, &str), new: &Value, old: Option<&Value>) -> AdmissionRequest<DynamicObject> {
+    serde_json::from_value(json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "uid": "u", "name": new["metadata"]["name"], "namespace": new["metadata"]["namespace"],
+        "kind": {"group": resource.0, "version": "v1", "kind": "K"},
+        "resource": {"group": resource.0, "version": "v1", "resource": resource.1},
+        "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
+        "userInfo": {"username": "u"}, "object": new, "oldObject": old, "dryRun": false,
+    }))
+    .unwrap()
+}
+
+fn judged(new: &Value, old: Option<&Value>) -> Verdict {
+    decide(&request(("ecs.yun.com", "kubernetesclusters"), new, old), &book())
+}
+
+fn refused(new: &Value, old: Option<&Value>) -> String {
+    let verdict = judged(new, old);
+    assert!(!verdict.allowed(), "allowed: {new:#}");
+    verdict.message()
+}
+
+fn allowed(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let verdict = judged(new, old);
+    assert_eq!(verdict.message(), "");
+    verdict.warnings
+}
+
+#[test]
+fn allows_a_new_cluster() {
+    assert_eq!(allowed(&cluster(&["10.0.0.2"]), None), Vec::<String>::new());
+}
+
+#[test]
+fn refuses_a_version_that_is_not_in_the_catalogue() {
+    let new = with(cluster(&[]), "/spec/cluster/kubeVersion", json!("v1.99.0"));
+    assert_eq!(
+        refused(&new, None),
+        "spec.cluster.kubeVersion: v1.99.0 is not in the catalogue; it holds v1.35.4, v1.36.1, v1.36.3"
+    );
+}
+
+#[test]
+fn names_the_cluster_that_an_address_belongs_to() {
+    assert_eq!(
+        refused(&cluster(&["10.0.0.2", "10.9.9.9"]), None),
+        "spec.cluster.nodeList[1].ip: 10.9.9.9 belongs to KubernetesCluster default/other; a host has one cluster"
+    );
+    let old = running(&["10.0.0.2"]);
+    assert!(
+        refused(&with(old.clone(), "/spec/cluster/nodeList", list(&["10.0.0.2", "10.9.9.9"])), Some(&old))
+            .contains("default/other")
+    );
+}
+
+/// What cannot be told is not allowed.
+#[test]
+fn refuses_while_not_all_clusters_are_known() {
+    let empty = AddressBook::new(book().versions().to_vec());
+    let verdict = decide(&request(("ecs.yun.com", "kubernetesclusters"), &cluster(&[]), None), &empty);
+    assert_eq!(verdict.code(), 503);
+    assert_eq!(verdict.message(), "the operator has not seen all clusters yet; try again in a moment");
+}
+
+/// B 24.
+#[test]
+fn refuses_masters_and_etcd_that_change_with_a_scale() {
+    let old = running(&["10.0.0.2"]);
+    let more = with(old.clone(), "/spec/cluster/nodeList", list(&["10.0.0.2", "10.0.0.4"]));
+    let masters = with(more.clone(), "/spec/cluster/masterList", list(&["10.0.0.1", "10.0.0.3"]));
+    let message = refused(&asking(masters, "scaling-up"), Some(&old));
+    assert_eq!(
+        message,
+        "spec.cluster.masterList: masters cannot be added or removed yet, and scaling changes nodeList only; new: 10.0.0.3"
+    );
+    let etcd = with(more, "/spec/cluster/etcdList", list(&["10.0.0.2"]));
+    assert!(refused(&asking(etcd, "scaling-up"), Some(&old)).starts_with("spec.cluster.etcdList: "));
+}
+
+/// B 20, 21.
+#[test]
+fn allows_workers_to_come_and_go() {
+    let (two, one) = (running(&["10.0.0.2", "10.0.0.4"]), running(&["10.0.0.2"]));
+    allowed(&asking(with(one.clone(), "/spec", two["spec"].clone()), "scaling-up"), Some(&one));
+    allowed(&asking(with(two.clone(), "/spec", one["spec"].clone()), "scaling-down"), Some(&two));
+    allowed(&with(one.clone(), "/spec/cluster/nodeList", list(&["10.0.0.5"])), Some(&one));
+}
+
+/// B 23: the same list is no error, and is said.
+#[test]
+fn says_that_a_scale_without_a_difference_does_nothing() {
+    let old = running(&["10.0.0.2"]);
+    assert_eq!(
+        allowed(&asking(old.clone(), "scaling-up"), Some(&old)),
+        ["spec.cluster.nodeList: is what the cluster has already; nothing is done"]
+    );
+}
+
+/// B 24.
+#[test]
+fn refuses_a_node_that_a_scale_up_drops_and_one_that_a_scale_down_adds() {
+    let old = running(&["10.0.0.2", "10.0.0.4"]);
+    let new = with(old.clone(), "/spec/cluster/nodeList", list(&["10.0.0.4", "10.0.0.5"]));
+    assert_eq!(
+        refused(&asking(new.clone(), "scaling-up"), Some(&old)),
+        "spec.cluster.nodeList: scaling-up keeps every node, but 10.0.0.2 would be removed; use scaling-down for that"
+    );
+    assert_eq!(
+        refused(&asking(new, "scaling-down"), Some(&old)),
+        "spec.cluster.nodeList: scaling-down adds no node, but 10.0.0.5 is new; use scaling-up for that"
+    );
+}
+
+/// B 24.
+#[test]
+fn refuses_to_remove_the_last_worker_or_one_that_runs_etcd() {
+    let old = running(&["10.0.0.2"]);
+    let message =
+        refused(&asking(with(old.clone(), "/spec/cluster/nodeList", json!([])), "scaling-down"), Some(&old));
+    assert!(message.starts_with("spec.cluster.nodeList: would be empty"), "{message}");
+    let mut old = cluster(&["10.0.0.2", "10.0.0.4"]);
+    old["spec"]["cluster"]["etcdList"] = list(&["10.0.0.2"]);
+    old["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(old["spec"].to_string());
+    let new = with(old.clone(), "/spec/cluster/nodeList", list(&["10.0.0.4"]));
+    assert_eq!(
+        refused(&new, Some(&old)),
+        "spec.cluster.nodeList: 10.0.0.2 cannot be removed: it runs etcd (etcdList)"
+    );
+}
+
+#[test]
+fn refuses_by_name_what_is_not_possible_yet() {
+    let old = running(&["10.0.0.2"]);
+    for (pointer, value, message) in [
+        (
+            "/spec/cluster/kubeVersion",
+            json!("v1.36.3"),
+            "spec.cluster.kubeVersion: an upgrade from v1.36.1 to v1.36.3 is not possible yet",
+        ),
+        (
+            "/spec/cluster/kubeVersion",
+            json!("v1.35.4"),
+            "spec.cluster.kubeVersion: v1.36.1 cannot be lowered to v1.35.4",
+        ),
+        (
+            "/spec/cluster/network",
+            json!({"maxPods": 99}),
+            "spec.cluster.network.maxPods: cannot be changed yet in a cluster that is built",
+        ),
+        (
+            "/spec/cluster/imagesRegistry",
+            json!("r.example.com"),
+            "spec.cluster.imagesRegistry: cannot be changed yet in a cluster that is built",
+        ),
+        (
+            "/spec/cluster/deployMode",
+            json!("container"),
+            "spec.cluster.deployMode: container is not there yet; use binary",
+        ),
+        (
+            "/spec/cluster/nodeList/0/name",
+            json!("w1"),
+            "spec.cluster.nodeList[0].name: cannot be changed; remove the node, then add it under its new name",
+        ),
+    ] {
+        assert_eq!(refused(&with(old.clone(), pointer, value), Some(&old)), message);
+    }
+    for word in ["updating", "rollbacking"] {
+        assert_eq!(
+            refused(&asking(old.clone(), word), Some(&old)),
+            format!("metadata.annotations[app.kubernetes.io/operation]: {word} is not possible yet")
+        );
+    }
+}
+
+#[test]
+fn refuses_parts_that_no_bundle_carries() {
+    for (field, value, message) in [
+        ("clusterType", json!("k3s"), "spec.cluster.clusterType: k3s is not there yet; use kubernetes"),
+        (
+            "network",
+            json!({"cni": "calico"}),
+            "spec.cluster.network.cni: no bundle carries calico; use flannel or none",
+        ),
+        (
+            "network",
+            json!({"proxyMode": "ipvs"}),
+            "spec.cluster.network.proxyMode: no bundle carries ipvs; use nftables or iptables",
+        ),
+    ] {
+        assert_eq!(refused(&with(cluster(&[]), &format!("/spec/cluster/{field}"), value), None), message);
+    }
+}
+
+/// What allows mending: a cluster that was never made may change altogether.
+#[test]
+fn lets_a_cluster_that_was_never_made_be_mended() {
+    let mut old = asking(cluster(&["10.0.0.2"]), "creating");
+    old["status"] = json!({"phase": "Failed"});
+    let new = with(old.clone(), "/spec/cluster/masterList", list(&["10.0.0.7"]));
+    allowed(&with(new, "/spec/cluster/kubeVersion", json!("v1.36.3")), Some(&old));
+    let message = refused(&asking(old.clone(), "scaling-up"), Some(&old));
+    assert!(message.contains("this one was never made; use creating"), "{message}");
+    old["status"] = json!({"phase": "Creating"});
+    assert!(
+        refused(&with(old.clone(), "/spec/cluster/masterList", list(&["10.0.0.7"])), Some(&old))
+            .starts_with("spec.cluster.masterList")
+    );
+}
+
+/// Scaling is held against what was applied, not against what was declared in between.
+#[test]
+fn compares_with_what_was_applied() {
+    let built = running(&["10.0.0.2", "10.0.0.4"]);
+    let declared = with(built.clone(), "/spec/cluster/nodeList", list(&["10.0.0.4"]));
+    assert!(
+        refused(&asking(declared.clone(), "scaling-up"), Some(&declared))
+            .contains("10.0.0.2 would be removed")
+    );
+}
+
+#[test]
+fn refuses_networks_that_hold_a_host_and_names_given_twice() {
+    let new = with(cluster(&["10.96.0.9"]), "/spec/cluster/nodeList/0/name", json!("w1"));
+    assert_eq!(refused(&new, None), "spec.cluster.podCIDR: 10.96.0.0/12 contains the host 10.96.0.9");
+    let mut new = cluster(&["10.0.0.2", "10.0.0.3"]);
+    for index in 0..2 {
+        new["spec"]["cluster"]["nodeList"][index]["name"] = json!("w1");
+    }
+    assert_eq!(refused(&new, None), "spec.cluster.nodeList[1].name: w1 is the name of 10.0.0.2 already");
+}
+
+/// B 14: a key that is no key is refused before anything begins.
+#[test]
+fn refuses_a_key_that_is_no_key() {
+    let new = with(cluster(&[]), "/spec/cluster/authConfig", json!({"privateSSHKey": "-----BEGIN RUBBISH"}));
+    let message = refused(&new, None);
+    assert!(message.starts_with("spec.cluster.authConfig.privateSSHKey: "), "{message}");
+    assert!(!message.contains("RUBBISH"), "{message}");
+}
+
+#[test]
+fn refuses_credentials_of_another_namespace() {
+    let reference = |namespace: &str| {
+        let logging_in = json!({"credentialsRef": {"name": "key", "namespace": namespace}});
+        with(cluster(&[]), "/spec/cluster/authConfig", logging_in)
+    };
+    allowed(&reference("default"), None);
+    assert_eq!(
+        refused(&reference("kube-system"), None),
+        "spec.cluster.authConfig.credentialsRef.namespace: must be default, the cluster's own; leave it out"
+    );
+}
+
+#[test]
+fn tells_every_reason_at_once_and_knows_the_older_form() {
+    let new = json!({
+        "metadata": {"name": "old-form", "namespace": "default"},
+        "spec": {"kubeVersion": "v1.99.0", "masterList": list(&["10.9.9.9"])},
+    });
+    let message = refused(&new, None);
+    assert!(
+        message.contains("spec.kubeVersion: ") && message.contains("; spec.masterList[0].ip: "),
+        "{message}"
+    );
+}
+
+/// A 43; the address of the refusal's code is the API server's own answer.
+#[test]
+fn refuses_an_operation_without_a_cluster() {
+    let judged = |cluster: &str| {
+        let object = json!({"metadata": {"name": "op"}, "spec": {"cluster": cluster}});
+        decide(&request(("kubeonkube.clay.io", "clusteroperations"), &object, None), &book())
+    };
+    let verdict = judged("  ");
+    assert_eq!(
+        (verdict.code(), verdict.message().as_str()),
+        (400, "spec.cluster: is empty; name the Cluster that the operation changes")
+    );
+    assert!(judged("sample").allowed());
+}
+
+#[test]
+fn judges_the_largest_cluster() {
+    let ips: Vec<String> = (0..5000).map(|i| format!("10.1.{}.{}", i / 250, i % 250 + 1)).collect();
+    let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
+    let old = running(&ips[..4999]);
+    let new = with(old.clone(), "/spec/cluster/nodeList", list(&ips));
+    allowed(&new, Some(&old));
+}

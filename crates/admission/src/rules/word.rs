@@ -1,0 +1,48 @@
+//! What a client asks for in the annotation, held against what it declares. Who may write which word, and from which
+//! phase, is a policy's.
+
+use kubeon_api::Operation;
+use kubeon_api::kubernetes_cluster::DeclaredCluster;
+use kubeon_api::labels::OPERATION;
+
+use super::fixed::ips;
+use super::{Stood, Wanted};
+use crate::verdict::Verdict;
+
+pub(super) fn judge(wanted: &Wanted<'_>, stood: &Stood, verdict: &mut Verdict) {
+    let Some(word) = wanted.word else { return };
+    let field = format!("metadata.annotations[{OPERATION}]");
+    match (word, &stood.built) {
+        (Operation::Updating | Operation::Rollbacking, _) => {
+            verdict.deny(field, format!("{word} is not possible yet"));
+        }
+        (Operation::ScalingUp | Operation::ScalingDown, None) => {
+            verdict.deny(field, format!("{word} needs a cluster, and this one was never made; use creating"));
+        }
+        (Operation::ScalingUp, Some(built)) => scaling(wanted, built, Operation::ScalingUp, verdict),
+        (Operation::ScalingDown, Some(built)) => scaling(wanted, built, Operation::ScalingDown, verdict),
+        _ => {}
+    }
+}
+
+/// Contract B, cases 20 to 24: up only adds, down only removes; the same list is no change.
+fn scaling(wanted: &Wanted<'_>, built: &DeclaredCluster, word: Operation, verdict: &mut Verdict) {
+    let (now, before) = (ips(&wanted.cluster.node_list), ips(&built.node_list));
+    let up = word == Operation::ScalingUp;
+    let wrong: Vec<String> =
+        if up { before.difference(&now) } else { now.difference(&before) }.map(ToString::to_string).collect();
+    if !wrong.is_empty() {
+        let reason = if up {
+            format!(
+                "scaling-up keeps every node, but {} would be removed; use scaling-down for that",
+                wrong.join(", ")
+            )
+        } else {
+            format!("scaling-down adds no node, but {} is new; use scaling-up for that", wrong.join(", "))
+        };
+        verdict.deny(wanted.field("nodeList"), reason);
+    } else if now == before {
+        verdict
+            .warn(format!("{}: is what the cluster has already; nothing is done", wanted.field("nodeList")));
+    }
+}

@@ -1,0 +1,8 @@
+//! Every denial and its message, by real requests to a real API server: schema, policies, webhook and roles as they are
+//! installed.
+
+mod certificate;
+mod policies;
+mod roles;
+mod webhook;
+mod world;

@@ -1,0 +1,293 @@
+//! Who may write what: policies, by the users that they are about. Numbers of cases are contract B's.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::world::*;
+
+#[tokio::test]
+async fn only_the_operator_says_how_it_went() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let object = cluster(&namespace, "a", "10.1.0", &[2]);
+    create(&admin, &object).await.unwrap();
+    put(world, &object, "Running", true).await;
+    refused(
+        ask(&admin, &object, "scale-up-finished").await,
+        "metadata.annotations[app.kubernetes.io/operation]: scale-up-finished is not for clients to write",
+    );
+    let applied = json!({"metadata": {"annotations": {"app.kubernetes.io/spec": "{}"}}});
+    refused(
+        change(&admin, &object, applied.clone()).await,
+        "metadata.annotations[app.kubernetes.io/spec]: is written by the operator alone",
+    );
+    let operator = world.operator().await;
+    ask(&operator, &object, "scale-up-finished").await.unwrap();
+    change(&operator, &object, applied).await.unwrap();
+}
+
+/// B 1: clients create with an empty applied spec and the word `creating`.
+#[tokio::test]
+async fn a_client_creates_and_nothing_else_from_nothing() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let asking = |word: &str, name: &str, net: &str| {
+        let notes = json!({"app.kubernetes.io/operation": word, "app.kubernetes.io/spec": ""});
+        with(cluster(&namespace, name, net, &[]), "/metadata/annotations", notes)
+    };
+    create(&admin, &asking("creating", "a", "10.2.0")).await.unwrap();
+    let refusal = create(&admin, &asking("scaling-up", "b", "10.2.1")).await;
+    refused(refusal, "current operation is [],only in running,failed can be start next task");
+    let forged = with(
+        cluster(&namespace, "c", "10.2.2", &[]),
+        "/metadata/annotations",
+        json!({"app.kubernetes.io/spec": "{}"}),
+    );
+    refused(create(&admin, &forged).await, "is written by the operator alone");
+}
+
+/// B 6, 7, 8.
+#[tokio::test]
+async fn commands_wait_for_running_or_failed() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let object = cluster(&namespace, "a", "10.3.0", &[2]);
+    create(&admin, &object).await.unwrap();
+    for phase in ["Creating", "Prechecking", "Scaling", "Terminating"] {
+        put(world, &object, phase, true).await;
+        refused(
+            ask(&admin, &object, "scaling-up").await,
+            &format!("current operation is [{phase}],only in running,failed can be start next task"),
+        );
+        refused(
+            ask(&admin, &object, "terminating").await,
+            &format!("current operation is [{phase}],only in running,failed can be delete cluster"),
+        );
+    }
+    for phase in ["Running", "Failed"] {
+        put(world, &object, phase, true).await;
+        ask(&admin, &object, "scaling-up").await.unwrap();
+        ask(&world.operator().await, &object, "scale-up-failed").await.unwrap();
+    }
+}
+
+/// B 30, 31.
+#[tokio::test]
+async fn a_cluster_is_made_once() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let object = cluster(&namespace, "a", "10.4.0", &[2]);
+    create(&admin, &object).await.unwrap();
+    put(world, &object, "Failed", false).await;
+    ask(&admin, &object, "creating").await.unwrap();
+    ask(&world.operator().await, &object, "create-finished").await.unwrap();
+    put(world, &object, "Running", true).await;
+    refused(
+        ask(&admin, &object, "creating").await,
+        "creating is for a cluster that is new or whose creation failed; this one is made already",
+    );
+}
+
+#[tokio::test]
+async fn a_protected_cluster_stays() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    for (index, name) in
+        ["ecs.yun.com/deletion-protection", "kubeon.io/deletion-protection"].into_iter().enumerate()
+    {
+        let object = cluster(&namespace, &format!("a{index}"), &format!("10.5.{index}"), &[]);
+        let object = with(object, "/metadata/annotations", json!({name: "true"}));
+        create(&admin, &object).await.unwrap();
+        put(world, &object, "Running", true).await;
+        let api = clusters(&admin, &namespace);
+        let delete = || async { said(api.delete(&format!("a{index}"), &DeleteParams::default()).await) };
+        let words =
+            "metadata.annotations[ecs.yun.com/deletion-protection]: the cluster is protected from deletion";
+        refused(delete().await, words);
+        refused(ask(&admin, &object, "terminating").await, words);
+        change(&admin, &object, json!({"metadata": {"annotations": {name: "false"}}})).await.unwrap();
+        delete().await.unwrap();
+    }
+}
+
+/// Nobody reaches a Secret through a cluster that they could not read themselves.
+#[tokio::test]
+async fn who_names_a_secret_must_be_allowed_to_read_it() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let user = format!("user-of-{namespace}");
+    let client = world.server.client_as(&user, &[]).await.unwrap();
+    let subject = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]);
+    let bind = |name: &str, kind: &str, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}, "subjects": subject,
+        })
+    };
+    apply(&admin, &bind("edit", "ClusterRole", "kubeon-editor")).await;
+    let logging_in = json!({"credentialsRef": {"name": "root-key"}});
+    let object = with(cluster(&namespace, "a", "10.6.0", &[]), "/spec/cluster/authConfig", logging_in);
+    let words = format!(
+        "spec.cluster.authConfig.credentialsRef: who refers to secrets {namespace}/root-key must be allowed to read it; \
+         {user} is not"
+    );
+    eventually("the role", || async {
+        create_dry(&client, &cluster(&namespace, "a", "10.6.0", &[])).await.ok()
+    })
+    .await;
+    refused(create(&client, &object).await, &words);
+    let elsewhere =
+        with(object.clone(), "/spec/cluster/authConfig/credentialsRef/namespace", json!("kubeon-system"));
+    refused(create(&client, &elsewhere).await, "who refers to secrets kubeon-system/root-key");
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "key", "namespace": namespace},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["root-key"], "verbs": ["get"]}],
+    });
+    apply(&admin, &role).await;
+    apply(&admin, &bind("key", "Role", "key")).await;
+    eventually("the role", || async { create(&client, &object).await.ok() }).await;
+    // What stands already is not asked about again.
+    apply(&admin, &with(role, "/rules", json!([]))).await;
+    change(&client, &object, json!({"spec": {"paused": true}})).await.unwrap();
+    let operation = json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster", "metadata": {"name": format!("c-{namespace}")},
+        "spec": {
+            "hostsConfRef": {"namespace": "kubeon-system", "name": "h"},
+            "varsConfRef": {"namespace": "kubeon-system", "name": "v"},
+        },
+    });
+    let everywhere = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": format!("edit-{namespace}")},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kubeon-editor"},
+        "subjects": subject,
+    });
+    apply(&admin, &everywhere).await;
+    let words = "spec.hostsConfRef: who refers to configmaps kubeon-system/h must be allowed to read it";
+    let ask = || async { create(&client, &operation).await.err().filter(|said| said.contains(words)) };
+    eventually(words, ask).await;
+}
+
+#[tokio::test]
+async fn nobody_but_the_operator_derives_an_operation() {
+    let world = world().await;
+    let claimed =
+        with(operation("claimed"), "/metadata/labels", json!({"kubeon.io/cluster-namespace": "default"}));
+    refused(
+        create(&world.admin().await, &claimed).await,
+        "are written by the operator alone, on operations that it derives",
+    );
+    create(&world.operator().await, &claimed).await.unwrap();
+    let api = operations(&world.admin().await);
+    let patch = |labels: Value| Patch::Merge(json!({"metadata": {"labels": labels}}));
+    let moved = api
+        .patch("claimed", &PatchParams::default(), &patch(json!({"kubeon.io/cluster-namespace": "x"})))
+        .await;
+    refused(said(moved), "are written by the operator alone");
+    api.patch("claimed", &PatchParams::default(), &patch(json!({"mine": "yes"}))).await.unwrap();
+}
+
+fn operation(name: &str) -> Value {
+    json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation", "metadata": {"name": name},
+        "spec": {"cluster": "c", "actionType": "shell", "action": "true", "image": "i"},
+    })
+}
+
+#[tokio::test]
+async fn a_runner_writes_the_status_of_its_own_operation() {
+    let world = world().await;
+    let (admin, operator) = (world.admin().await, world.operator().await);
+    let long = format!("kubeonkube-{}-job", "x".repeat(48));
+    for (name, job) in [("mine", "kubeonkube-mine-job"), ("long", long.as_str())] {
+        create(&admin, &operation(name)).await.unwrap();
+        let status =
+            json!({"status": {"status": "Running", "jobRef": {"namespace": "default", "name": job}}});
+        operations(&operator)
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
+            .await
+            .unwrap();
+    }
+    create(&admin, &operation("unstarted")).await.unwrap();
+    let steps = || json!({"status": {"steps": {"done": 1, "total": 2, "text": "1/2"}}});
+    let write = |client: kube::Client, name: &'static str, patch: Value| async move {
+        said(operations(&client).patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await)
+    };
+    let mine = world.runner("default", "kubeonkube-mine-job-abcde").await;
+    write(mine.clone(), "mine", steps()).await.unwrap();
+    refused(
+        write(mine.clone(), "long", steps()).await,
+        "status: an operation's status is written by its own Job",
+    );
+    refused(write(mine.clone(), "unstarted", steps()).await, "of which none is recorded yet");
+    let stolen = json!({"status": {"jobRef": {"namespace": "default", "name": "other"}}});
+    refused(write(mine.clone(), "mine", stolen).await, "are written by the operator alone");
+    // A name of 63 characters leaves room for the Job controller's suffix only when it is cut.
+    let cut = format!("{}abcde", &long[..58]);
+    write(world.runner("default", &cut).await, "long", steps()).await.unwrap();
+    // A Job whose name begins like another one's.
+    let alike = world.runner("default", "kubeonkube-mine-job-b-abcde").await;
+    refused(write(alike, "mine", steps()).await, "this is pod default/kubeonkube-mine-job-b-abcde");
+    let elsewhere = world.runner("kubeon-system", "kubeonkube-mine-job-abcde").await;
+    refused(write(elsewhere, "mine", steps()).await, "this is pod kubeon-system/kubeonkube-mine-job-abcde");
+    // The spec is not a runner's at all.
+    let spec = json!({"spec": {"image": "evil"}});
+    let result = operations(&mine).patch("mine", &PatchParams::default(), &Patch::Merge(spec)).await;
+    refused(said(result), "cannot patch resource \"clusteroperations\"");
+}
+
+#[tokio::test]
+async fn a_runner_writes_only_secrets_that_were_made_for_its_job() {
+    let world = world().await;
+    let admin = world.admin().await;
+    let secret = |name: &str, job: &str, label: bool| {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": name, "namespace": "default", "annotations": {"kubeon.io/job": job}},
+        });
+        if label {
+            object["metadata"]["labels"] = json!({"kubeon.io/cluster": "default.a"});
+        }
+        object
+    };
+    for object in [
+        secret("state", "create-default-a-job-12345", true),
+        secret("others", "create-default-b-job-12345", true),
+        secret("foreign", "create-default-a-job-12345", false),
+    ] {
+        apply(&admin, &object).await;
+    }
+    let runner = world.runner("default", "create-default-a-job-12345-fghij").await;
+    let secrets: Api<Secret> = Api::namespaced(runner, "default");
+    let write = |name: &'static str, patch: Value| {
+        let secrets = secrets.clone();
+        async move { said(secrets.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await) }
+    };
+    let data = || json!({"stringData": {"state": "x"}});
+    write("state", data()).await.unwrap();
+    refused(
+        write("others", data()).await,
+        "metadata.annotations[kubeon.io/job]: this Secret was made for Job create-default-b-job-12345",
+    );
+    refused(
+        write("foreign", data()).await,
+        "metadata.labels[kubeon.io/cluster]: this Secret was not made for a cluster",
+    );
+    let taken = json!({"metadata": {"annotations": {"kubeon.io/job": "create-default-b-job-12345"}}});
+    refused(write("state", taken).await, "a runner writes the data of a Secret and nothing else");
+    // By name and kind it may patch; reading, making and removing are not its roles'.
+    refused(said(secrets.get("state").await), "cannot get resource \"secrets\"");
+    refused(said(secrets.list(&Default::default()).await), "cannot list resource \"secrets\"");
+    refused(
+        said(secrets.delete("state", &DeleteParams::default()).await),
+        "cannot delete resource \"secrets\"",
+    );
+    let made = Patch::Apply(secret("made", "create-default-a-job-12345", true));
+    refused(
+        said(secrets.patch("made", &PatchParams::apply("r"), &made).await),
+        "cannot create resource \"secrets\"",
+    );
+}

@@ -1,0 +1,145 @@
+//! What needs a look at other objects or at the catalogue, and what happens when nobody can look.
+
+use kubeon_install::{InstallOptions, webhook};
+use serde_json::json;
+
+use crate::world::*;
+
+#[tokio::test]
+async fn names_the_field_and_the_reason() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let object = cluster(&namespace, "a", "10.20.0", &[2, 4]);
+    create(&admin, &object).await.unwrap();
+    put(world, &object, "Running", true).await;
+    let set = |field: &str, value| json!({"spec": {"cluster": {field: value}}});
+    let nodes = |hosts: &[u8]| -> serde_json::Value {
+        hosts.iter().map(|host| json!({"ip": format!("10.20.0.{host}")})).collect()
+    };
+    for (patch, words) in [
+        (
+            set("masterList", nodes(&[1, 3])),
+            "spec.cluster.masterList: masters cannot be added or removed yet",
+        ),
+        (
+            set("etcdList", nodes(&[2])),
+            "spec.cluster.etcdList: members of etcd cannot be added or removed yet",
+        ),
+        (set("nodeList", nodes(&[])), "spec.cluster.nodeList: would be empty"),
+        (set("kubeVersion", json!("v1.36.3")), "an upgrade from v1.36.1 to v1.36.3 is not possible yet"),
+        (
+            set("kubeVersion", json!("v1.99.0")),
+            "v1.99.0 is not in the catalogue; it holds v1.35.4, v1.36.1, v1.36.3",
+        ),
+        (set("network", json!({"cni": "cilium"})), "spec.cluster.network.cni: no bundle carries cilium"),
+    ] {
+        refused(change(&admin, &object, patch).await, words);
+    }
+    let mut drop = set("nodeList", nodes(&[2, 5]));
+    drop["metadata"] = json!({"annotations": {"app.kubernetes.io/operation": "scaling-up"}});
+    refused(
+        change(&admin, &object, drop).await,
+        "scaling-up keeps every node, but 10.20.0.4 would be removed",
+    );
+    refused(ask(&admin, &object, "updating").await, "updating is not possible yet");
+    // What may be changed is changed.
+    change(&admin, &object, set("nodeList", nodes(&[2, 5]))).await.unwrap();
+}
+
+/// What the schema itself refuses: contract B, case 48, and what is fixed.
+#[tokio::test]
+async fn the_schema_comes_first() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let object = cluster(&namespace, "a", "10.21.0", &[2]);
+    for (pointer, value, words) in [
+        ("/spec/cluster/nodeList/0/ip", json!("300.1.1.1"), "spec.cluster.nodeList[0].ip"),
+        ("/spec/cluster/deployMode", json!("foo"), "spec.cluster.deployMode"),
+        ("/spec/cluster/podCIDR", json!("10.64.0.0/12"), "podCIDR and serviceCIDR overlap"),
+        ("/spec/cluster/masterList", json!([]), "masterList is empty"),
+        ("/metadata/name", json!("x".repeat(64)), "at most 63"),
+    ] {
+        refused(create(&admin, &with(object.clone(), pointer, value)).await, words);
+    }
+    let logging_in = json!({"username": "ops", "credentialsRef": {"name": "key"}});
+    let object = with(object, "/spec/cluster/authConfig", logging_in);
+    create(&admin, &object).await.unwrap();
+    for (field, value, words) in [
+        ("podCIDR", json!("10.128.0.0/12"), "podCIDR cannot be changed"),
+        ("authConfig", json!({"username": "root"}), "authConfig.username cannot be changed"),
+        ("region", json!("eu"), ""),
+        ("region", json!("us"), "region cannot be changed"),
+    ] {
+        let result = change(&admin, &object, json!({"spec": {"cluster": {field: value}}})).await;
+        if words.is_empty() { result.unwrap() } else { refused(result, words) }
+    }
+}
+
+#[tokio::test]
+async fn an_address_has_one_cluster() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    create(&admin, &cluster(&namespace, "first", "10.22.0", &[2])).await.unwrap();
+    let second = with(
+        cluster(&namespace, "second", "10.22.1", &[]),
+        "/spec/cluster/nodeList",
+        json!([{"ip": "10.22.0.2"}]),
+    );
+    let words = format!(
+        "spec.cluster.nodeList[0].ip: 10.22.0.2 belongs to KubernetesCluster {namespace}/first; a host has one cluster"
+    );
+    // The webhook hears of the first one by a watch.
+    let ask = || async { create_dry(&admin, &second).await.err().filter(|said| said.contains(&words)) };
+    eventually(&words, ask).await;
+    let first = clusters(&admin, &namespace);
+    first.delete("first", &Default::default()).await.unwrap();
+    eventually("the host is free", || async { create(&admin, &second).await.ok() }).await;
+}
+
+/// Contract A, case 43.
+#[tokio::test]
+async fn an_operation_names_a_cluster() {
+    let world = world().await;
+    let operation = json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation", "metadata": {"name": "nameless"},
+        "spec": {"cluster": "", "actionType": "OtherAction", "action": "true", "image": ""},
+    });
+    let refusal = create(&world.admin().await, &operation).await;
+    refused(refusal.clone(), "spec.cluster: is empty; name the Cluster that the operation changes");
+    assert!(refusal.unwrap_err().starts_with("400 "));
+    // What becomes `Failed`, with its reason, is let through: A 9, 19.
+    create(&world.admin().await, &with(operation, "/spec/cluster", json!("sample"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_created_while_the_webhook_is_away() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    create_dry(&admin, &cluster(&namespace, "a", "10.23.0", &[])).await.unwrap();
+    // The same registration, for one namespace, at a port where nobody listens.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = json!({"url": format!("https://{}/validate", listener.local_addr().unwrap())});
+    drop(listener);
+    let mut dark = webhook::configuration_with(&InstallOptions::default(), &url);
+    dark["metadata"]["name"] = json!("dark");
+    dark["webhooks"][0]["namespaceSelector"] = json!({"matchLabels": {"dark": "yes"}});
+    dark["webhooks"][0]["rules"].as_array_mut().unwrap().truncate(1);
+    world.label_namespace(&namespace, "dark").await;
+    apply(&admin, &dark).await;
+    let words = "failed calling webhook";
+    let ask = || async {
+        create(&admin, &cluster(&namespace, "a", "10.23.0", &[]))
+            .await
+            .err()
+            .filter(|said| said.contains(words))
+    };
+    eventually(words, ask).await;
+    // The operator itself is not held up, nor is the removal of a finalizer.
+    let operator = world.operator().await;
+    let bare = with(
+        cluster(&namespace, "b", "10.23.1", &[]),
+        "/metadata/finalizers",
+        json!(["kubernetescluster.ecs.yun.com/b"]),
+    );
+    refused(create(&operator, &bare).await, "cannot create resource");
+}

@@ -1,0 +1,277 @@
+//! One API server with everything installed, for all tests. The webhook runs in this process, twice, as two replicas do.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, Config};
+use kubeon_admission::{AddressBook, CertificateSource, Keeping, ServeOptions, Server, follow};
+use kubeon_api::{ClusterOperation, KubernetesCluster};
+use kubeon_envtest::{ApiServer, Options};
+use kubeon_install::{InstallOptions, Part, names, part, webhook};
+use serde_json::{Value, json};
+use tokio::sync::{OnceCell, oneshot, watch};
+
+/// For what the API server or the webhook does a moment later.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct World {
+    pub server: ApiServer,
+    /// The replica that leads, and one that does not.
+    pub replicas: [SocketAddr; 2],
+}
+
+pub async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD.get_or_init(raise).await
+}
+
+async fn raise() -> World {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let client = server.client().await.unwrap();
+    let options = InstallOptions::default();
+    let objects = kubeon_install::objects(&options).unwrap();
+    let hooks = |object: &Value| object["kind"] == "ValidatingWebhookConfiguration";
+    for object in objects.iter().filter(|object| !hooks(object)) {
+        apply(&client, object).await;
+    }
+    let kubeconfig = server.kubeconfig();
+    let leader = replica(kubeconfig.clone(), true).await;
+    let other = replica(kubeconfig, false).await;
+    let url = json!({"url": format!("https://{leader}{}", names::WEBHOOK_PATH)});
+    apply(&client, &webhook::configuration_with(&options, &url)).await;
+    let world = World { server, replicas: [leader, other] };
+    world.until_guarded().await;
+    world
+}
+
+/// A webhook on a runtime of its own, which outlives the test that came first.
+async fn replica(kubeconfig: String, leads: bool) -> SocketAddr {
+    let (tell, told) = oneshot::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let client = client_of(&kubeconfig).await;
+            let versions = ["v1.35.4", "v1.36.1", "v1.36.3"].map(|text| text.parse().unwrap());
+            let book = Arc::new(AddressBook::new(versions.to_vec()));
+            let (_leader, leads) = watch::channel(leads);
+            let keeping = Keeping {
+                client: client.clone(),
+                namespace: names::NAMESPACE.to_owned(),
+                leads,
+                names: vec!["127.0.0.1".to_owned()],
+            };
+            let server = Server::bind(ServeOptions {
+                address: ([127, 0, 0, 1], 0).into(),
+                certificate: CertificateSource::Kept(keeping),
+                lookup: book.clone(),
+            });
+            let server = server.await.unwrap();
+            tell.send(server.address()).unwrap();
+            tokio::join!(server.run(std::future::pending()), follow(client, &book, std::future::pending()));
+        });
+    });
+    told.await.unwrap()
+}
+
+pub async fn client_of(kubeconfig: &str) -> Client {
+    let config = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+fn resource(object: &Value) -> ApiResource {
+    let (group, version) = object["apiVersion"]
+        .as_str()
+        .unwrap()
+        .rsplit_once('/')
+        .unwrap_or(("", object["apiVersion"].as_str().unwrap()));
+    let kind = object["kind"].as_str().unwrap();
+    let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    if kind == "NetworkPolicy" || kind == "ValidatingAdmissionPolicy" {
+        resource.plural = kind.to_lowercase().trim_end_matches('y').to_owned() + "ies";
+    }
+    resource
+}
+
+pub async fn apply(client: &Client, object: &Value) {
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let resource = resource(object);
+    let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let applied = api.patch(name, &PatchParams::apply("kubeon-install").force(), &Patch::Apply(object)).await;
+    applied.unwrap_or_else(|error| panic!("{} {name}: {error}", resource.kind));
+    if part(&resource.kind) == Part::Definitions {
+        let crds = Api::all(client.clone());
+        let served = kube::runtime::conditions::is_crd_established();
+        let wait = kube::runtime::wait::await_condition(crds, name, served);
+        tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap();
+    }
+}
+
+/// Asks again until the answer is there. For what offers nothing to watch: an API server takes up policies and
+/// webhooks a moment after they are written.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, ask: impl Fn() -> F) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("in vain: {what}"))
+}
+
+impl World {
+    /// Until policies and webhook are in force: one change of each is refused by the right one.
+    async fn until_guarded(&self) {
+        let admin = self.admin().await;
+        let (policy, hook) =
+            (cluster("default", "probe", "10.255.0", &[]), cluster("default", "probe", "10.255.0", &[]));
+        let policy =
+            with(policy, "/metadata/annotations", json!({"app.kubernetes.io/operation": "create-finished"}));
+        let hook = with(hook, "/spec/cluster/kubeVersion", json!("v1.99.0"));
+        for (object, words) in [(policy, "is not for clients"), (hook, "not in the catalogue")] {
+            let ask = || async {
+                let refused = create_dry(&admin, &object).await.err()?;
+                refused.contains(words).then_some(())
+            };
+            eventually(words, ask).await;
+        }
+    }
+
+    pub async fn admin(&self) -> Client {
+        self.server.client().await.unwrap()
+    }
+
+    /// The operator, as the API server knows it.
+    pub async fn operator(&self) -> Client {
+        let token = self.server.service_account(names::NAMESPACE, names::OPERATOR).await.unwrap();
+        client_of(&self.server.kubeconfig_of_token(&token)).await
+    }
+
+    /// The runner within the pod of that name, by a token that is bound to it.
+    pub async fn runner(&self, namespace: &str, pod: &str) -> Client {
+        let admin = self.admin().await;
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod},
+            "spec": {"serviceAccountName": names::RUNNER, "containers": [{"name": "c", "image": "i"}]},
+        });
+        let made =
+            pods.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+        let request = serde_json::from_value(json!({
+            "spec": {"audiences": [], "boundObjectRef": {
+                "apiVersion": "v1", "kind": "Pod", "name": pod, "uid": made.metadata.uid,
+            }},
+        }))
+        .unwrap();
+        let accounts: Api<ServiceAccount> = Api::namespaced(admin, namespace);
+        let answer =
+            accounts.create_token_request(names::RUNNER, &PostParams::default(), &request).await.unwrap();
+        client_of(&self.server.kubeconfig_of_token(&answer.status.unwrap().token.unwrap())).await
+    }
+
+    pub async fn namespace(&self) -> String {
+        self.server.namespace().await.unwrap()
+    }
+
+    pub async fn label_namespace(&self, namespace: &str, label: &str) {
+        let namespaces: Api<Namespace> = Api::all(self.admin().await);
+        let patch = json!({"metadata": {"labels": {label: "yes"}}});
+        namespaces.patch(namespace, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+}
+
+/// A cluster with master NET.1 and these workers.
+pub fn cluster(namespace: &str, name: &str, net: &str, workers: &[u8]) -> Value {
+    let workers: Vec<Value> = workers.iter().map(|host| json!({"ip": format!("{net}.{host}")})).collect();
+    json!({
+        "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"cluster": {
+            "kubeVersion": "v1.36.1", "masterList": [{"ip": format!("{net}.1")}], "nodeList": workers,
+        }},
+    })
+}
+
+pub fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[key] = value;
+    object
+}
+
+pub fn clusters(client: &Client, namespace: &str) -> Api<KubernetesCluster> {
+    Api::namespaced(client.clone(), namespace)
+}
+
+pub fn operations(client: &Client) -> Api<ClusterOperation> {
+    Api::all(client.clone())
+}
+
+pub async fn create(client: &Client, object: &Value) -> Result<(), String> {
+    post(client, object, false).await
+}
+
+pub async fn create_dry(client: &Client, object: &Value) -> Result<(), String> {
+    post(client, object, true).await
+}
+
+/// Sends an object as it is: no type of ours between the test and the API server.
+async fn post(client: &Client, object: &Value, dry_run: bool) -> Result<(), String> {
+    let resource = resource(object);
+    let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    let params = PostParams { dry_run, ..PostParams::default() };
+    said(api.create(&params, &object).await)
+}
+
+/// A change of a cluster.
+pub async fn change(client: &Client, object: &Value, patch: Value) -> Result<(), String> {
+    let api = clusters(client, object["metadata"]["namespace"].as_str().unwrap());
+    let name = object["metadata"]["name"].as_str().unwrap();
+    said(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
+}
+
+/// Asks for an operation by its word.
+pub async fn ask(client: &Client, object: &Value, word: &str) -> Result<(), String> {
+    change(client, object, json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}})).await
+}
+
+/// Puts a cluster into a phase; `applied`: as one that was made.
+pub async fn put(world: &World, object: &Value, phase: &str, applied: bool) {
+    let admin = world.admin().await;
+    let api = clusters(&admin, object["metadata"]["namespace"].as_str().unwrap());
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let status = json!({"status": {"phase": phase, "version": "v1.36.1"}});
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    if applied {
+        let spec = object["spec"].to_string();
+        let patch = json!({"metadata": {"annotations": {"app.kubernetes.io/spec": spec}}});
+        change(&world.operator().await, object, patch).await.unwrap();
+    }
+}
+
+pub fn said<T>(result: Result<T, kube::Error>) -> Result<(), String> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(format!("{} {}", status.code, status.message)),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[track_caller]
+pub fn refused(result: Result<(), String>, words: &str) {
+    let message = result.expect_err("allowed");
+    assert!(message.contains(words), "{message}\n  does not say\n{words}");
+}
