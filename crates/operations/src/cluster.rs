@@ -62,10 +62,10 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
         }
     }
     turn.beside(archive::prune(s, &operations));
-    if turn.is_done() {
-        if let Some(plan) = archive::logs(s, &operations) {
-            return plan;
-        }
+    if turn.is_done()
+        && let Some(plan) = archive::logs(s, &operations)
+    {
+        return plan;
     }
     turn.stages.retain(|stage| !stage.is_empty());
     Plan::Do(turn)

@@ -1,5 +1,6 @@
 //! Every denial and its message, by real requests to a real API server: schema, policies, webhook and roles as they are
 //! installed.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod certificate;
 mod policies;

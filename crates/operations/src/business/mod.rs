@@ -57,10 +57,10 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
         Plan::Do(step) => turn.beside(step),
     }
     turn.beside(archive::prune(s, &mine));
-    if turn.is_done() {
-        if let Some(plan) = archive::logs(s, &mine) {
-            return plan;
-        }
+    if turn.is_done()
+        && let Some(plan) = archive::logs(s, &mine)
+    {
+        return plan;
     }
     turn.stages.retain(|stage| !stage.is_empty());
     Plan::Do(turn)

@@ -70,10 +70,10 @@ fn inputs(job: &Job) -> Vec<DataRef> {
         let map = volume.config_map.as_ref().map(|source| source.name.clone());
         let secret = volume.secret.as_ref().filter(|secret| secret.optional != Some(true));
         let name = map.or_else(|| secret.and_then(|source| source.secret_name.clone()));
-        if let Some(reference) = name.map(|name| DataRef::new(&namespace, name)) {
-            if !found.contains(&reference) {
-                found.push(reference);
-            }
+        if let Some(reference) = name.map(|name| DataRef::new(&namespace, name))
+            && !found.contains(&reference)
+        {
+            found.push(reference);
         }
     }
     found
