@@ -19,6 +19,10 @@ fn edit(snapshot: &mut Snapshot, index: usize, change: impl FnOnce(&mut Facts)) 
 }
 
 /// One master and one worker; the worker is changed.
+fn without_module(facts: &mut Facts, name: &str) {
+    facts.modules.insert(name.to_owned(), false);
+}
+
 fn judged(check: &str, change: impl FnOnce(&mut Facts)) -> PrecheckResult {
     let mut snapshot = bare_hosts(2);
     edit(&mut snapshot, 1, change);
@@ -100,9 +104,9 @@ fn machines_are_checked() {
     warning("memory", "has only 512 MiB", |facts| facts.memory_bytes = 512 << 20);
     warning("inodes", "has only 7 inodes", |facts| facts.inodes_free = Some(7));
     warning("swap", "will be turned off", |facts| facts.swap_bytes = 1 << 30);
-    error("modules", "lacks overlay", |facts| drop(facts.modules.insert("overlay".into(), false)));
-    warning("modules", "br_netfilter", |facts| drop(facts.modules.insert("br_netfilter".into(), false)));
-    assert!(judged("modules", |facts| drop(facts.modules.insert("ip_vs".into(), false))).ok, "only told");
+    error("modules", "lacks overlay", |facts| without_module(facts, "overlay"));
+    warning("modules", "br_netfilter", |facts| without_module(facts, "br_netfilter"));
+    assert!(judged("modules", |facts| without_module(facts, "ip_vs")).ok, "only told");
     warning("nftables", "iptables", |facts| facts.has_nftables = false);
     error("parameters", "net.ipv4.ip_forward", |facts| {
         facts.parameters.insert("net.ipv4.ip_forward".into(), "0".into());

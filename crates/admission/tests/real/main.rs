@@ -1,6 +1,6 @@
 //! Every denial and its message, by real requests to a real API server: schema, policies, webhook and roles as they are
 //! installed.
-#![allow(clippy::unwrap_used, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 mod certificate;
 mod policies;
