@@ -1,0 +1,118 @@
+//! The command line and the environment: the only place that reads either.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser};
+use kubeon_operations::Settings;
+use kubeon_operations::settings::LIMIT;
+
+use crate::Options;
+
+/// Where a pod reads its namespace.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// `kubeon-operator`.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "kubeon-operator", version, about = "Raises business clusters from a meta cluster")]
+#[command(max_term_width = 110)]
+pub struct Cli {
+    /// How to reach the meta cluster [default: the pod's service account, else $KUBECONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The operator's namespace, where Jobs of operations run [default: the pod's, else kubeon-system]
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// A further namespace whose ConfigMaps, Secrets, Jobs and Pods may be read; may be given several times
+    #[arg(
+        long = "watch-namespace",
+        value_name = "NAME",
+        env = "KUBEON_WATCH_NAMESPACES",
+        value_delimiter = ','
+    )]
+    pub watch_namespaces: Vec<String>,
+    /// An image that holds kubeon-runner; may be given several times, the last one runs derived operations
+    #[arg(
+        long = "runner-image",
+        value_name = "IMAGE",
+        env = "KUBEON_RUNNER_IMAGES",
+        value_delimiter = ',',
+        default_values_t = [
+            "wangzhichidocker/kubeonkube:v0.1".to_owned(),
+            concat!("kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION")).to_owned(),
+        ]
+    )]
+    pub runner_images: Vec<String>,
+    /// The image whose entry point copies a bundle to /bundle; {version} stands for the version, empty for none
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        env = "KUBEON_BUNDLE_IMAGE",
+        default_value = "kubeon/kubeon-bundle:{version}"
+    )]
+    pub bundle_image: String,
+    /// The Kubernetes version of clusters that name none
+    #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
+    pub default_version: String,
+    /// Work only while holding the lease, so that several replicas may run
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_value_t = true, default_missing_value = "true")]
+    pub leader_elect: bool,
+    /// Where metrics are served; port 0 takes any
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    pub metrics_address: SocketAddr,
+    /// Where /healthz and /readyz are served; port 0 takes any
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
+    pub health_address: SocketAddr,
+    /// Lanes that are worked on side by side
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub workers: u16,
+    /// What is logged, such as info or kubeon_operator=debug
+    #[arg(long, value_name = "FILTER", env = "KUBEON_LOG", default_value = "info")]
+    pub log: String,
+}
+
+impl Cli {
+    /// What was asked for, with what a pod knows of itself.
+    ///
+    /// # Errors
+    /// When an address or name makes no sense.
+    pub fn options(self) -> anyhow::Result<Options> {
+        let own = || std::fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
+        let namespace = self.namespace.filter(|name| !name.is_empty()).or_else(own);
+        let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+        Ok(Options {
+            kubeconfig: self.kubeconfig,
+            settings: Settings {
+                namespace: namespace.unwrap_or_else(|| "kubeon-system".to_owned()),
+                watched: self.watch_namespaces,
+                runner_images: self.runner_images,
+                bundle_image: Some(self.bundle_image).filter(|image| !image.is_empty()),
+                default_version: self.default_version,
+                history_limit: LIMIT,
+            },
+            leader_elect: self.leader_elect,
+            metrics_address: self.metrics_address,
+            health_address: self.health_address,
+            workers: usize::from(self.workers),
+            instance: format!("{}_{}", name.as_deref().unwrap_or("kubeon-operator"), uuid::Uuid::new_v4()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn leader_election_can_be_turned_off() {
+        let leads = |words: &[&str]| Cli::try_parse_from([&["x"], words].concat()).unwrap().leader_elect;
+        assert!(leads(&[]) && leads(&["--leader-elect"]) && leads(&["--leader-elect=true"]));
+        assert!(!leads(&["--leader-elect=false"]));
+    }
+}

@@ -1,0 +1,228 @@
+//! Carries a plan's writes out, and takes the answers into the world.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
+use kubeon_link_kube::{Again, LinkError, Path, Verb};
+use kubeon_operations::{Change, Data, Kind, Target, Trouble, Write, names};
+use serde_json::Value;
+
+use crate::turn::Shared;
+
+/// Why a plan was not carried out to its end.
+pub(crate) enum Failure {
+    /// The lane is planned again at once: the world is another one now.
+    Again,
+    /// The lane comes back later.
+    Link(LinkError),
+    /// The API server refused a write of an operation.
+    Trouble {
+        /// The operation, if the write was one's.
+        operation: Option<String>,
+        /// What it said.
+        trouble: Trouble,
+    },
+}
+
+fn kind(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Cluster => ("kubeonkube.clay.io/v1alpha1", "clusters"),
+        Kind::Operation => ("kubeonkube.clay.io/v1alpha1", "clusteroperations"),
+        Kind::Business => ("ecs.yun.com/v1", "kubernetesclusters"),
+        Kind::Job => ("batch/v1", "jobs"),
+        Kind::ConfigMap => ("v1", "configmaps"),
+        Kind::Secret => ("v1", "secrets"),
+        Kind::Log => ("v1", "pods"),
+    }
+}
+
+/// Where an object is.
+pub(crate) fn path(target: &Target) -> Path<'_> {
+    let (api, plural) = kind(target.kind);
+    Path { api, plural, namespace: &target.namespace, name: &target.name }
+}
+
+/// An object as an event names it.
+pub(crate) fn reference(target: &Target, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(kind(target.kind).0.to_owned()),
+        kind: Some(target.kind.as_str().to_owned()),
+        name: Some(target.name.clone()),
+        namespace: Some(target.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+/// Writes stage after stage, those of one stage side by side.
+pub(crate) async fn carry(shared: &Shared, stages: Vec<Vec<Write>>) -> Result<(), Failure> {
+    for stage in stages {
+        let answers = futures::future::join_all(stage.into_iter().map(|write| send(shared, write))).await;
+        // All of a stage is waited for; the first failure decides.
+        answers.into_iter().collect::<Result<(), Failure>>()?;
+    }
+    Ok(())
+}
+
+async fn send(shared: &Shared, write: Write) -> Result<(), Failure> {
+    let Write { target, change, operation, .. } = write;
+    let verb = match change {
+        Change::Create(value) => Verb::Create(value),
+        Change::Merge(value) => Verb::Merge(value),
+        Change::Strategic(value) => Verb::Strategic(value),
+        Change::Status(value) => Verb::Status(value),
+        Change::Delete { uid } => Verb::Delete(uid),
+    };
+    let answer = shared.hands.send(path(&target), &verb).await;
+    let result = answer.as_ref().map_or_else(|error| error.category(), |_| "done");
+    shared.metrics.request(verb.word(), target.kind.as_str(), result);
+    match answer {
+        Ok(value) => {
+            if matches!(verb, Verb::Delete(_)) {
+                // The watch tells when it is gone; a ConfigMap or Secret is gone at once.
+                if matches!(target.kind, Kind::ConfigMap | Kind::Secret) {
+                    shared.world.remove_meta(&target, None);
+                }
+            } else {
+                take(shared, &target, value);
+            }
+            Ok(())
+        }
+        Err(error) => refused(shared, &target, &verb, operation, error).await,
+    }
+}
+
+async fn refused(
+    shared: &Shared,
+    target: &Target,
+    verb: &Verb,
+    operation: Option<String>,
+    error: LinkError,
+) -> Result<(), Failure> {
+    let trouble = |text: String, lasting| Failure::Trouble {
+        operation: operation.clone(),
+        trouble: Trouble { text, lasting },
+    };
+    match (error.again(), verb) {
+        (_, Verb::Delete(_)) if error.is_absent() => Ok(()),
+        (Again::Exists, Verb::Create(wanted)) => match reread(shared, target).await? {
+            Some(found) if is_same(target, wanted, &found) => {
+                take(shared, target, found);
+                Ok(())
+            }
+            Some(found) => {
+                let leaving = !found["metadata"]["deletionTimestamp"].is_null();
+                let text = format!(
+                    "{} {}/{} is there and is not this operation's",
+                    target.kind.as_str(),
+                    target.namespace,
+                    target.name
+                );
+                Err(trouble(text, !leaving))
+            }
+            None => Err(Failure::Link(error)),
+        },
+        (Again::Reread | Again::Exists, _) => {
+            if let Some(found) = reread(shared, target).await? {
+                take(shared, target, found);
+            }
+            Err(Failure::Again)
+        }
+        (Again::WhenChanged, _) if error.is_absent() && !matches!(verb, Verb::Create(_)) => {
+            forget(shared, target);
+            Err(Failure::Again)
+        }
+        (Again::Never, _) => Err(trouble(error.said(), true)),
+        (Again::WhenChanged, _) => Err(trouble(error.said(), false)),
+        (Again::Later, _) => Err(Failure::Link(error)),
+    }
+}
+
+async fn reread(shared: &Shared, target: &Target) -> Result<Option<Value>, Failure> {
+    shared.metrics.request("get", target.kind.as_str(), "sent");
+    match shared.hands.send(path(target), &Verb::Get).await {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_absent() => {
+            forget(shared, target);
+            Ok(None)
+        }
+        Err(error) => Err(Failure::Link(error)),
+    }
+}
+
+/// Whether what is there is what should be made: a Job by its operation, a copy by its content.
+fn is_same(target: &Target, wanted: &Value, found: &Value) -> bool {
+    let label = |value: &Value| value["metadata"]["labels"][names::OPERATION_LABEL].clone();
+    match target.kind {
+        Kind::Job => label(wanted) == label(found) && !label(found).is_null(),
+        Kind::ConfigMap if target.name.ends_with("-log") => label(wanted) == label(found),
+        Kind::ConfigMap | Kind::Secret => wanted["data"] == found["data"] && found["immutable"] == true,
+        Kind::Operation => {
+            wanted["metadata"]["labels"][names::DERIVED_UID_LABEL]
+                == found["metadata"]["labels"][names::DERIVED_UID_LABEL]
+        }
+        Kind::Cluster | Kind::Business | Kind::Log => true,
+    }
+}
+
+/// Takes an answer into the world. The lane that is being planned sees it at once; others are woken by the watch.
+fn take(shared: &Shared, target: &Target, value: Value) {
+    fn read<K: serde::de::DeserializeOwned + kube::Resource<DynamicType = ()>>(value: Value) -> Option<K> {
+        let mut object: K = serde_json::from_value(value).ok()?;
+        kubeon_link_kube::slim(&mut object);
+        Some(object)
+    }
+    // An answer that cannot be read is left to the watch, which tells why.
+    match target.kind {
+        Kind::Cluster => read::<Cluster>(value).map(|object| shared.world.apply(object)),
+        Kind::Operation => read::<ClusterOperation>(value).map(|object| shared.world.apply(object)),
+        Kind::Business => read::<KubernetesCluster>(value).map(|object| shared.world.apply(object)),
+        Kind::Job => read::<Job>(value).map(|object| shared.world.apply(object)),
+        Kind::ConfigMap | Kind::Secret => serde_json::from_value::<ObjectMeta>(value["metadata"].clone())
+            .ok()
+            .map(|meta| shared.world.apply_meta(target.clone(), &meta)),
+        Kind::Log => None,
+    };
+}
+
+fn forget(shared: &Shared, target: &Target) {
+    let meta = ObjectMeta {
+        name: Some(target.name.clone()),
+        namespace: Some(target.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+        ..ObjectMeta::default()
+    };
+    match target.kind {
+        Kind::Cluster => shared.world.remove::<Cluster>(&meta),
+        Kind::Operation => shared.world.remove::<ClusterOperation>(&meta),
+        Kind::Business => shared.world.remove::<KubernetesCluster>(&meta),
+        Kind::Job => shared.world.remove::<Job>(&meta),
+        Kind::ConfigMap | Kind::Secret => shared.world.remove_meta(target, None),
+        Kind::Log => Vec::new(),
+    };
+}
+
+/// What was read, as a plan wants it.
+pub(crate) fn data(shared: &Shared, target: &Target, value: Value) -> Data {
+    match target.kind {
+        Kind::ConfigMap => {
+            let texts: BTreeMap<String, String> =
+                serde_json::from_value(value["data"].clone()).unwrap_or_default();
+            let values = texts.into_iter().map(|(key, text)| (key, text.into_bytes())).collect();
+            Data::Values { values, kind: String::new() }
+        }
+        Kind::Secret => {
+            let bytes: BTreeMap<String, ByteString> =
+                serde_json::from_value(value["data"].clone()).unwrap_or_default();
+            let values = bytes.into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
+            Data::Values { values, kind: value["type"].as_str().unwrap_or_default().to_owned() }
+        }
+        _ => {
+            take(shared, target, value);
+            Data::There
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The operator: raises business clusters from a meta cluster.
+//!
+//! ```text
+//!   watches ──► World ──wakes──► Queue ──► worker: one lane's turn ──► Hands ──► API server
+//!                 ▲                          │  kubeon_operations decides       │
+//!                 └────────── answers of its own writes ◄───────────────────────┘
+//! ```
+//!
+//! Decisions are `kubeon_operations`'; here they meet the API server. Lanes work side by side, one turn of a lane at a time.
+
+pub mod args;
+mod carry;
+mod health;
+mod metrics;
+mod queue;
+mod run;
+mod turn;
+mod watches;
+mod world;
+
+pub use run::{Options, run};

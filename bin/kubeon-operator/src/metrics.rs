@@ -1,0 +1,114 @@
+//! What is counted. Labels hold kinds, verbs and words of the program, never names.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::turn::Shared;
+
+#[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabels {
+    verb: String,
+    kind: String,
+    result: String,
+}
+
+#[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct WordLabel {
+    word: String,
+}
+
+/// The operator's metrics.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    turns: Family<WordLabel, Counter>,
+    seconds: Histogram,
+    events: Family<WordLabel, Counter>,
+    watches: Family<WordLabel, Counter>,
+    objects: Family<WordLabel, Gauge>,
+    lanes: Family<WordLabel, Gauge>,
+    leader: Gauge,
+    dropped: Gauge<u64, AtomicU64>,
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("kubeon_operator");
+        let made = Self {
+            registry: Registry::default(),
+            requests: Family::default(),
+            turns: Family::default(),
+            seconds: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
+            events: Family::default(),
+            watches: Family::default(),
+            objects: Family::default(),
+            lanes: Family::default(),
+            leader: Gauge::default(),
+            dropped: Gauge::default(),
+        };
+        registry.register(
+            "requests",
+            "Requests to the API server, by verb, kind and result",
+            made.requests.clone(),
+        );
+        registry.register("turns", "Turns of lanes, by how they ended", made.turns.clone());
+        registry.register("turn_seconds", "How long turns of lanes took", made.seconds.clone());
+        registry.register("events", "Events, by reason", made.events.clone());
+        registry.register("watch_failures", "Watches that were interrupted, by kind", made.watches.clone());
+        registry.register("objects", "Objects that are known, by kind", made.objects.clone());
+        registry.register("lanes", "Lanes that are ready or worked on", made.lanes.clone());
+        registry.register("leader", "Whether this process holds the lease", made.leader.clone());
+        registry.register("events_dropped", "Events that were dropped since the start", made.dropped.clone());
+        Self { registry, ..made }
+    }
+
+    pub fn request(&self, verb: &str, kind: &str, result: &str) {
+        let labels =
+            RequestLabels { verb: verb.to_owned(), kind: kind.to_owned(), result: result.to_owned() };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    pub fn turn(&self, took: Duration, done: bool) {
+        let word = if done { "done" } else { "failed" };
+        self.turns.get_or_create(&WordLabel { word: word.to_owned() }).inc();
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn event(&self, reason: &str) {
+        self.events.get_or_create(&WordLabel { word: reason.to_owned() }).inc();
+    }
+
+    pub fn watch_failed(&self, kind: &str) {
+        self.watches.get_or_create(&WordLabel { word: kind.to_owned() }).inc();
+    }
+
+    pub fn leads(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// All of it as text.
+    pub fn text(&self, shared: &Shared) -> Result<String, std::fmt::Error> {
+        let set = |family: &Family<WordLabel, Gauge>, word: &str, number: usize| {
+            let label = WordLabel { word: word.to_owned() };
+            family.get_or_create(&label).set(i64::try_from(number).unwrap_or(i64::MAX));
+        };
+        for (kind, number) in shared.world.sizes() {
+            set(&self.objects, kind, number);
+        }
+        let (ready, working) = shared.queue.load();
+        set(&self.lanes, "ready", ready);
+        set(&self.lanes, "working", working);
+        self.dropped.set(shared.herald.dropped());
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,119 @@
+//! From options to a working operator, and its end.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use kubeon_link_kube::{Hands, Held, Herald, Lease, LeaseEnd, connect};
+use kubeon_operations::Settings;
+
+use crate::turn::{self, Shared};
+use crate::{health, watches};
+
+/// The lease's name.
+const LEASE: &str = "kubeon-operator";
+/// The owner of fields that the operator writes.
+const MANAGER: &str = "kubeon-operator";
+/// How long turns that are being made may go on after the end was asked for.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// What the operator was asked for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How to reach the meta cluster; the pod's service account when absent.
+    pub kubeconfig: Option<PathBuf>,
+    /// What holds for every lane.
+    pub settings: Settings,
+    /// Whether to work only while holding the lease.
+    pub leader_elect: bool,
+    /// Where metrics are served.
+    pub metrics_address: SocketAddr,
+    /// Where health is told.
+    pub health_address: SocketAddr,
+    /// Lanes that are worked on side by side.
+    pub workers: usize,
+    /// A name that no other process has.
+    pub instance: String,
+}
+
+/// Works until `stop` ends, or until the lease is lost.
+///
+/// # Errors
+/// When the API server cannot be reached, an address cannot be had, or the lease was lost.
+pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let client = connect(options.kubeconfig.as_deref()).await?;
+    let namespace = options.settings.namespace.clone();
+    let herald = Herald::start(client.clone(), MANAGER, &options.instance);
+    let hands = Hands::new(client.clone(), MANAGER);
+    let shared = Arc::new(Shared::new(options.settings, hands, herald));
+    let metrics = health::serve(Arc::clone(&shared), options.metrics_address).await?;
+    let health = health::serve(Arc::clone(&shared), options.health_address).await?;
+    tracing::info!(%metrics, %health, namespace, "the operator starts");
+    watches::start(&shared, &client);
+    configure(&shared);
+    tokio::pin!(stop);
+    let lease = Lease::new(client, &namespace, LEASE, &options.instance);
+    let mut held = None;
+    if options.leader_elect {
+        tokio::select! {
+            mine = lease.acquire() => held = Some(mine),
+            () = &mut stop => return Ok(()),
+        }
+        tracing::info!("this process leads");
+    }
+    shared.metrics.leads(true);
+    tokio::select! {
+        () = shared.listed.all() => {}
+        end = keep(&mut held) => bail!("the lease was lost: {end:?}"),
+        () = &mut stop => return give_back(held).await,
+    }
+    shared.read_limit().await;
+    shared.wake(shared.world.lanes().into_iter().collect());
+    shared.queue.open();
+    tracing::info!("watches have listed what there is; work begins");
+    for _ in 0..options.workers {
+        tokio::spawn(turn::work(Arc::clone(&shared)));
+    }
+    tokio::select! {
+        end = keep(&mut held) => {
+            // Others may lead from now on: whatever is still being written is refused by its version.
+            bail!("the lease was lost: {end:?}");
+        }
+        () = &mut stop => {}
+    }
+    tracing::info!("asked to end");
+    if tokio::time::timeout(LAST_WORDS, shared.queue.close()).await.is_err() {
+        tracing::warn!("turns that are still being made are left; the next leader goes on from the world");
+    }
+    shared.metrics.leads(false);
+    give_back(held).await
+}
+
+async fn keep(held: &mut Option<Held>) -> LeaseEnd {
+    match held {
+        Some(held) => held.keep().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn give_back(held: Option<Held>) -> anyhow::Result<()> {
+    if let Some(held) = held
+        && let Err(error) = held.release().await
+    {
+        tracing::warn!(%error, "the lease is not given back; it ends by itself");
+    }
+    Ok(())
+}
+
+/// Reads the history limit whenever its ConfigMap changes.
+fn configure(shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        loop {
+            shared.reconfigure.notified().await;
+            shared.read_limit().await;
+        }
+    });
+}

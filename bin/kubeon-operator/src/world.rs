@@ -1,0 +1,291 @@
+//! What is known of the meta cluster, by lane. Fed by watches and by the answers to the operator's own writes, so that a
+//! turn sees what the turn before it wrote.
+
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
+use kubeon_operations::{Kind, Lane, Meta, Objects, Seen, Subject, Target, cluster, names};
+
+pub(crate) use table::{Gone, Stored, Table, key};
+
+/// Everything that is known.
+#[derive(Default)]
+pub(crate) struct World {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Default)]
+pub(crate) struct Inner {
+    pub clusters: Table<Cluster>,
+    pub operations: Table<ClusterOperation>,
+    pub businesses: Table<KubernetesCluster>,
+    pub jobs: Table<Job>,
+    pub pods: Table<Pod>,
+    metas: HashMap<Target, (Meta, u64)>,
+    referrers: HashMap<Target, BTreeSet<Lane>>,
+    gone: Gone,
+}
+
+/// A kind that belongs to lanes.
+pub(crate) trait InLane: Sized {
+    fn lane(&self) -> Option<Lane>;
+    fn meta(&self) -> &ObjectMeta;
+    fn table(inner: &mut Inner) -> &mut Table<Self>;
+    /// ConfigMaps and Secrets whose appearance matters to it.
+    fn refers_to(&self) -> Vec<Target> {
+        Vec::new()
+    }
+}
+
+impl InLane for Cluster {
+    fn lane(&self) -> Option<Lane> {
+        Some(Lane::Cluster(self.metadata.name.clone()?))
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.clusters
+    }
+    fn refers_to(&self) -> Vec<Target> {
+        cluster::references(self).into_iter().map(|(_, target)| target).collect()
+    }
+}
+
+impl InLane for ClusterOperation {
+    fn lane(&self) -> Option<Lane> {
+        Some(Lane::of(self))
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.operations
+    }
+    fn refers_to(&self) -> Vec<Target> {
+        cluster::references_of(self)
+    }
+}
+
+impl InLane for KubernetesCluster {
+    fn lane(&self) -> Option<Lane> {
+        let (namespace, name) = (self.metadata.namespace.clone()?, self.metadata.name.clone()?);
+        Some(Lane::Business { namespace, name })
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.businesses
+    }
+    fn refers_to(&self) -> Vec<Target> {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let secret = |name: String| Target::new(Kind::Secret, namespace, name);
+        let reference = self.spec.cluster.auth_config.as_ref().and_then(|auth| auth.credentials_ref.as_ref());
+        let named = reference.map(|reference| secret(reference.name.as_str().to_owned()));
+        named.into_iter().chain([secret(names::kubeconfig(namespace, name))]).collect()
+    }
+}
+
+impl InLane for Job {
+    fn lane(&self) -> Option<Lane> {
+        Lane::of_annotations(self.metadata.annotations.as_ref())
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.jobs
+    }
+}
+
+impl InLane for Pod {
+    fn lane(&self) -> Option<Lane> {
+        Lane::of_annotations(self.metadata.annotations.as_ref())
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut Table<Self> {
+        &mut inner.pods
+    }
+}
+
+/// The objects of one lane.
+pub(crate) struct Room {
+    pub subject: Subject,
+    pub operations: Vec<Arc<ClusterOperation>>,
+    pub jobs: Vec<Arc<Job>>,
+    pub pods: Vec<Arc<Pod>>,
+}
+
+impl World {
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an object in, unless a newer one is known or it is known to be gone. The lanes that it matters to.
+    pub fn apply<K: InLane>(&self, object: K) -> Vec<Lane> {
+        let Some(lane) = object.lane() else { return Vec::new() };
+        let (meta, targets) = (object.meta().clone(), object.refers_to());
+        self.store(&meta, lane, targets, Seen::Is(Arc::new(object)))
+    }
+
+    /// Takes in that an object is there and cannot be read.
+    pub fn apply_unreadable<K: InLane>(&self, meta: &ObjectMeta, lane: Lane, why: String) -> Vec<Lane> {
+        self.store::<K>(meta, lane, Vec::new(), Seen::Unreadable(why))
+    }
+
+    fn store<K: InLane>(
+        &self,
+        meta: &ObjectMeta,
+        lane: Lane,
+        targets: Vec<Target>,
+        object: Seen<Arc<K>>,
+    ) -> Vec<Lane> {
+        let mut inner = self.write();
+        if meta.uid.as_ref().is_some_and(|uid| inner.gone.holds(uid)) {
+            return Vec::new();
+        }
+        let version = table::version(meta);
+        let stored = Stored { object, lane: lane.clone(), version, targets: targets.clone() };
+        let Some(before) = K::table(&mut inner).put(key(meta), stored) else { return Vec::new() };
+        if let Some((_, old)) = &before {
+            inner.forget(&lane, old);
+        }
+        for target in targets {
+            inner.referrers.entry(target).or_default().insert(lane.clone());
+        }
+        let mut lanes = vec![lane];
+        lanes.extend(before.map(|(lane, _)| lane));
+        lanes.dedup();
+        lanes
+    }
+
+    /// Takes in that an object is gone.
+    pub fn remove<K: InLane>(&self, meta: &ObjectMeta) -> Vec<Lane> {
+        let mut inner = self.write();
+        if let Some(uid) = &meta.uid {
+            inner.gone.add(uid);
+        }
+        let Some((lane, targets)) = K::table(&mut inner).remove(&key(meta)) else { return Vec::new() };
+        inner.forget(&lane, &targets);
+        vec![lane]
+    }
+
+    /// A list of the kind ended: what is not on it is gone. The lanes of that.
+    pub fn keep<K: InLane>(&self, listed: &HashSet<String>, namespace: Option<&str>) -> Vec<Lane> {
+        K::table(&mut self.write()).keep(listed, namespace)
+    }
+
+    /// Takes in what is known of a ConfigMap or Secret. The lanes that it matters to, if it appeared or its owners changed.
+    pub fn apply_meta(&self, target: Target, meta: &ObjectMeta) -> Vec<Lane> {
+        let owners = meta.owner_references.clone().unwrap_or_default();
+        let known = Meta {
+            controlled: owners.iter().any(|owner| owner.controller == Some(true)),
+            owners: owners.into_iter().map(|owner| owner.uid).collect(),
+        };
+        let version = table::version(meta);
+        let mut inner = self.write();
+        if meta.uid.as_ref().is_some_and(|uid| inner.gone.holds(uid)) {
+            return Vec::new();
+        }
+        if inner.metas.get(&target).is_some_and(|(_, before)| *before >= version) {
+            return Vec::new();
+        }
+        let lanes =
+            inner.referrers.get(&target).map(|lanes| lanes.iter().cloned().collect()).unwrap_or_default();
+        inner.metas.insert(target, (known, version));
+        lanes
+    }
+
+    /// Takes in that a ConfigMap or Secret is gone.
+    pub fn remove_meta(&self, target: &Target, uid: Option<&str>) -> Vec<Lane> {
+        let mut inner = self.write();
+        if let Some(uid) = uid {
+            inner.gone.add(uid);
+        }
+        inner.metas.remove(target);
+        inner.referrers.get(target).map(|lanes| lanes.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// ConfigMaps or Secrets of a namespace that are known.
+    pub fn metas_of(&self, kind: Kind, namespace: &str) -> Vec<Target> {
+        let inner = self.read();
+        let found = inner.metas.keys().filter(|target| target.kind == kind && target.namespace == namespace);
+        found.cloned().collect()
+    }
+
+    /// The objects of one lane.
+    pub fn room(&self, lane: &Lane) -> Room {
+        let inner = self.read();
+        let subject = match lane {
+            Lane::Cluster(name) => Subject::Cluster(inner.clusters.get(name)),
+            Lane::Business { namespace, name } => {
+                Subject::Business(inner.businesses.get(&format!("{namespace}/{name}")))
+            }
+        };
+        Room {
+            subject,
+            operations: inner.operations.of(lane),
+            jobs: inner.jobs.of(lane),
+            pods: inner.pods.of(lane),
+        }
+    }
+
+    /// Every lane that has something.
+    pub fn lanes(&self) -> BTreeSet<Lane> {
+        let inner = self.read();
+        let tables =
+            [inner.clusters.lanes(), inner.operations.lanes(), inner.businesses.lanes(), inner.jobs.lanes()];
+        tables.into_iter().flatten().collect()
+    }
+
+    /// How many objects of each kind are known.
+    pub fn sizes(&self) -> BTreeMap<&'static str, usize> {
+        let inner = self.read();
+        [
+            ("Cluster", inner.clusters.len()),
+            ("ClusterOperation", inner.operations.len()),
+            ("KubernetesCluster", inner.businesses.len()),
+            ("Job", inner.jobs.len()),
+            ("Pod", inner.pods.len()),
+        ]
+        .into()
+    }
+}
+
+impl Inner {
+    fn forget(&mut self, lane: &Lane, targets: &[Target]) {
+        let still: BTreeSet<Target> =
+            [self.clusters.targets(lane), self.operations.targets(lane), self.businesses.targets(lane)]
+                .into_iter()
+                .flatten()
+                .collect();
+        for target in targets.iter().filter(|target| !still.contains(target)) {
+            if let Some(lanes) = self.referrers.get_mut(target) {
+                lanes.remove(lane);
+                if lanes.is_empty() {
+                    self.referrers.remove(target);
+                }
+            }
+        }
+    }
+}
+
+impl Objects for World {
+    fn meta(&self, target: &Target) -> Option<Meta> {
+        self.read().metas.get(target).map(|(meta, _)| meta.clone())
+    }
+}

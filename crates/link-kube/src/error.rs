@@ -1,0 +1,139 @@
+//! What went wrong with a request, and whether it may be made again.
+
+use std::time::Duration;
+
+/// Whether and how a request may be made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// After the object was read again: it changed in between.
+    Reread,
+    /// The object that should be made is there.
+    Exists,
+    /// After a while, longer each time.
+    Later,
+    /// Not before something else changed: a right, a parent, a quota.
+    WhenChanged,
+    /// Never: the request itself is wrong.
+    Never,
+}
+
+/// Why a request did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The API server refused it.
+    #[error("{action}: the API server answered {code} {reason}: {message}")]
+    Refused {
+        /// What was asked, such as `create Job ns/name`.
+        action: String,
+        /// HTTP's number.
+        code: u16,
+        /// The reason, such as `Invalid`.
+        reason: String,
+        /// In its words.
+        message: String,
+    },
+    /// There was no answer in time.
+    #[error("{action}: no answer within {} s", after.as_secs())]
+    Silent {
+        /// What was asked.
+        action: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The request or its answer was lost on the way.
+    #[error("{action}: the API server was not reached")]
+    Lost {
+        /// What was asked.
+        action: String,
+        /// The client's error.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+impl LinkError {
+    pub(crate) fn of(action: &str, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused {
+                action: action.to_owned(),
+                code: status.code,
+                reason: status.reason,
+                message: status.message,
+            },
+            source => Self::Lost { action: action.to_owned(), source: Box::new(source) },
+        }
+    }
+
+    /// One word for metrics and events.
+    #[must_use]
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Refused { .. } => match self.again() {
+                Again::Reread => "conflict",
+                Again::Exists => "exists",
+                Again::Later => "busy",
+                Again::WhenChanged => "forbidden",
+                Again::Never => "invalid",
+            },
+            Self::Silent { .. } => "timeout",
+            Self::Lost { .. } => "lost",
+        }
+    }
+
+    /// Whether it may be made again.
+    #[must_use]
+    pub fn again(&self) -> Again {
+        match self {
+            Self::Refused { code: 409, reason, .. } if reason == "AlreadyExists" => Again::Exists,
+            Self::Refused { code: 409, .. } => Again::Reread,
+            Self::Refused { code: 401 | 403 | 404, .. } => Again::WhenChanged,
+            Self::Refused { code: 400 | 405 | 413 | 415 | 422, .. } => Again::Never,
+            Self::Refused { .. } | Self::Silent { .. } | Self::Lost { .. } => Again::Later,
+        }
+    }
+
+    /// Whether the object, or what it stands in, is not there.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Refused { code: 404 | 410, .. })
+    }
+
+    /// What the API server said, without what was asked.
+    #[must_use]
+    pub fn said(&self) -> String {
+        match self {
+            Self::Refused { message, .. } if !message.is_empty() => message.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_whether_it_may_be_asked_again() {
+        let refused = |code, reason: &str| LinkError::Refused {
+            action: String::new(),
+            code,
+            reason: reason.to_owned(),
+            message: String::new(),
+        };
+        for (code, reason, again) in [
+            (409, "Conflict", Again::Reread),
+            (409, "AlreadyExists", Again::Exists),
+            (429, "TooManyRequests", Again::Later),
+            (500, "InternalError", Again::Later),
+            (503, "", Again::Later),
+            (504, "Timeout", Again::Later),
+            (403, "Forbidden", Again::WhenChanged),
+            (404, "NotFound", Again::WhenChanged),
+            (422, "Invalid", Again::Never),
+        ] {
+            assert_eq!(refused(code, reason).again(), again, "{code} {reason}");
+        }
+        let silent = LinkError::Silent { action: String::new(), after: Duration::from_secs(1) };
+        assert_eq!((silent.again(), silent.category()), (Again::Later, "timeout"));
+    }
+}

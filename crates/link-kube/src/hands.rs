@@ -1,0 +1,168 @@
+//! One request and its answer.
+
+use std::time::Duration;
+
+use futures::{AsyncBufReadExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, DeleteParams, LogParams, Patch, PatchParams, PostParams, Preconditions, Request};
+use serde_json::Value;
+
+use crate::error::LinkError;
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a log is read.
+const LOG_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path<'a> {
+    /// Group and version: `batch/v1`, `v1`.
+    pub api: &'a str,
+    /// The plural: `jobs`.
+    pub plural: &'a str,
+    /// The namespace; empty for kinds without one.
+    pub namespace: &'a str,
+    /// The object's name.
+    pub name: &'a str,
+}
+
+impl Path<'_> {
+    fn url(&self) -> String {
+        let root = if self.api.contains('/') { "/apis" } else { "/api" };
+        if self.namespace.is_empty() {
+            return format!("{root}/{}/{}", self.api, self.plural);
+        }
+        format!("{root}/{}/namespaces/{}/{}", self.api, self.namespace, self.plural)
+    }
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verb {
+    /// Read it.
+    Get,
+    /// Make it.
+    Create(Value),
+    /// A JSON merge patch.
+    Merge(Value),
+    /// A strategic merge patch.
+    Strategic(Value),
+    /// A JSON merge patch of the status.
+    Status(Value),
+    /// Remove it in the background; only with this UID unless empty.
+    Delete(String),
+}
+
+impl Verb {
+    /// One word, for metrics.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Create(_) => "create",
+            Self::Merge(_) | Self::Strategic(_) => "patch",
+            Self::Status(_) => "patch-status",
+            Self::Delete(_) => "delete",
+        }
+    }
+}
+
+/// Makes requests under one name.
+#[derive(Clone)]
+pub struct Hands {
+    client: Client,
+    manager: &'static str,
+}
+
+impl Hands {
+    /// Requests by this client; `manager` owns the fields that are written.
+    #[must_use]
+    pub fn new(client: Client, manager: &'static str) -> Self {
+        Self { client, manager }
+    }
+
+    /// Asks once. The answer is the object; a status object after a removal.
+    ///
+    /// # Errors
+    /// When it was refused, lost, or not answered within 15 s.
+    pub async fn send(&self, path: Path<'_>, verb: &Verb) -> Result<Value, LinkError> {
+        let action = format!("{} {}/{} {}", verb.word(), path.plural, path.namespace, path.name);
+        let request = self.request(path, verb);
+        let request = request.map_err(|error| LinkError::of(&action, kube::Error::BuildRequest(error)))?;
+        let answer = tokio::time::timeout(PATIENCE, self.client.request::<Value>(request)).await;
+        let answer = answer.map_err(|_| LinkError::Silent { action: action.clone(), after: PATIENCE })?;
+        answer.map_err(|error| LinkError::of(&action, error))
+    }
+
+    fn request(
+        &self,
+        path: Path<'_>,
+        verb: &Verb,
+    ) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+        let request = Request::new(path.url());
+        let patched = PatchParams { field_manager: Some(self.manager.to_owned()), ..PatchParams::default() };
+        match verb {
+            Verb::Get => request.get(path.name, &kube::api::GetParams::default()),
+            Verb::Create(value) => {
+                let posted =
+                    PostParams { field_manager: Some(self.manager.to_owned()), ..PostParams::default() };
+                let body = serde_json::to_vec(value).map_err(kube::core::request::Error::SerializeBody)?;
+                request.create(&posted, body)
+            }
+            Verb::Merge(value) => request.patch(path.name, &patched, &Patch::Merge(value)),
+            Verb::Strategic(value) => request.patch(path.name, &patched, &Patch::Strategic(value)),
+            Verb::Status(value) => {
+                request.patch_subresource("status", path.name, &patched, &Patch::Merge(value))
+            }
+            Verb::Delete(uid) => {
+                let mut how = DeleteParams::background();
+                if !uid.is_empty() {
+                    how.preconditions =
+                        Some(Preconditions { uid: Some(uid.clone()), resource_version: None });
+                }
+                request.delete(path.name, &how)
+            }
+        }
+    }
+
+    /// The end of a pod's log: at most `most` bytes, from the beginning of a line.
+    ///
+    /// # Errors
+    /// When it was refused, lost, or not read within 30 s.
+    pub async fn log(&self, namespace: &str, pod: &str, most: usize) -> Result<String, LinkError> {
+        let action = format!("read the log of pod {namespace}/{pod}");
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let read = async {
+            let mut lines = pods.log_stream(pod, &LogParams::default()).await?.lines();
+            let mut kept = std::collections::VecDeque::new();
+            let mut bytes = 0;
+            while let Some(line) = lines.try_next().await.map_err(kube::Error::ReadEvents)? {
+                bytes += line.len() + 1;
+                kept.push_back(line);
+                while bytes > most {
+                    let Some(gone) = kept.pop_front() else { break };
+                    bytes -= gone.len() + 1;
+                }
+            }
+            Ok(kept.into_iter().map(|line| line + "\n").collect::<String>())
+        };
+        let answer = tokio::time::timeout(LOG_PATIENCE, read).await;
+        let answer = answer.map_err(|_| LinkError::Silent { action: action.clone(), after: LOG_PATIENCE })?;
+        answer.map_err(|error| LinkError::of(&action, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        let path = |api, namespace| Path { api, plural: "things", namespace, name: "x" }.url();
+        assert_eq!(path("v1", "ns"), "/api/v1/namespaces/ns/things");
+        assert_eq!(path("batch/v1", "ns"), "/apis/batch/v1/namespaces/ns/things");
+        assert_eq!(path("a.b/v1", ""), "/apis/a.b/v1/things");
+    }
+}
