@@ -23,7 +23,7 @@ fn installation() -> Result<Vec<(PathBuf, String)>> {
     files.extend(kubeon_install::kustomize::files(&options)?);
     let below = |folder: &'static str| move |(path, text)| (format!("{folder}/{path}"), text);
     files.extend(kubeon_install::chart::files()?.into_iter().map(below("chart")));
-    files.extend(kubeon_install::monitoring::files().into_iter().map(below("monitoring")));
+    files.extend(kubeon_install::monitoring::files()?.into_iter().map(below("monitoring")));
     Ok(files.into_iter().map(|(path, text)| (Path::new("deploy").join(path), text)).collect())
 }
 

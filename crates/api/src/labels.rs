@@ -13,6 +13,14 @@ pub const APPLIED_SPEC: &str = "app.kubernetes.io/spec";
 pub const DELETION_PROTECTION: &str = "ecs.yun.com/deletion-protection";
 /// The value of [`DELETION_PROTECTION`] that protects.
 pub const PROTECTED: &str = "true";
+/// Label of a Secret that the operator made for a cluster; only such a Secret may be written by a runner.
+pub const CLUSTER: &str = "kubeon.io/cluster";
+/// Annotation of such a Secret: the name of the Job whose runner may write it.
+pub const JOB: &str = "kubeon.io/job";
+/// Label of an operation that was derived from a `KubernetesCluster`: the object's UID. Written by the operator alone.
+pub const DERIVED_UID: &str = "kubeon.io/cluster-uid";
+/// Label of an operation that was derived from a `KubernetesCluster`: its namespace. Written by the operator alone.
+pub const DERIVED_NAMESPACE: &str = "kubeon.io/cluster-namespace";
 /// What every finalizer of a `KubernetesCluster` begins with; the object's name follows.
 pub const FINALIZER_PREFIX: &str = "kubernetescluster.ecs.yun.com/";
 

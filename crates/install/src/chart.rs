@@ -60,7 +60,8 @@ fn marked() -> InstallOptions {
         resources: json!(block("resources")),
         node_selector: BTreeMap::from([("«with nodeSelector»".to_owned(), String::new())]),
         tolerations: vec![json!("«with tolerations»")],
-        leader_election: true,
+        leader_election: "«leaderElection»".to_owned(),
+        bundle_image: "«bundleImage»".to_owned(),
         history_limit: "«historyLimit»".to_owned(),
     }
 }
@@ -140,16 +141,14 @@ fn filled(line: &str, indent: usize) -> String {
         let value = unquoted(mark).trim_start_matches("«block ").trim_end_matches(CLOSE);
         return format!("{key}:\n{{{{ toYaml .Values.{value} | indent {} }}}}", indent + 2);
     }
-    if line.contains("--leader-elect") {
-        let pad = " ".repeat(indent);
-        return format!("{pad}{{{{- if .Values.leaderElection }}}}\n{line}\n{pad}{{{{- end }}}}");
-    }
     let mut text = line.to_owned();
     for quoted in ["'«replicas»'", "\"«replicas»\"", "«replicas»"] {
         text = text.replace(quoted, "{{ .Values.replicas }}");
     }
     text.replace("«namespace»", "{{ $.Release.Namespace }}")
         .replace("«image»", "{{ .Values.image.repository }}:{{ .Values.image.tag | default (printf \"v%s\" .Chart.AppVersion) }}")
+        .replace("«leaderElection»", "{{ .Values.leaderElection }}")
+        .replace("«bundleImage»", "{{ .Values.bundleImage }}")
         .replace("«historyLimit»", "{{ .Values.historyLimit | quote }}")
         .replace(", '«operators»'", "{{ range .Values.operators }}, '{{ . }}'{{ end }}")
         .replace(EACH_NAMESPACE, "{{ . }}")
@@ -174,8 +173,11 @@ fn values() -> String {
     let list = |items: &[String]| items.iter().map(|item| format!("- {item}\n")).collect::<String>();
     format!(
         "{HEADER}\
-         # Images whose process 1 is kubeon-runner; only their Jobs get a service account.\n\
+         # Images whose process 1 is kubeon-runner; only their Jobs get a service account. The last one runs what a\n\
+         # KubernetesCluster asks for.\n\
          runnerImages:\n{runners}\
+         # Copies a bundle to where a Job finds it.\n\
+         bundleImage: \"{bundle}\"\n\
          image:\n  repository: {repository}\n  # Default: the version of the chart.\n  tag: \"\"\n\
          # One replica works, all of them answer admission.\n\
          replicas: {replicas}\n\
@@ -192,6 +194,7 @@ fn values() -> String {
          # The kinds stay when the release is uninstalled.\n\
          crds:\n  install: true\n",
         runners = list(&options.runner_images),
+        bundle = options.bundle_image,
         replicas = options.replicas,
         watched = list(&options.watch_namespaces),
         limit = options.history_limit,

@@ -19,7 +19,7 @@ mod options;
 pub mod policies;
 
 pub use objects::{Part, config, deployment, part, rbac, webhook};
-pub use options::{InstallOptions, OPERATOR_IMAGE, RUNNER_IMAGES};
+pub use options::{BUNDLE_IMAGE, InstallOptions, OPERATOR_IMAGE, RUNNER_IMAGES};
 
 use serde_json::Value;
 

@@ -1,7 +1,249 @@
-//! Alert rules and a dashboard, as files.
+//! Alert rules, a scrape definition and a dashboard, as files. Every metric that is named here is one that the operator
+//! serves; a test of the operator may hold the two against each other by [`METRICS`].
+
+use serde_json::{Value, json};
+
+use crate::manifest::{HEADER, document};
+use crate::objects::metadata;
+use crate::{InstallError, names};
+
+/// The operator's metrics, as Prometheus knows them.
+pub const METRICS: [&str; 9] = [
+    "kubeon_operator_requests_total",
+    "kubeon_operator_turns_total",
+    "kubeon_operator_turn_seconds",
+    "kubeon_operator_events_total",
+    "kubeon_operator_watch_failures_total",
+    "kubeon_operator_objects",
+    "kubeon_operator_lanes",
+    "kubeon_operator_leader",
+    "kubeon_operator_events_dropped",
+];
 
 /// Files below `deploy/monitoring/`: their path there and their text.
-#[must_use]
-pub fn files() -> Vec<(String, String)> {
-    Vec::new()
+///
+/// # Errors
+/// When an object does not become YAML.
+pub fn files() -> Result<Vec<(String, String)>, InstallError> {
+    let groups = json!({"groups": [{"name": "kubeon", "rules": alerts()}]});
+    let rule = json!({
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule",
+        "metadata": metadata(names::NAMESPACE, names::OPERATOR), "spec": groups,
+    });
+    let scrape = json!({
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor",
+        "metadata": metadata(names::NAMESPACE, names::OPERATOR),
+        "spec": {
+            "selector": {"matchLabels": {"app.kubernetes.io/component": "operator", "app.kubernetes.io/name": "kubeon"}},
+            "podMetricsEndpoints": [{"port": "metrics", "interval": "30s"}],
+        },
+    });
+    Ok(vec![
+        ("alerts.yaml".to_owned(), format!("{HEADER}{}", document(&groups)?)),
+        ("prometheus-rule.yaml".to_owned(), format!("{HEADER}{}", document(&rule)?)),
+        ("pod-monitor.yaml".to_owned(), format!("{HEADER}{}", document(&scrape)?)),
+        ("dashboard.json".to_owned(), format!("{:#}\n", dashboard())),
+    ])
+}
+
+struct Alert {
+    name: &'static str,
+    when: &'static str,
+    lasting: &'static str,
+    severity: &'static str,
+    says: &'static str,
+    then: &'static str,
+}
+
+fn alerts() -> Vec<Value> {
+    ALERTS
+        .iter()
+        .map(|alert| {
+            json!({
+                "alert": alert.name, "expr": alert.when, "for": alert.lasting,
+                "labels": {"severity": alert.severity},
+                "annotations": {"summary": alert.says, "description": alert.then},
+            })
+        })
+        .collect()
+}
+
+const ALERTS: [Alert; 7] = [
+    Alert {
+        name: "KubeonOperatorAbsent",
+        when: "absent(kubeon_operator_leader)",
+        lasting: "5m",
+        severity: "critical",
+        says: "No operator is running.",
+        then: "Clusters that run go on; nothing is changed, and changes of KubernetesClusters are refused. \
+               kubectl -n kubeon-system get pods",
+    },
+    Alert {
+        name: "KubeonNoLeader",
+        when: "sum(kubeon_operator_leader) == 0",
+        lasting: "2m",
+        severity: "critical",
+        says: "Operators run, and none of them works.",
+        then: "kubectl -n kubeon-system get lease kubeon-operator -o yaml",
+    },
+    Alert {
+        name: "KubeonTwoLeaders",
+        when: "sum(kubeon_operator_leader) > 1",
+        lasting: "1m",
+        severity: "warning",
+        says: "More than one operator says that it leads.",
+        then: "A clock that jumps or a process that was frozen; writes are still decided by the API server.",
+    },
+    Alert {
+        name: "KubeonTurnsFail",
+        when: "sum(rate(kubeon_operator_turns_total{word=\"failed\"}[10m])) > 0.1",
+        lasting: "15m",
+        severity: "warning",
+        says: "Turns fail again and again.",
+        then: "The operator cannot write what it decided. Its log names the request and the answer.",
+    },
+    Alert {
+        name: "KubeonLanesWait",
+        when: "sum(kubeon_operator_lanes{word=\"ready\"}) > 100",
+        lasting: "10m",
+        severity: "warning",
+        says: "More than 100 lanes wait to be looked at.",
+        then: "The API server is slow, or --workers is too small for this many clusters.",
+    },
+    Alert {
+        name: "KubeonOperationsFail",
+        when: "sum(increase(kubeon_operator_events_total{word=~\".*Failed\"}[15m])) > 0",
+        lasting: "0m",
+        severity: "warning",
+        says: "An operation failed.",
+        then: "kubectl get clusteroperations; the reason stands in its status, the log in its ConfigMap.",
+    },
+    Alert {
+        name: "KubeonWatchesBreak",
+        when: "sum(rate(kubeon_operator_watch_failures_total[10m])) > 0.2",
+        lasting: "15m",
+        severity: "warning",
+        says: "Watches of the API server break.",
+        then: "The API server, or the way to it, is not well; what the operator knows may be old.",
+    },
+];
+
+fn dashboard() -> Value {
+    let panels: Vec<Value> = PANELS.iter().enumerate().map(|(index, panel)| panel.json(index)).collect();
+    json!({
+        "title": "kubeon", "uid": "kubeon-operator", "schemaVersion": 39, "version": 1, "editable": true,
+        "tags": ["kubernetes", "kubeon"], "timezone": "", "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "templating": {"list": [{
+            "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus",
+        }]},
+        "panels": panels,
+    })
+}
+
+struct Panel {
+    title: &'static str,
+    kind: &'static str,
+    unit: &'static str,
+    queries: &'static [(&'static str, &'static str)],
+}
+
+const PANELS: [Panel; 9] = [
+    Panel {
+        title: "Clusters and operations",
+        kind: "stat",
+        unit: "short",
+        queries: &[("max by (word) (kubeon_operator_objects)", "{{word}}")],
+    },
+    Panel {
+        title: "Leader",
+        kind: "stat",
+        unit: "short",
+        queries: &[("sum(kubeon_operator_leader)", "leaders")],
+    },
+    Panel {
+        title: "Events by reason",
+        kind: "timeseries",
+        unit: "short",
+        queries: &[("sum by (word) (increase(kubeon_operator_events_total[5m]))", "{{word}}")],
+    },
+    Panel {
+        title: "Lanes",
+        kind: "timeseries",
+        unit: "short",
+        queries: &[("sum by (word) (kubeon_operator_lanes)", "{{word}}")],
+    },
+    Panel {
+        title: "Turns per second",
+        kind: "timeseries",
+        unit: "ops",
+        queries: &[("sum by (word) (rate(kubeon_operator_turns_total[5m]))", "{{word}}")],
+    },
+    Panel {
+        title: "How long turns take",
+        kind: "timeseries",
+        unit: "s",
+        queries: &[
+            ("histogram_quantile(0.5, sum by (le) (rate(kubeon_operator_turn_seconds_bucket[5m])))", "half"),
+            (
+                "histogram_quantile(0.99, sum by (le) (rate(kubeon_operator_turn_seconds_bucket[5m])))",
+                "99 of 100",
+            ),
+        ],
+    },
+    Panel {
+        title: "Requests to the API server",
+        kind: "timeseries",
+        unit: "reqps",
+        queries: &[("sum by (verb, kind) (rate(kubeon_operator_requests_total[5m]))", "{{verb}} {{kind}}")],
+    },
+    Panel {
+        title: "Watches that broke",
+        kind: "timeseries",
+        unit: "short",
+        queries: &[("sum by (word) (increase(kubeon_operator_watch_failures_total[5m]))", "{{word}}")],
+    },
+    Panel {
+        title: "Events dropped since the start",
+        kind: "stat",
+        unit: "short",
+        queries: &[("sum(kubeon_operator_events_dropped)", "dropped")],
+    },
+];
+
+impl Panel {
+    fn json(&self, index: usize) -> Value {
+        let source = json!({"type": "prometheus", "uid": "${datasource}"});
+        let targets: Vec<Value> = self
+            .queries
+            .iter()
+            .zip(["A", "B"])
+            .map(|((query, legend), name)| {
+                json!({"refId": name, "expr": query, "legendFormat": legend, "datasource": source})
+            })
+            .collect();
+        json!({
+            "id": index + 1, "title": self.title, "type": self.kind, "datasource": source, "targets": targets,
+            "gridPos": {"x": index % 2 * 12, "y": index / 2 * 8, "w": 12, "h": 8},
+            "fieldConfig": {"defaults": {"unit": self.unit}, "overrides": []},
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_only_for_metrics_that_there_are() {
+        let queries =
+            ALERTS.iter().map(|alert| alert.when).chain(PANELS.iter().flat_map(|p| p.queries).map(|q| q.0));
+        for query in queries {
+            let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            for name in words.filter(|word| word.starts_with("kubeon_")) {
+                let name = name.trim_end_matches("_bucket");
+                assert!(METRICS.contains(&name), "{name} in {query}");
+            }
+        }
+    }
 }

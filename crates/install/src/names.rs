@@ -27,10 +27,6 @@ pub const CONFIG: &str = "kubeonkube-config";
 /// Its key: how many operations of a cluster are kept.
 pub const HISTORY_LIMIT: &str = "CLUSTER_OPERATIONS_BACKEND_LIMIT";
 
-/// Label of a Secret that the operator made for a cluster; only such a Secret may be written by a runner.
-pub const CLUSTER_LABEL: &str = "kubeon.io/cluster";
-/// Annotation of such a Secret: the Job whose runner may write it.
-pub const JOB_ANNOTATION: &str = "kubeon.io/job";
 /// Annotations that refuse a deletion while their value is `true`; the first is the one that examples show.
 pub const DELETION_PROTECTION: [&str; 2] =
     [kubeon_api::labels::DELETION_PROTECTION, "kubeon.io/deletion-protection"];

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use crate::names;
 
 /// The operator's image.
-pub const OPERATOR_IMAGE: &str = concat!("ghcr.io/kubeon/kubeon-operator:v", env!("CARGO_PKG_VERSION"));
-/// Images whose process 1 is `kubeon-runner`. The last one is the name that samples of kube-on-kube use.
-pub const RUNNER_IMAGES: [&str; 2] = [
-    concat!("ghcr.io/kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION")),
-    "wangzhichidocker/kubeonkube:v0.1",
-];
+pub const OPERATOR_IMAGE: &str = concat!("kubeon/kubeon-operator:v", env!("CARGO_PKG_VERSION"));
+/// The image whose entry point copies a bundle; `{version}` stands for the Kubernetes version.
+pub const BUNDLE_IMAGE: &str = "kubeon/kubeon-bundle:{version}";
+/// Images whose process 1 is `kubeon-runner`: the name that samples of kube-on-kube use, then ours. The last one runs
+/// operations that are derived from a `KubernetesCluster`.
+pub const RUNNER_IMAGES: [&str; 2] =
+    ["wangzhichidocker/kubeonkube:v0.1", concat!("kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION"))];
 
 /// What a person decides about an installation. [`Default`] is what `deploy/kubeon.yaml` holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,8 @@ pub struct InstallOptions {
     pub replicas: Value,
     /// Images that get the runner's service account.
     pub runner_images: Vec<String>,
+    /// The image that holds a bundle; empty: a Job's hosts get theirs otherwise.
+    pub bundle_image: String,
     /// Users beside the operator's service account that may write what is the operator's: one that runs outside of the
     /// cluster, from a kubeconfig.
     pub operators: Vec<String>,
@@ -36,8 +39,8 @@ pub struct InstallOptions {
     pub node_selector: BTreeMap<String, String>,
     /// Taints that are no obstacle.
     pub tolerations: Vec<Value>,
-    /// Whether replicas agree on one that works. Needed for more than one.
-    pub leader_election: bool,
+    /// Whether replicas agree on one that works: `true` or `false`. Needed for more than one.
+    pub leader_election: String,
     /// How many operations of a cluster are kept, 1 to 200.
     pub history_limit: String,
 }
@@ -50,6 +53,7 @@ impl Default for InstallOptions {
             image: OPERATOR_IMAGE.to_owned(),
             replicas: json!(2),
             runner_images: RUNNER_IMAGES.map(str::to_owned).to_vec(),
+            bundle_image: BUNDLE_IMAGE.to_owned(),
             operators: Vec::new(),
             resources: json!({
                 "requests": {"cpu": "50m", "memory": "64Mi"},
@@ -57,7 +61,7 @@ impl Default for InstallOptions {
             }),
             node_selector: BTreeMap::new(),
             tolerations: Vec::new(),
-            leader_election: true,
+            leader_election: "true".to_owned(),
             history_limit: "30".to_owned(),
         }
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `kubeon-commands` | who writes which word into the operation annotation, and from which phase |
 //! | `kubeon-deletion-protection` | a protected cluster is not deleted |
+//! | `kubeon-derived-operations` | nobody but the operator says that an operation belongs to a `KubernetesCluster` |
 //! | `kubeon-references` | who names a Secret or ConfigMap must be allowed to read it |
 //! | `kubeon-runner-status` | a runner writes the status of its own operation, and only what is its own there |
 //! | `kubeon-runner-secrets` | a runner writes only Secrets that were made for its Job |
@@ -25,6 +26,7 @@ pub fn objects(options: &InstallOptions) -> Vec<Value> {
     let policies = [
         commands::commands(options),
         commands::deletion_protection(),
+        commands::derived(options),
         references::references(options),
         runner::status(),
         runner::secrets(),

@@ -93,6 +93,15 @@ fn fixed() -> Vec<Rule> {
         Rule { rule: format!("{now} == {before}"), message, field: None }
     };
     let region = |root: &str, whole: &str| effective(&[root, whole], &["region"], "");
+    let user = |whole: &str| {
+        let at = |root: String| {
+            let parts = if root == whole { String::new() } else { format!("has({root}) && ") };
+            format!(
+                "{parts}has({root}.authConfig) && has({root}.authConfig.username) ? {root}.authConfig.username"
+            )
+        };
+        format!("({} : ({} : ''))", at(format!("{whole}.cluster")), at(whole.to_owned()))
+    };
     vec![
         fixed(
             &["clusterType"],
@@ -117,6 +126,15 @@ fn fixed() -> Vec<Rule> {
                 now = region("self.cluster", "self")
             ),
             message: "region cannot be changed; make a new cluster",
+            field: None,
+        },
+        Rule {
+            rule: format!(
+                "{before} == '' || {now} == {before}",
+                before = user("oldSelf"),
+                now = user("self")
+            ),
+            message: "authConfig.username cannot be changed; what was made belongs to that account",
             field: None,
         },
     ]

@@ -266,6 +266,24 @@ fn keeps_what_a_cluster_is_built_on() {
     );
 }
 
+#[test]
+fn keeps_the_account_that_made_the_cluster() {
+    let of = |name: &str| cluster(json!({"authConfig": {"username": name}}));
+    let message = "authConfig.username cannot be changed; what was made belongs to that account";
+    assert_eq!(broken_by_change(&of("ops"), &of("root")), [message]);
+    assert_eq!(
+        broken_by_change(&of("ops"), &cluster(json!({}))),
+        [message],
+        "leaving it out would mean root"
+    );
+    assert_eq!(broken_by_change(&of("ops"), &of("ops")), Vec::<String>::new());
+    assert_eq!(
+        broken_by_change(&cluster(json!({})), &of("ops")),
+        Vec::<String>::new(),
+        "it may be set later"
+    );
+}
+
 /// The older form on a server: the rules see the object as it was written, not as it is read.
 #[test]
 fn judges_the_older_form_by_the_same_rules() {
@@ -307,7 +325,7 @@ fn compiles_every_rule() {
     }
     let mut rules = 0;
     walk("", &schema(), &mut rules);
-    assert_eq!(rules, 1 + 6 + 12, "the object's, the cluster's, the spec's");
+    assert_eq!(rules, 1 + 6 + 13, "the object's, the cluster's, the spec's");
 }
 
 /// An API server prices a rule by the largest object that the schema allows: what a rule walks must have limits.

@@ -91,12 +91,11 @@ fn container(options: &InstallOptions) -> Value {
 fn arguments(options: &InstallOptions) -> Vec<String> {
     let mut arguments = vec![
         format!("--admission-address=0.0.0.0:{}", names::WEBHOOK_PORT),
-        format!("--metrics-bind-address=0.0.0.0:{}", names::METRICS_PORT),
-        format!("--health-probe-bind-address=0.0.0.0:{}", names::HEALTH_PORT),
+        format!("--metrics-address=0.0.0.0:{}", names::METRICS_PORT),
+        format!("--health-address=0.0.0.0:{}", names::HEALTH_PORT),
+        format!("--leader-elect={}", options.leader_election),
+        format!("--bundle-image={}", options.bundle_image),
     ];
-    if options.leader_election {
-        arguments.push("--leader-elect".to_owned());
-    }
     arguments.extend(options.watch_namespaces.iter().map(|name| format!("--watch-namespace={name}")));
     arguments.extend(options.runner_images.iter().map(|name| format!("--runner-image={name}")));
     arguments

@@ -1,6 +1,6 @@
 //! The command channel: the annotation that clients write and the operator answers in.
 
-use kubeon_api::labels::{APPLIED_SPEC, OPERATION, PROTECTED};
+use kubeon_api::labels::{APPLIED_SPEC, DERIVED_NAMESPACE, DERIVED_UID, OPERATION, PROTECTED};
 
 use super::{Policy, Validation, annotation, annotation_before, cel_list, cel_text, not_the_operator};
 use crate::{InstallOptions, names};
@@ -96,6 +96,43 @@ pub(super) fn deletion_protection() -> Policy {
             message: cel_text(&protection_message()),
             reason: "Forbidden",
         }],
+    }
+}
+
+/// What an operation was derived from, and what of: nobody else may claim it, or an operation could be made to work in a
+/// namespace with what that namespace's clusters log in with.
+pub(super) fn derived(options: &InstallOptions) -> Policy {
+    let kept = |map: &str, names: &[&str]| {
+        format!(
+            "{}.all(name, object.metadata.?{map}[?name].orValue('') == \
+             (oldObject == null ? '' : oldObject.metadata.?{map}[?name].orValue('')))",
+            cel_list(names)
+        )
+    };
+    let labels = [DERIVED_UID, DERIVED_NAMESPACE];
+    Policy {
+        name: "kubeon-derived-operations",
+        about: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations"])],
+        operations: &["CREATE", "UPDATE"],
+        only_when: vec![not_the_operator(options)],
+        variables: vec![],
+        validations: vec![
+            Validation {
+                expression: kept("labels", &labels),
+                message: cel_text(&format!(
+                    "metadata.labels[{}]: are written by the operator alone, on operations that it derives",
+                    labels.join(", ")
+                )),
+                reason: "Forbidden",
+            },
+            Validation {
+                expression: kept("annotations", &[APPLIED_SPEC]),
+                message: cel_text(&format!(
+                    "metadata.annotations[{APPLIED_SPEC}]: is written by the operator alone"
+                )),
+                reason: "Forbidden",
+            },
+        ],
     }
 }
 

@@ -3,11 +3,15 @@
 //! A runner proves which Job it belongs to by its token, which is bound to its pod: the API server adds the pod's name
 //! to the user, and the Job controller names a pod after its Job.
 
+use kubeon_api::labels::{CLUSTER, JOB};
+
 use super::{Policy, Validation, annotation, cel_text};
-use crate::names::{CLUSTER_LABEL, JOB_ANNOTATION, RUNNER};
+use crate::names::RUNNER;
 
 /// What of the status is the operator's: who may write, what runs, and how it ended.
-const OPERATORS_OWN: [&str; 9] = [
+const OPERATORS_OWN: [&str; 11] = [
+    "status",
+    "reason",
     "jobRef",
     "inputs",
     "digest",
@@ -87,14 +91,14 @@ pub(super) fn status() -> Policy {
 pub(super) fn secrets() -> Policy {
     let label = format!(
         "oldObject != null && has(oldObject.metadata.labels) && {} in oldObject.metadata.labels",
-        cel_text(CLUSTER_LABEL)
+        cel_text(CLUSTER)
     );
     Policy {
         name: "kubeon-runner-secrets",
         about: vec![("", "v1", &["secrets"])],
         operations: &["CREATE", "UPDATE", "DELETE"],
         only_when: vec![by_a_runner()],
-        variables: identity(format!("oldObject == null ? '' : {}", annotation("oldObject", JOB_ANNOTATION))),
+        variables: identity(format!("oldObject == null ? '' : {}", annotation("oldObject", JOB))),
         validations: vec![
             Validation {
                 expression: "request.operation == 'UPDATE'".to_owned(),
@@ -104,14 +108,14 @@ pub(super) fn secrets() -> Policy {
             Validation {
                 expression: label,
                 message: cel_text(&format!(
-                    "metadata.labels[{CLUSTER_LABEL}]: this Secret was not made for a cluster"
+                    "metadata.labels[{CLUSTER}]: this Secret was not made for a cluster"
                 )),
                 reason: "Forbidden",
             },
             Validation {
                 expression: "variables.mine && request.namespace == variables.home".to_owned(),
                 message: format!(
-                    "'metadata.annotations[{JOB_ANNOTATION}]: this Secret was made for ' + \
+                    "'metadata.annotations[{JOB}]: this Secret was made for ' + \
                      (variables.job == '' ? 'no Job' : 'Job ' + variables.job) + '; this is pod ' + \
                      variables.home + '/' + variables.pod"
                 ),

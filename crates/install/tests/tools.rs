@@ -1,0 +1,159 @@
+//! Helm and kustomize themselves read what is committed in `deploy/`, and make of it what `deploy/kubeon.yaml` says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The version that is built when there is no helm.
+const HELM: &str = "helm.sh/helm/v4/cmd/helm@v4.3.1";
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}
+
+/// Objects by kind, namespace and name, whatever their order.
+fn objects(yaml: &str) -> BTreeMap<String, Value> {
+    let documents: Vec<Option<Value>> = serde_saphyr::from_multiple(yaml).unwrap();
+    let key = |object: &Value| {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
+    };
+    documents.into_iter().flatten().map(|object| (key(&object), object)).collect()
+}
+
+fn manifest() -> BTreeMap<String, Value> {
+    objects(&std::fs::read_to_string(deploy().join("kubeon.yaml")).unwrap())
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}\n{}{error}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Numbers as one kind: kustomize writes `1` for `1.0`.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::Number(number) => number.as_f64().into(),
+        Value::Array(items) => items.into_iter().map(plain).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, plain(value))).collect(),
+        other => other,
+    }
+}
+
+#[track_caller]
+fn same(mut found: BTreeMap<String, Value>, wanted: &BTreeMap<String, Value>) {
+    for (key, wanted) in wanted {
+        let found = found.remove(key).unwrap_or_else(|| panic!("{key} is missing"));
+        assert!(plain(found) == plain(wanted.clone()), "{key} is otherwise");
+    }
+    assert!(found.is_empty(), "more than the manifest: {:?}", found.keys());
+}
+
+fn runs(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+/// Without a kubectl there is nothing to hold against; the crate's own tests look at the same objects.
+#[test]
+fn kustomize_makes_the_manifest() {
+    if !runs("kubectl", &["version", "--client"]) {
+        eprintln!("skipped: there is no kubectl");
+        return;
+    }
+    let built = output(Command::new("kubectl").arg("kustomize").arg(deploy().join("kustomize/default")));
+    same(objects(&built), &manifest());
+    for part in ["crd", "rbac", "deployment", "admission"] {
+        let built =
+            output(Command::new("kubectl").arg("kustomize").arg(deploy().join("kustomize").join(part)));
+        assert!(!objects(&built).is_empty(), "{part}");
+    }
+}
+
+/// A helm: `$KUBEON_HELM`, one on the PATH, one that was built before, or one that is built now.
+fn helm() -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os("KUBEON_HELM") {
+        return Some(given.into());
+    }
+    if runs("helm", &["version"]) {
+        return Some("helm".into());
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let folder = cache.join("kubeon/tools");
+    let built = folder.join("helm");
+    if !built.exists() {
+        if !runs("go", &["version"]) {
+            return None;
+        }
+        output(Command::new("go").args(["install", HELM]).env("GOBIN", &folder).env("GOFLAGS", "-mod=mod"));
+    }
+    Some(built)
+}
+
+fn template(helm: &Path, arguments: &[&str]) -> BTreeMap<String, Value> {
+    let chart = deploy().join("chart");
+    let mut command = Command::new(helm);
+    command.args(["template", "kubeon"]).arg(chart).args(["--namespace", "kubeon-system"]).args(arguments);
+    objects(&output(&mut command))
+}
+
+#[test]
+fn helm_makes_the_manifest() {
+    let Some(helm) = helm() else {
+        eprintln!("skipped: there is neither helm nor go to build it with");
+        return;
+    };
+    output(Command::new(&helm).args(["lint", "--strict"]).arg(deploy().join("chart")));
+    let mut wanted = manifest();
+    wanted.remove("Namespace /kubeon-system").expect("helm makes the namespace itself");
+    for (key, object) in &mut wanted {
+        if key.starts_with("CustomResourceDefinition") {
+            object["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
+        }
+    }
+    same(template(&helm, &[]), &wanted);
+}
+
+#[test]
+fn helm_takes_what_a_person_sets() {
+    let Some(helm) = helm() else {
+        eprintln!("skipped: there is neither helm nor go to build it with");
+        return;
+    };
+    let made = template(
+        &helm,
+        &[
+            "--set=replicas=3,leaderElection=false,image.repository=r.example.com/op,image.tag=v9,historyLimit=5",
+            "--set=watchNamespaces={a,b,kubeon-system},operators={alice},crds.install=false",
+            "--set=nodeSelector.disk=ssd,resources.requests.cpu=1",
+            "--set-json=tolerations=[{\"key\":\"x\",\"operator\":\"Exists\"}]",
+        ],
+    );
+    let deployment = &made["Deployment kubeon-system/kubeon-operator"];
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    assert_eq!(container["image"], "r.example.com/op:v9");
+    let arguments = container["args"].to_string();
+    for argument in ["--leader-elect=false", "--watch-namespace=a", "--watch-namespace=b"] {
+        assert!(arguments.contains(argument), "{arguments}");
+    }
+    assert_eq!(pod["nodeSelector"]["disk"], "ssd");
+    assert_eq!(pod["tolerations"][0]["key"], "x");
+    assert_eq!(container["resources"]["requests"]["cpu"], 1);
+    assert_eq!(
+        made["ConfigMap kubeon-system/kubeonkube-config"]["data"]["CLUSTER_OPERATIONS_BACKEND_LIMIT"],
+        "5"
+    );
+    for namespace in ["a", "b", "kubeon-system"] {
+        assert!(made.contains_key(&format!("Role {namespace}/kubeon-runner")), "{namespace}");
+        assert!(made.contains_key(&format!("ServiceAccount {namespace}/kubeon-runner")), "{namespace}");
+    }
+    assert!(!made.keys().any(|key| key.contains("default/") || key.starts_with("CustomResourceDefinition")));
+    let policy = made["ValidatingAdmissionPolicy /kubeon-commands"].to_string();
+    assert!(policy.contains("['system:serviceaccount:kubeon-system:kubeon-operator', 'alice']"), "{policy}");
+}
