@@ -40,7 +40,7 @@ pub(super) async fn reach(ground: &mut Ground, count: usize, limit: Duration) ->
     ground.clusters = ground.clusters.max(count);
     let created = begin.elapsed().as_secs_f64();
     let all = |sights: &Sights| wanted.iter().all(|(name, references)| is_done(sights, name, references));
-    ground.world.until(limit, all).await?;
+    ground.until(limit, all).await?;
     let done: Vec<_> = ground.world.look(|sights| {
         let at = |(name, references): &(String, Vec<String>)| {
             Some((*sent.get(name)?, done_at(sights, name, references)?))
@@ -54,6 +54,7 @@ pub(super) async fn reach(ground: &mut Ground, count: usize, limit: Duration) ->
         what: format!("{}, {} of them new", many(count, "cluster"), names.len()),
         objects: names.len(),
         done: done.len(),
+        ends: ground.ends,
         wall,
         created,
         times: vec![("created → reconciled", Times::new(done.iter().map(|(a, b)| (*b - *a).as_secs_f64())))],
@@ -69,5 +70,12 @@ pub(super) async fn idle(ground: &mut Ground, clusters: usize, time: Duration) -
     let used = ground.usage()?.since(before).operator;
     let requests = ground.requests()?;
     let (leases, others): (Vec<_>, Vec<_>) = requests.into_iter().partition(|request| request.is_lease());
-    Ok(Idle { clusters, seconds: time.as_secs_f64(), leases: leases.len(), requests: counts(&others), used })
+    Ok(Idle {
+        clusters,
+        seconds: time.as_secs_f64(),
+        leases: leases.len(),
+        ends: ground.ends,
+        requests: counts(&others),
+        used,
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,18 @@ use kube::{Api, Client, discovery};
 use kubeon_envtest::{ApiServer, Options};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::process::{Child, Command};
 
 use super::audit::{self, Audit, Request};
 use super::candidate::{Candidate, fill};
 use super::objects;
 use super::usage::{self, Usage, Used};
-use super::world::{Kinds, World};
+use super::world::{Kinds, Sights, World};
 
 /// The account that the operator works as. It may do everything: what it may not is not measured here.
 const ACCOUNT: &str = "bench-operator";
+/// An operator that ends as often in one part is given up.
+const MOST_ENDS: usize = 20;
 /// From the operator's start until it must have done its first work.
 const FIRST: Duration = Duration::from_secs(120);
 
@@ -39,19 +42,11 @@ pub(super) struct Ground {
     pub(super) operations: usize,
     audit: Audit,
     // In the order in which they must end.
-    operator: Option<Operator>,
+    operator: Option<Child>,
+    /// How often the operator ended by itself since [`Ground::begin`].
+    pub(super) ends: usize,
     files: TempDir,
     server: ApiServer,
-}
-
-/// The operator's process, killed when it is dropped.
-struct Operator(Child);
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Ground {
@@ -88,6 +83,7 @@ impl Ground {
             operations: 0,
             audit,
             operator: None,
+            ends: 0,
             files,
             server,
         })
@@ -100,7 +96,7 @@ impl Ground {
         let name = "bench-first".to_owned();
         objects::clusters(&self.client, &self.candidate, &self.kinds, std::slice::from_ref(&name)).await?;
         let wanted = objects::references_of(&self.candidate, &name)?;
-        let done = self.world.until(FIRST, |sights| super::clusters::is_done(sights, &name, &wanted)).await?;
+        let done = self.until(FIRST, |sights| super::clusters::is_done(sights, &name, &wanted)).await?;
         ensure!(
             done,
             "the operator did nothing within {} s; its last words:\n{}",
@@ -130,29 +126,58 @@ impl Ground {
         command.args(self.candidate.arguments.iter().map(|argument| fill(argument, &values)));
         command.envs(self.candidate.environment.iter().map(|(key, value)| (key, fill(value, &values))));
         command.env("KUBECONFIG", &kubeconfig).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = command.spawn().context("setpriv cannot be started")?;
-        self.operator = Some(Operator(child));
+        command.kill_on_drop(true);
+        self.operator = Some(command.spawn().context("setpriv cannot be started")?);
         Ok(())
     }
 
     /// Ends the operator as a lost machine would: SIGKILL.
-    pub(super) fn kill(&mut self) {
-        self.operator = None;
+    pub(super) async fn kill(&mut self) -> Result<()> {
+        if let Some(mut operator) = self.operator.take() {
+            operator.kill().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the watches saw `enough`. False when they did not within `limit`. An operator that ends by itself is
+    /// started again, as a Deployment would.
+    pub(super) async fn until(&mut self, limit: Duration, enough: impl Fn(&Sights) -> bool) -> Result<bool> {
+        let begin = Instant::now();
+        loop {
+            let operator = self.operator.as_mut().context("the operator does not run")?;
+            tokio::select! {
+                done = self.world.until(limit.saturating_sub(begin.elapsed()), &enough) => return done,
+                status = operator.wait() => { status?; }
+            }
+            self.start_again_if_it_ended()?;
+        }
+    }
+
+    fn start_again_if_it_ended(&mut self) -> Result<()> {
+        let operator = self.operator.as_mut().context("the operator does not run")?;
+        let Some(status) = operator.try_wait()? else { return Ok(()) };
+        self.ends += 1;
+        ensure!(self.ends < MOST_ENDS, "the operator ends again and again: {}", self.words());
+        crate::say(&format!("  the operator ended by itself ({status}):\n{}", self.words()));
+        self.spawn()
     }
 
     fn process(&self) -> Result<u32> {
-        Ok(self.operator.as_ref().context("the operator does not run")?.0.id())
+        self.operator.as_ref().and_then(Child::id).context("the operator does not run")
     }
 
     /// Forgets requests and the peak of memory so far. Answers what was used so far.
     pub(super) fn begin(&mut self) -> Result<Used> {
+        self.start_again_if_it_ended()?;
         self.audit.take()?;
+        self.ends = 0;
         usage::forget_peak(self.process()?);
         self.usage()
     }
 
     /// What everybody used so far.
-    pub(super) fn usage(&self) -> Result<Used> {
+    pub(super) fn usage(&mut self) -> Result<Used> {
+        self.start_again_if_it_ended()?;
         let operator =
             Usage::of(self.process()?).with_context(|| format!("its last words:\n{}", self.words()))?;
         let servers = Usage::of(self.server.process())?.cpu + Usage::of(self.server.etcd_process())?.cpu;
@@ -168,7 +193,7 @@ impl Ground {
     pub(super) fn words(&self) -> String {
         let text = fs::read_to_string(self.files.path().join("operator.log")).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
-        lines[lines.len().saturating_sub(15)..].join("\n")
+        lines[lines.len().saturating_sub(5)..].join("\n")
     }
 }
 

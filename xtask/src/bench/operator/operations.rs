@@ -25,7 +25,7 @@ pub(super) async fn at_once(ground: &mut Ground, count: usize, limit: Duration) 
     let sent = objects::operations(&ground.client, &ground.candidate, &ground.kinds, &names).await?;
     let created = begin.elapsed().as_secs_f64();
     let all = |sights: &Sights| names.iter().all(|(name, _)| sights.succeeded.contains_key(name));
-    ground.world.until(limit + WORK, all).await?;
+    ground.until(limit + WORK, all).await?;
     let (times, done, wall) = ground.world.look(|sights| {
         let of = |from: &Seen, to: &Seen| {
             let time = |(name, _): &(String, String)| Some((*to.get(name)? - *from.get(name)?).as_secs_f64());
@@ -45,7 +45,8 @@ pub(super) async fn at_once(ground: &mut Ground, count: usize, limit: Duration) 
     let used = ground.usage()?.since(before);
     let what = format!("{}, {}", many(count, "operation"), many(ground.clusters, "cluster"));
     let requests = counts(&ground.requests()?);
-    Ok(Phase { what, objects: count, done, wall, created, times, requests, used })
+    let ends = ground.ends;
+    Ok(Phase { what, objects: count, done, ends, wall, created, times, requests, used })
 }
 
 /// The name of an operation by its number.

@@ -10,6 +10,8 @@ pub(super) struct Phase {
     pub(super) what: String,
     pub(super) objects: usize,
     pub(super) done: usize,
+    /// How often the operator ended by itself.
+    pub(super) ends: usize,
     /// Seconds from the first request of the harness until the last object was done.
     pub(super) wall: f64,
     /// Seconds that the harness took to create them.
@@ -25,6 +27,8 @@ pub(super) struct Idle {
     pub(super) clusters: usize,
     pub(super) seconds: f64,
     pub(super) leases: usize,
+    /// How often the operator ended by itself.
+    pub(super) ends: usize,
     pub(super) requests: Counts,
     pub(super) used: Usage,
 }
@@ -63,13 +67,22 @@ impl Phase {
     pub(super) fn line(&self) -> String {
         let times: Vec<_> =
             self.times.iter().map(|(what, times)| format!("{what} {}", times.text())).collect();
-        let (done, wall, created) = (self.done, self.wall, self.created);
+        let (done, wall, created) = (self.outcome(), self.wall, self.created);
         let load = load();
         format!(
             "  load {load}; {}: {done} done in {wall:.2} s, made in {created:.2} s; {}",
             self.what,
             times.join("; ")
         )
+    }
+
+    /// `400`, `12 of 400`, `400, it ended 1 times`.
+    fn outcome(&self) -> String {
+        let done = match self.done {
+            all if all == self.objects => all.to_string(),
+            some => format!("{some} of {}", self.objects),
+        };
+        if self.ends == 0 { done } else { format!("{done}, it ended {} times", self.ends) }
     }
 
     fn writes(&self) -> f64 {
@@ -103,11 +116,15 @@ fn per(count: usize, objects: usize) -> f64 {
 }
 
 impl Idle {
+    fn ended(&self) -> String {
+        if self.ends == 0 { String::new() } else { format!(", it ended {} times", self.ends) }
+    }
+
     pub(super) fn line(&self) -> String {
         let (all, cpu) = (sum(&self.requests), self.used.cpu * 1000.0 / self.seconds);
-        let (clusters, seconds, leases) = (self.clusters, self.seconds, self.leases);
+        let (clusters, seconds, leases, ended) = (self.clusters, self.seconds, self.leases, self.ended());
         format!(
-            "  idle {seconds:.0} s at {clusters}: {all} requests, {leases} about the lease, {cpu:.1} mCPU"
+            "  idle {seconds:.0} s at {clusters}: {all} requests, {leases} about the lease, {cpu:.1} mCPU{ended}"
         )
     }
 }
@@ -168,7 +185,7 @@ impl Report {
         for it in &self.idle {
             crate::say(&format!(
                 "| {} | {:.0} | {} | {} | {:.1} | {:.1} |",
-                many(it.clusters, "cluster"),
+                many(it.clusters, "cluster") + &it.ended(),
                 it.seconds,
                 list(&it.requests, 1),
                 it.leases,
@@ -199,7 +216,7 @@ fn phases(phases: &[Phase]) {
         crate::say(&format!(
             "| {} | {} | {:.2} | {} | {:.2} | {:.1} | {:.2} | {:.1} API server, {:.1} harness |",
             it.what,
-            it.done,
+            it.outcome(),
             it.wall,
             times.join(" | "),
             it.used.operator.cpu,
@@ -247,6 +264,7 @@ mod tests {
             what: String::new(),
             objects: 10,
             done: 10,
+            ends: 0,
             wall: 1.0,
             created: 1.0,
             times: vec![("", Times::new([0.5]))],

@@ -20,7 +20,7 @@ const AFTER: Duration = Duration::from_secs(10);
 /// both.
 pub(super) async fn kill_and_start(ground: &mut Ground, limit: Duration) -> Result<Restart> {
     ground.begin()?;
-    ground.kill();
+    ground.kill().await?;
     let holders = ground.world.look(|sights| sights.holders.len());
     let (cluster, operation) = ("bench-missed".to_owned(), operation_name(ground.operations));
     ground.operations += 1;
@@ -35,7 +35,7 @@ pub(super) async fn kill_and_start(ground: &mut Ground, limit: Duration) -> Resu
     ground.spawn()?;
     let handled =
         |sights: &Sights| is_done(sights, &cluster, &wanted) && sights.jobs.contains_key(&operation);
-    let converged = ground.world.until(limit, handled).await?;
+    let converged = ground.until(limit, handled).await?;
     let total = begin.elapsed().as_secs_f64();
     // A holder that did not change is a process that gave the lease to itself, or no election at all.
     let lease = ground.world.look(|sights| {

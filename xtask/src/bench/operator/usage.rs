@@ -27,7 +27,8 @@ impl Usage {
 
     /// CPU seconds since then; the memory as it is now.
     fn since(self, before: Self) -> Self {
-        Self { cpu: self.cpu - before.cpu, ..self }
+        // After a restart it begins at nothing.
+        Self { cpu: if self.cpu < before.cpu { self.cpu } else { self.cpu - before.cpu }, ..self }
     }
 }
 
