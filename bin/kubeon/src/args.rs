@@ -6,6 +6,7 @@ pub mod environment;
 pub mod inventory;
 pub mod lab;
 pub mod later;
+pub mod meta;
 pub mod missing;
 pub mod node;
 pub mod precheck;
@@ -151,6 +152,8 @@ pub enum Command {
     Image(bundle::ImageArgs),
     /// Make Linux hosts on this machine, to try things on
     Lab(lab::LabArgs),
+    /// Put the operator into a cluster, so that it raises clusters of its own
+    Meta(meta::MetaArgs),
     /// Write a completion script for a shell
     #[command(
         after_help = "Examples:\n  source <(kubeon completion bash)\n  kubeon completion zsh > ~/.zfunc/_kubeon"

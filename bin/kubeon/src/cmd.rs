@@ -12,6 +12,7 @@ mod image;
 pub mod lab;
 mod later;
 mod ls;
+mod meta;
 mod plan;
 mod precheck;
 mod scale;
@@ -49,27 +50,35 @@ impl Context<'_> {
 /// # Errors
 /// Why it could not be done.
 pub async fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(), Stop> {
-    let context = Context { environment, talk };
-    let Some(command) = &cli.command else { return help(talk, &[]) };
+    dispatch(&Context { environment, talk }, cli).await
+}
+
+/// Does what a command line says, in surroundings that stand.
+///
+/// # Errors
+/// Why it could not be done.
+pub async fn dispatch(context: &Context<'_>, cli: &Cli) -> Result<(), Stop> {
+    let Some(command) = &cli.command else { return help(context.talk, &[]) };
     match command {
-        Command::Create(args) => create::run(&context, args).await,
-        Command::Plan(args) => plan::run(&context, args).await,
-        Command::Precheck(args) => precheck::run(&context, args).await,
-        Command::Display(args) => display::run(&context, args).await,
-        Command::Ls(args) => ls::run(&context, args).await,
-        Command::Use(args) => choose::run(&context, args),
-        Command::Exec(args) => exec::run(&context, args).await,
-        Command::Copy(args) => copy::run(&context, args).await,
-        Command::Image(args) => image::run(&context, args).await,
-        Command::Addon(args) => scale::add(&context, args).await,
-        Command::Delon(args) => scale::remove(&context, args).await,
-        Command::Destroy(args) => destroy::run(&context, args).await,
-        Command::View(args) => view::run(&context, args),
-        Command::Bundle(args) => bundle::run(&context, args).await,
-        Command::Lab(args) => lab::run(&context, args).await,
-        Command::Completion(args) => completion::run(&context, args),
-        Command::State(args) => state::run(&context, args),
-        Command::Version(args) => version::run(&context, args),
+        Command::Create(args) => create::run(context, args).await,
+        Command::Plan(args) => plan::run(context, args).await,
+        Command::Precheck(args) => precheck::run(context, args).await,
+        Command::Display(args) => display::run(context, args).await,
+        Command::Ls(args) => ls::run(context, args).await,
+        Command::Use(args) => choose::run(context, args),
+        Command::Exec(args) => exec::run(context, args).await,
+        Command::Copy(args) => copy::run(context, args).await,
+        Command::Image(args) => image::run(context, args).await,
+        Command::Addon(args) => scale::add(context, args).await,
+        Command::Delon(args) => scale::remove(context, args).await,
+        Command::Destroy(args) => destroy::run(context, args).await,
+        Command::View(args) => view::run(context, args),
+        Command::Bundle(args) => bundle::run(context, args).await,
+        Command::Lab(args) => lab::run(context, args).await,
+        Command::Meta(args) => meta::run(context, args).await,
+        Command::Completion(args) => completion::run(context, args),
+        Command::State(args) => state::run(context, args),
+        Command::Version(args) => version::run(context, args),
         Command::Later(command) => later::run(command),
     }
 }

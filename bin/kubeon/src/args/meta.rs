@@ -67,7 +67,11 @@ impl InstallFlags {
         let watched = &self.watch_namespaces;
         InstallOptions {
             namespace: self.namespace.clone(),
-            watch_namespaces: if watched.is_empty() { usual.watch_namespaces.clone() } else { watched.clone() },
+            watch_namespaces: if watched.is_empty() {
+                usual.watch_namespaces.clone()
+            } else {
+                watched.clone()
+            },
             image: self.image.clone(),
             runner_images: self.runner_images.clone(),
             bundle_image: self.bundle_image.clone(),

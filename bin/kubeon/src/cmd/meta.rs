@@ -41,10 +41,16 @@ fn text(options: &InstallOptions) -> Result<String, Stop> {
 
 /// Applies the installation and waits so many seconds until the operator runs; 0: not at all. Watched namespaces that are
 /// not there are made, and stay when the installation is deleted.
-async fn put(context: &Context<'_>, kubectl: &Kubectl, options: &InstallOptions, seconds: u32) -> Result<(), Stop> {
+async fn put(
+    context: &Context<'_>,
+    kubectl: &Kubectl,
+    options: &InstallOptions,
+    seconds: u32,
+) -> Result<(), Stop> {
     let text = text(options)?;
     for namespace in options.namespaces().filter(|name| *name != options.namespace) {
-        let there = kubectl.run(&["get", "namespace", namespace, "--ignore-not-found", "-o", "name"], None).await?;
+        let there =
+            kubectl.run(&["get", "namespace", namespace, "--ignore-not-found", "-o", "name"], None).await?;
         if there.trim().is_empty() {
             kubectl.run(&["create", "namespace", namespace], None).await?;
             context.talk.say(&format!("namespace {namespace} is made"));

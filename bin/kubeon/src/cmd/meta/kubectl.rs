@@ -30,7 +30,9 @@ impl Kubectl {
         let in_path = context.environment.path.iter().map(|folder| folder.join("kubectl"));
         match own.into_iter().chain(in_path).find(|program| program.is_file()) {
             Some(program) => Ok(Self { program, kubeconfig }),
-            None => Err(Stop::refused("kubectl is not at hand").hint("kubeon use NAME puts the bundle's there")),
+            None => {
+                Err(Stop::refused("kubectl is not at hand").hint("kubeon use NAME puts the bundle's there"))
+            }
         }
     }
 
@@ -57,9 +59,10 @@ impl Kubectl {
                 let _ = stdin.write_all(text.as_bytes()).await;
             }
         };
-        let (output, ()) = tokio::time::timeout(LIMIT, async { tokio::join!(child.wait_with_output(), write) })
-            .await
-            .map_err(|_| Stop::failed(format!("{shown} gave no answer within {} s", LIMIT.as_secs())))?;
+        let (output, ()) =
+            tokio::time::timeout(LIMIT, async { tokio::join!(child.wait_with_output(), write) })
+                .await
+                .map_err(|_| Stop::failed(format!("{shown} gave no answer within {} s", LIMIT.as_secs())))?;
         let output = output.map_err(|error| Stop::failed(format!("{shown}: {error}")))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

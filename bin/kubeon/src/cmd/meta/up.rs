@@ -95,6 +95,10 @@ fn tell(context: &Context<'_>, others: &[Host], options: &InstallOptions) -> Res
         text.push_str(&format!("  {:4}  {}\n", host.name, host.address));
     }
     context.talk.result(&text)?;
-    context.talk.say(&format!("logs: kubectl -n {} logs -f deployment/{}", options.namespace, names::OPERATOR));
+    context.talk.say(&format!(
+        "logs: kubectl -n {} logs -f deployment/{}",
+        options.namespace,
+        names::OPERATOR
+    ));
     Ok(())
 }
