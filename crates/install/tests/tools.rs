@@ -1,5 +1,7 @@
 //! Helm and kustomize themselves read what is committed in `deploy/`, and make of it what `deploy/kubeon.yaml` says.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "test code")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
