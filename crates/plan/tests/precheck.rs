@@ -205,7 +205,7 @@ fn a_refused_connection_is_an_answer_and_silence_is_none() {
 
 #[test]
 fn hosts_are_asked_about_those_that_they_talk_to() {
-    let asked = questions(&intent(3, 2).spec, &[("registry.local".into(), 443)]);
+    let asked = questions(&intent(3, 2), &[("registry.local".into(), 443)]);
     let to = |index: usize, port: u16| (address(index).to_string(), port);
     assert_eq!(asked[&address(4)], [("registry.local".into(), 443), to(0, 6443), to(1, 6443), to(2, 6443)]);
     let master = &asked[&address(0)];
@@ -213,7 +213,9 @@ fn hosts_are_asked_about_those_that_they_talk_to() {
         assert!(master.contains(&place), "{place:?}");
     }
     assert!(!master.iter().any(|(target, _)| *target == address(0).to_string()), "nobody asks itself");
-    let many = questions(&intent(3, 1000).spec, &[]);
+    let left_out = questions(&Intent { without: vec![address(4)], ..intent(3, 2) }, &[]);
+    assert!(!left_out.contains_key(&address(4)) && !left_out[&address(0)].contains(&to(4, 10250)));
+    let many = questions(&intent(3, 1000), &[]);
     assert!(many.values().all(|places| places.len() < 300), "a look is over in time");
 }
 

@@ -24,7 +24,7 @@ pub struct Asking<'a> {
 impl<'a> Asking<'a> {
     /// What the cluster's hosts are to reach, and further places.
     pub fn about(intent: &Intent, hosts: &'a SshHosts, further: &[Place]) -> Self {
-        Self { hosts, places: precheck::questions(&intent.spec, further) }
+        Self { hosts, places: precheck::questions(intent, further) }
     }
 }
 

@@ -30,7 +30,7 @@ pub async fn world() -> &'static World {
     WORLD.get_or_init(raise).await
 }
 
-async fn raise() -> World {
+pub async fn raise() -> World {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let client = server.client().await.unwrap();
     let options = InstallOptions::default();

@@ -6,7 +6,7 @@ use kubeon_api::HostAddress;
 use kubeon_wire::Reach;
 
 use super::{Subject, Verdict, crowd};
-use crate::input::{ClusterSpec, Intent, LoadBalancer};
+use crate::input::{HostSpec, Intent, LoadBalancer};
 
 /// Kubelets that a master asks for; more would not fit into a look, and tell little more.
 const MOST_PEERS: usize = 250;
@@ -17,18 +17,23 @@ const TELLING: usize = 5;
 /// A place to connect to: an address, or a name that the host is to resolve, and a port.
 pub type Place = (String, u16);
 
-/// What each host is to be asked about the others, and about `further` places such as a registry.
+/// What each host is to be asked about the others, and about `further` places such as a registry. Nobody is asked about
+/// hosts that are left out: they are known not to answer.
 #[must_use]
-pub fn questions(spec: &ClusterSpec, further: &[Place]) -> BTreeMap<HostAddress, Vec<Place>> {
+pub fn questions(intent: &Intent, further: &[Place]) -> BTreeMap<HostAddress, Vec<Place>> {
     let to = |host: HostAddress, port: u16| (host.to_string(), port);
-    let masters: Vec<HostAddress> = spec.masters.iter().map(|host| host.address).collect();
+    let here = |host: &HostAddress| !intent.without.contains(host);
+    let of = |hosts: &[HostSpec]| -> Vec<HostAddress> {
+        hosts.iter().map(|host| host.address).filter(here).collect()
+    };
+    let (masters, workers) = (of(&intent.spec.masters), of(&intent.spec.workers));
     let mut all = BTreeMap::new();
-    for host in spec.hosts().map(|host| host.address) {
+    for host in masters.iter().chain(&workers).copied() {
         let others = masters.iter().copied().filter(|master| *master != host);
         let mut asked: Vec<Place> = further.to_vec();
         if masters.contains(&host) {
             asked.extend(others.flat_map(|other| [6443, 2379, 2380, 10250].map(|port| to(other, port))));
-            asked.extend(spec.workers.iter().take(MOST_PEERS).map(|worker| to(worker.address, 10250)));
+            asked.extend(workers.iter().take(MOST_PEERS).map(|worker| to(*worker, 10250)));
         } else {
             asked.extend(others.map(|other| to(other, 6443)));
         }
