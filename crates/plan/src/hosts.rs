@@ -102,7 +102,11 @@ fn leave<'a>(
 /// What a host that leaves keeps.
 fn stays_behind(intent: &Intent, spec: &HostSpec, facts: Result<&&Facts, &String>) -> Option<Note> {
     let text = match facts {
-        Err(why) => format!("leaves the cluster and keeps what it has of it: {why}"),
+        Err(why) => format!(
+            "leaves the cluster and keeps what it has of it ({why}); before it is started again, have it reset: \
+             kubeon-node reset --cluster {}",
+            intent.spec.name
+        ),
         Ok(facts) => match &facts.claim {
             Some(claim) if claim.uid != intent.uid => {
                 format!("belongs to cluster {} by now and is left alone", claim.cluster)

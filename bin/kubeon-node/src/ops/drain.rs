@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubeon_api::HostName;
-use kubeon_wire::StepFailure;
+use kubeon_wire::{Category, StepFailure};
 use serde_json::{Value, json};
 
 use super::node::until_taken;
@@ -34,7 +34,8 @@ const NAMED: usize = 5;
 /// Empties the node; a node that is not there is empty.
 ///
 /// # Errors
-/// [`kubeon_wire::Category::Timeout`] names the pods that are left and what holds them.
+/// Names the pods that are left when time is up, and what holds them. That is for a person to decide on, so it
+/// counts as [`Category::Failed`], which nobody tries again by himself.
 pub fn run(job: &Job<'_>, node: &HostName) -> Result<Effect, StepFailure> {
     let api = Api::local(job.host)?;
     if !cordon(job, &api, node)? {
@@ -56,7 +57,11 @@ pub fn run(job: &Job<'_>, node: &HostName) -> Result<Effect, StepFailure> {
         let _ = api.watch("/api/v1/pods", &on_node(node), round.min(job.left()), &mut |event| {
             event.kind == "DELETED" || (!blocked && has_ended(&event.object))
         });
-        job.pause(BREATH, || format!("node {node} is not empty: {}", words(&left)))?;
+        let in_vain = || format!("node {node} is not empty: {}", words(&left));
+        job.pause(BREATH, in_vain).map_err(|failure| match failure.category {
+            Category::Timeout => failed(failure.cause),
+            _ => failure,
+        })?;
     }
 }
 

@@ -98,7 +98,7 @@ fn names_the_pod_and_its_budget_when_time_is_up() {
     cluster(&mut bench, vec![pod("held", json!({}))], usize::MAX);
     let job = Job { deadline: Instant::now() + Duration::from_millis(400), ..bench.job() };
     let failure = run(&job, &node()).unwrap_err();
-    assert_eq!(failure.category, Category::Timeout);
+    assert_eq!(failure.category, Category::Failed, "for a person to decide on");
     assert_eq!(
         failure.cause,
         "node h3 is not empty: pod default/held is not evicted: Cannot evict pod as it would violate the pod's \

@@ -144,12 +144,12 @@ impl Making<'_> {
             hold: self.hold,
         };
         let looked = Checked::new(intent).look(&silent).await?;
-        let as_known = known && self.state.spec == *intent.spec && self.state.leaving.is_empty();
-        if looked.plan().steps.is_empty() && as_known && self.state.status == Status::Running {
+        let same_wish = known && self.state.spec == *intent.spec && intent.leaving.is_empty();
+        if looked.plan().steps.is_empty() && same_wish && self.state.status == Status::Running {
             talk.progress(&told(looked.plan()));
             return Ok(None);
         }
-        if known && looked.plan().standing > 0 && !looked.plan().steps.is_empty() {
+        if same_wish && looked.plan().standing > 0 && !looked.plan().steps.is_empty() {
             let (standing, left) = (looked.plan().standing, looked.plan().steps.len());
             talk.say(&format!(
                 "{name}  continuing: {standing} of {} steps stand (checked on the hosts)",

@@ -86,7 +86,7 @@ pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), Stop>
 fn fewer(state: &State, selector: &str) -> Result<ClusterSpec, Stop> {
     let members = members(&state.spec);
     let selector = Selector::parse(&format!("{}@{}", state.name, selector.trim_start_matches('@')))?;
-    let chosen = selector.choose(&members)?;
+    let chosen = selector.choose(&members).map_err(|stop| leaving(stop, state))?;
     let masters = chosen.iter().filter(|member| member.master).count();
     if masters == state.spec.masters.len() {
         return Err(Stop::refused(format!("Selector[{selector}] no master exists after delete")));
@@ -98,6 +98,20 @@ fn fewer(state: &State, selector: &str) -> Result<ClusterSpec, Stop> {
     let mut spec = state.spec.clone();
     spec.workers.retain(|host| !chosen.iter().any(|member| member.address == host.address.ip()));
     Ok(spec)
+}
+
+/// Those that were told to go before are not among the nodes any more.
+fn leaving(stop: Stop, state: &State) -> Stop {
+    let names = state
+        .leaving
+        .iter()
+        .map(|(address, name)| name.as_ref().map_or_else(|| address.to_string(), ToString::to_string));
+    match names.collect::<Vec<_>>() {
+        names if names.is_empty() => stop,
+        names => {
+            stop.row("leaving", names.join(" ")).hint(format!("finish with: kubeon create {}", state.name))
+        }
+    }
 }
 
 fn refusal(subject: String, reason: impl Into<String>) -> Refusal {

@@ -8,9 +8,6 @@ use super::control::{apiserver_id, rights_id};
 use super::join::{about_node, ready_id, taint_id};
 use crate::site::{Leaving, Site};
 
-/// How much longer than the drain itself its step may take: the last calls to the API server.
-const DRAIN_MARGIN: u32 = 10;
-
 /// Drain, remove, reset, for each worker that is to leave; they leave side by side.
 pub(crate) fn workers(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     if site.leaving.is_empty() {
@@ -52,7 +49,7 @@ fn drain(site: &Site<'_>, leaving: &Leaving<'_>, before: &[String]) -> Option<Wi
     Some(
         Wish::new("leave", first, &format!("drain-{}", leaving.name), op)
             .title(format!("empty node {}, as disruption budgets allow", leaving.name))
-            .within(site.intent.drain_seconds + DRAIN_MARGIN)
+            .within(site.intent.drain_seconds)
             .needs([apiserver_id(first), rights_id(site)])
             .needs(before.to_vec())
             .once(why(leaving))
