@@ -67,7 +67,7 @@ pub struct Cli {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: u16,
     /// What is logged, such as info or kubeon_operator=debug
-    #[arg(long, value_name = "FILTER", env = "KUBEON_LOG", default_value = "info")]
+    #[arg(long, value_name = "FILTER", env = "KUBEON_LOG", default_value = "info,kube_client=off")]
     pub log: String,
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_operations::{Kind, Lane, Meta, Objects, Seen, Subject, Target, cluster, names};
@@ -41,6 +41,8 @@ pub(crate) trait InLane: Sized {
     fn refers_to(&self) -> Vec<Target> {
         Vec::new()
     }
+    /// Takes away what no decision reads and what is most of it.
+    fn slim(&mut self) {}
 }
 
 impl InLane for Cluster {
@@ -104,6 +106,12 @@ impl InLane for Job {
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.jobs
     }
+    fn slim(&mut self) {
+        let Some(spec) = &mut self.spec else { return };
+        spec.template.metadata = None;
+        let volumes = spec.template.spec.take().and_then(|pod| pod.volumes);
+        spec.template.spec = Some(PodSpec { volumes, ..PodSpec::default() });
+    }
 }
 
 impl InLane for Pod {
@@ -115,6 +123,9 @@ impl InLane for Pod {
     }
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.pods
+    }
+    fn slim(&mut self) {
+        self.spec = None;
     }
 }
 
@@ -136,7 +147,8 @@ impl World {
     }
 
     /// Takes an object in, unless a newer one is known or it is known to be gone. The lanes that it matters to.
-    pub fn apply<K: InLane>(&self, object: K) -> Vec<Lane> {
+    pub fn apply<K: InLane>(&self, mut object: K) -> Vec<Lane> {
+        object.slim();
         let Some(lane) = object.lane() else { return Vec::new() };
         let (meta, targets) = (object.meta().clone(), object.refers_to());
         self.store(&meta, lane, targets, Seen::Is(Arc::new(object)))

@@ -10,12 +10,15 @@ use serde::de::DeserializeOwned;
 
 pub use kube::runtime::watcher::Event;
 
+/// Objects of one answer to a list: what is read at once must fit into little memory.
+const PAGE: u32 = 100;
+
 /// Watches a kind. Errors are told and come back from by themselves, after a while that grows.
 pub fn watch<K>(api: Api<K>, labels: Option<&str>) -> BoxStream<'static, Result<Event<K>, watcher::Error>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let mut config = watcher::Config::default();
+    let mut config = watcher::Config::default().page_size(PAGE);
     if let Some(labels) = labels {
         config = config.labels(labels);
     }

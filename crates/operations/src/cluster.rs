@@ -8,7 +8,7 @@ use kubeon_api::{Cluster, ClusterOperation, DataRef};
 use serde_json::{Value, json};
 
 use crate::operation::wait::Wait;
-use crate::operation::{Progress, archive, guarded, name, running, shown, start, status, wait};
+use crate::operation::{Progress, archive, guarded, name, running, shown, start, status, target, wait};
 use crate::snapshot::{Data, Seen, Snapshot, Subject};
 use crate::write::{Change, Kind, Notice, Plan, Target, Turn, Write};
 use crate::{job_state, order};
@@ -135,9 +135,13 @@ pub(crate) fn left_over(s: &Snapshot<'_>) -> Option<String> {
     Some(format!("waits until Job {name}, whose operation was deleted, is gone"))
 }
 
-/// Labels and owners of operations. Those that end in this very turn get theirs in the next, which follows at once.
+/// Labels and owners of operations. Those whose status is written in this turn get theirs in the next, which follows at
+/// once: of two writes of one version only one is taken.
 fn labels(operations: &[Arc<ClusterOperation>], cluster: Option<&Cluster>, turn: &mut Turn) {
-    let wanted = operations.iter().filter(|operation| operation.metadata.deletion_timestamp.is_none());
+    let written: Vec<&Target> = turn.stages.iter().flatten().map(|write| &write.target).collect();
+    let wanted = operations.iter().filter(|operation| {
+        operation.metadata.deletion_timestamp.is_none() && !written.contains(&&target(operation))
+    });
     let writes: Vec<Write> =
         wanted.filter_map(|operation| start::meta(operation, cluster, order::ended(operation))).collect();
     turn.beside(Turn { stages: vec![writes], ..Turn::default() });

@@ -34,12 +34,12 @@ pub fn queue<T: AsRef<ClusterOperation>>(operations: &mut [T]) {
     });
 }
 
-/// The order in which the history shows operations: by score, the newest first.
+/// The order in which the history shows operations: by score, then the last of the queue first. Times have whole seconds.
 pub fn history<T: AsRef<ClusterOperation>>(operations: &mut [T]) {
     operations.sort_by(|a, b| {
         let (a, b) = (a.as_ref(), b.as_ref());
         let by_score = score(a).cmp(&score(b));
-        by_score.then_with(|| created(b).cmp(&created(a))).then_with(|| name(a).cmp(name(b)))
+        by_score.then_with(|| created(b).cmp(&created(a))).then_with(|| name(b).cmp(name(a)))
     });
 }
 
@@ -98,6 +98,14 @@ mod tests {
         operations[0] = ended_with(operation("o1", 1), OperationResult::Running);
         assert!(excess(&operations, 5).is_empty());
         assert_eq!(excess(&operations, 1).len(), 4);
+    }
+
+    #[test]
+    fn of_two_in_one_second_the_history_keeps_the_one_that_runs_later() {
+        let operations: Vec<_> =
+            ["o3", "o4"].map(|name| ended_with(operation(name, 1), OperationResult::Succeeded)).into();
+        let gone: Vec<_> = excess(&operations, 1).iter().map(|gone| name(gone).to_owned()).collect();
+        assert_eq!(gone, ["o3"]);
     }
 
     /// Case 39.

@@ -234,6 +234,10 @@ impl World {
                 return done;
             }
             'stages: for stage in turn.stages {
+                let mut targets: Vec<_> = stage.iter().map(|write| write.target.clone()).collect();
+                targets.sort();
+                targets.dedup();
+                assert_eq!(targets.len(), stage.len(), "one object is written twice side by side: {stage:?}");
                 let mut refused = false;
                 for write in stage {
                     if done == most {

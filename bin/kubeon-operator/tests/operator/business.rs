@@ -1,0 +1,65 @@
+//! A `KubernetesCluster` from its declaration to its end, its Jobs ended by the test.
+
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kubeon_api::{ClusterOperation, KubernetesCluster, Phase};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::lab::{Lab, PATIENCE};
+
+fn phase(object: &KubernetesCluster) -> Option<Phase> {
+    object.status.as_ref().and_then(|status| status.phase)
+}
+
+/// Ends the Job that works for the object now.
+async fn job_ends(lab: &Lab, name: &str, begins: &str) {
+    let job = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.job_name.clone());
+    let wanted = |object: &KubernetesCluster| job(object).is_some_and(|job| job.starts_with(begins));
+    let object = lab.until_business(name, wanted).await;
+    lab.job_ends(&job(&object).unwrap(), true).await;
+}
+
+async fn nodes(lab: &Lab, nodes: &[&str]) {
+    let list: Vec<_> = nodes.iter().map(|ip| json!({"ip": ip})).collect();
+    let patch = Patch::Merge(json!({"spec": {"cluster": {"nodeList": list}}}));
+    lab.businesses().patch("shop", &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    let wish: KubernetesCluster = serde_json::from_value(json!({
+        "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "shop"},
+        "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}], "nodeList": [{"ip": "10.0.0.2"}],
+            "authConfig": {"password": "hunter2"}}}}))
+    .unwrap();
+    lab.businesses().create(&PostParams::default(), &wish).await.unwrap();
+    job_ends(&lab, "shop", "create-").await;
+    let object = lab.until_business("shop", |object| phase(object) == Some(Phase::Running)).await;
+    let annotations = object.metadata.annotations.clone().unwrap();
+    assert_eq!(annotations["app.kubernetes.io/operation"], "create-finished");
+    assert!(!annotations["app.kubernetes.io/spec"].contains("hunter2"));
+    nodes(&lab, &["10.0.0.2", "10.0.0.4"]).await;
+    job_ends(&lab, "shop", "scale-up-").await;
+    lab.until_business("shop", |object| phase(object) == Some(Phase::Running)).await;
+    nodes(&lab, &["10.0.0.4"]).await;
+    job_ends(&lab, "shop", "scale-down-").await;
+    lab.until_business("shop", |object| phase(object) == Some(Phase::Running)).await;
+    let operations = lab.operations().list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(operations.len(), 3);
+    lab.businesses().delete("shop", &DeleteParams::default()).await.unwrap();
+    job_ends(&lab, "shop", "delete-").await;
+    let gone =
+        await_condition(lab.businesses(), "shop", |object: Option<&KubernetesCluster>| object.is_none());
+    timeout(PATIENCE, gone).await.expect("it is gone").unwrap();
+    for operation in operations {
+        let name = operation.metadata.name.unwrap();
+        let gone =
+            await_condition(lab.operations(), &name, |object: Option<&ClusterOperation>| object.is_none());
+        timeout(PATIENCE, gone).await.expect("its operations go with it").unwrap();
+    }
+    let jobs = lab.jobs().list(&ListParams::default()).await.unwrap().items.len();
+    assert_eq!(jobs, 4, "one Job for each operation");
+}

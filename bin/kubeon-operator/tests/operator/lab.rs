@@ -1,0 +1,241 @@
+//! One operator before one API server, in a namespace of its own. One test at a time: Clusters have no namespace.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kube::{Client, Resource};
+use kubeon_api::kubeonkube::{Action, ClusterOperationSpec, ClusterSpec, OperationResult};
+use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
+use kubeon_envtest::{ApiServer, FaultProxy};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+use tokio::sync::{Mutex, MutexGuard};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+/// For anything that is waited for: machines that run tests are slow.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Lab {
+    pub client: Client,
+    pub proxy: FaultProxy,
+    pub namespace: String,
+    operator: Option<Child>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Lab {
+    pub async fn open() -> Self {
+        let alone = ONE_AT_A_TIME.lock().await;
+        let server = ApiServer::shared().await.unwrap();
+        server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
+        let client = server.client().await.unwrap();
+        let (namespace, proxy) =
+            (server.namespace().await.unwrap(), FaultProxy::before(server).await.unwrap());
+        let lab = Self { client, proxy, namespace, operator: None, _alone: alone };
+        lab.clear().await;
+        lab
+    }
+
+    /// Nothing of an earlier test is left.
+    async fn clear(&self) {
+        let all = (&DeleteParams::default(), &ListParams::default());
+        self.operations().delete_collection(all.0, all.1).await.unwrap();
+        Api::<Cluster>::all(self.client.clone()).delete_collection(all.0, all.1).await.unwrap();
+        let kind = ApiResource::erase::<KubernetesCluster>(&());
+        let found = Api::<DynamicObject>::all_with(self.client.clone(), &kind).list(all.1).await.unwrap();
+        for object in found {
+            let (namespace, name) = (object.metadata.namespace.unwrap(), object.metadata.name.unwrap());
+            let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &kind);
+            let free = json!({"metadata": {"finalizers": null}});
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
+            // One that waited for its finalizer is gone already.
+            let _ = api.delete(&name, all.0).await;
+        }
+    }
+
+    pub fn start(&mut self) {
+        self.start_with(&["--leader-elect=false"]);
+    }
+
+    pub fn start_with(&mut self, more: &[&str]) {
+        let operator = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
+            .arg("--kubeconfig")
+            .arg(self.proxy.kubeconfig_file())
+            .args(["--namespace", &self.namespace, "--metrics-address", "127.0.0.1:0"])
+            .args(["--health-address", "127.0.0.1:0", "--log", "error,kube_client=off"])
+            .args(more)
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        self.operator = Some(operator);
+    }
+
+    /// As by `kill -9`.
+    pub async fn kill(&mut self) {
+        self.operator.take().unwrap().kill().await.unwrap();
+    }
+
+    /// SIGTERM; how long it took to end, and whether it ended well.
+    pub async fn end(&mut self) -> (Duration, bool) {
+        let mut operator = self.operator.take().unwrap();
+        let begun = std::time::Instant::now();
+        let pid = operator.id().unwrap().to_string();
+        assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
+        let status = tokio::time::timeout(PATIENCE, operator.wait()).await.unwrap().unwrap();
+        (begun.elapsed(), status.success())
+    }
+
+    pub fn operations(&self) -> Api<ClusterOperation> {
+        Api::all(self.client.clone())
+    }
+
+    pub fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub fn businesses(&self) -> Api<KubernetesCluster> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// A Cluster with inventory, variables and key.
+    pub async fn cluster(&self, name: &str) {
+        self.config_map(&format!("{name}-hosts"), json!({"hosts.yml": "all: {}\n"})).await;
+        self.config_map(&format!("{name}-vars"), json!({"group_vars.yml": "a: 1\n"})).await;
+        let pem = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": format!("{name}-key")}, "type": "kubernetes.io/ssh-auth",
+            "stringData": {"ssh-privatekey": pem}}))
+        .unwrap();
+        self.put(secret).await;
+        let at = |what: &str| DataRef::new(&self.namespace, format!("{name}-{what}"));
+        let spec = ClusterSpec {
+            hosts_conf_ref: at("hosts"),
+            vars_conf_ref: at("vars"),
+            ssh_auth_ref: Some(at("key")),
+            ..ClusterSpec::default()
+        };
+        let clusters = Api::<Cluster>::all(self.client.clone());
+        clusters.create(&PostParams::default(), &Cluster::new(name, spec)).await.unwrap();
+    }
+
+    pub async fn config_map(&self, name: &str, data: Value) {
+        self.put::<ConfigMap>(
+            serde_json::from_value(json!({"metadata": {"name": name}, "data": data})).unwrap(),
+        )
+        .await;
+    }
+
+    async fn put<K>(&self, object: K)
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + DeserializeOwned + serde::Serialize,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), &self.namespace);
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    pub async fn ask(&self, cluster: &str, name: &str) {
+        let spec = ClusterOperationSpec {
+            cluster: cluster.into(),
+            main: Action { action_type: "shell".into(), action: "sleep 10".into(), ..Action::default() },
+            image: "busybox".into(),
+            ..ClusterOperationSpec::default()
+        };
+        self.operations().create(&PostParams::default(), &ClusterOperation::new(name, spec)).await.unwrap();
+    }
+
+    /// Waits until the operation is as wanted; what it is then.
+    pub async fn until(&self, name: &str, wanted: impl Fn(&ClusterOperation) -> bool) -> ClusterOperation {
+        let matches = |object: Option<&ClusterOperation>| object.is_some_and(&wanted);
+        let waits = await_condition(self.operations(), name, matches);
+        match tokio::time::timeout(PATIENCE, waits).await {
+            Ok(found) => found.unwrap().unwrap(),
+            Err(_) => panic!("{name} is still {:?}", self.operations().get(name).await.unwrap().status),
+        }
+    }
+
+    pub async fn until_is(&self, name: &str, result: OperationResult) -> ClusterOperation {
+        self.until(name, |operation| {
+            operation.status.as_ref().and_then(|status| status.status) == Some(result)
+        })
+        .await
+    }
+
+    pub async fn until_business(
+        &self,
+        name: &str,
+        wanted: impl Fn(&KubernetesCluster) -> bool,
+    ) -> KubernetesCluster {
+        let matches = |object: Option<&KubernetesCluster>| object.is_some_and(&wanted);
+        let waits = await_condition(self.businesses(), name, matches);
+        match tokio::time::timeout(PATIENCE, waits).await {
+            Ok(found) => found.unwrap().unwrap(),
+            Err(_) => panic!("{name} is still {:?}", self.businesses().get(name).await.unwrap().status),
+        }
+    }
+
+    /// The Job of an operation.
+    pub async fn job_of(&self, operation: &ClusterOperation) -> Job {
+        let at = operation.status.as_ref().and_then(|status| status.job_ref.as_ref()).unwrap();
+        self.jobs().get(&at.name).await.unwrap()
+    }
+
+    /// Names of the Jobs of an operation, whatever they are called.
+    pub async fn job_names(&self, operation: &ClusterOperation) -> Vec<String> {
+        let label = format!("kubeon.io/operation={}", operation.metadata.uid.as_deref().unwrap());
+        let found = self.jobs().list(&ListParams::default().labels(&label)).await.unwrap();
+        found.items.into_iter().filter_map(|job| job.metadata.name).collect()
+    }
+
+    /// What a Job controller writes when the pod ended; once.
+    pub async fn job_ends(&self, name: &str, well: bool) {
+        let before = self.jobs().get(name).await.unwrap();
+        if before.status.is_some_and(|status| status.conditions.is_some_and(|all| !all.is_empty())) {
+            return;
+        }
+        let now = k8s_openapi::jiff::Timestamp::from_second(k8s_openapi::jiff::Timestamp::now().as_second())
+            .unwrap()
+            .to_string();
+        let condition = |type_: &str, reason: &str| json!({"type": type_, "status": "True", "reason": reason, "message": "by the test", "lastTransitionTime": now, "lastProbeTime": now});
+        let status = if well {
+            json!({"startTime": now, "completionTime": now, "succeeded": 1, "ready": 0, "terminating": 0,
+                "uncountedTerminatedPods": {},
+                "conditions": [condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]})
+        } else {
+            json!({"startTime": now, "failed": 1, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {},
+                "conditions": [condition("FailureTarget", "BackoffLimitExceeded"), condition("Failed", "BackoffLimitExceeded")]})
+        };
+        let patch = Patch::Merge(json!({"status": status}));
+        self.jobs().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Runs an operation to its end.
+    pub async fn finish(&self, name: &str) -> ClusterOperation {
+        let running = self.until_is(name, OperationResult::Running).await;
+        let job = running.status.unwrap().job_ref.unwrap().name;
+        self.job_ends(&job, true).await;
+        self.until(name, |operation| {
+            let labels = operation.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get("hasCompleted")).is_some_and(|done| done == "done")
+        })
+        .await
+    }
+
+    /// Waits until the Cluster is as wanted.
+    pub async fn until_cluster(&self, name: &str, wanted: impl Fn(&Cluster) -> bool) -> Cluster {
+        let api = Api::<Cluster>::all(self.client.clone());
+        let waits = await_condition(api, name, |object: Option<&Cluster>| object.is_some_and(&wanted));
+        tokio::time::timeout(PATIENCE, waits)
+            .await
+            .expect("the Cluster is not as wanted in time")
+            .unwrap()
+            .unwrap()
+    }
+}

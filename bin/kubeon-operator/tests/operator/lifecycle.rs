@@ -1,0 +1,153 @@
+//! Operations of a Cluster.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kubeon_api::kubeonkube::OperationResult;
+use serde_json::json;
+
+use crate::lab::Lab;
+
+fn history(cluster: &kubeon_api::Cluster) -> Vec<(String, String)> {
+    let status = cluster.status.clone().unwrap_or_default();
+    status.conditions.into_iter().map(|entry| (entry.cluster_ops, entry.status)).collect()
+}
+
+#[tokio::test]
+async fn a_shell_operation_becomes_a_job_and_ends_with_it_in_ten_writes() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    lab.cluster("sample").await;
+    lab.until_cluster("sample", |cluster| cluster.status.is_some()).await;
+    lab.proxy.forget();
+    lab.ask("sample", "myops").await;
+    let running = lab.until_is("myops", OperationResult::Running).await;
+    assert_eq!(lab.job_names(&running).await, ["kubeonkube-myops-job"]);
+    let job = lab.job_of(&running).await;
+    let pod = job.spec.unwrap().template.spec.unwrap();
+    assert_eq!(pod.containers[0].command.as_deref(), Some(&["/bin/entrypoint.sh".to_owned()][..]));
+    let ended = lab.finish("myops").await;
+    let status = ended.status.unwrap();
+    assert_eq!((status.status, status.inputs.len()), (Some(OperationResult::Succeeded), 2));
+    let owners = ended.metadata.owner_references.unwrap();
+    assert_eq!((owners.len(), owners[0].kind.as_str()), (1, "Cluster"));
+    let cluster = lab
+        .until_cluster("sample", |cluster| history(cluster) == [("myops".into(), "Succeeded".into())])
+        .await;
+    assert_eq!(cluster.status.unwrap().latest.as_deref(), Some("myops"));
+    let writes = lab.proxy.writes();
+    assert!(writes.len() <= 10, "{} writes: {writes:#?}", writes.len());
+    let events =
+        Api::<Event>::namespaced(lab.client.clone(), "default").list(&ListParams::default()).await.unwrap();
+    let about = events.iter().filter(|event| event.involved_object.name.as_deref() == Some("myops")).count();
+    assert!(about >= 2, "it started and ended");
+    // At rest nothing is asked.
+    lab.proxy.forget();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let asked: Vec<_> = lab.proxy.requests().into_iter().filter(|request| request.verb != "watch").collect();
+    assert!(asked.is_empty(), "{asked:#?}");
+}
+
+#[tokio::test]
+async fn the_second_operation_of_a_cluster_waits_for_the_first() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    lab.cluster("sample").await;
+    lab.ask("sample", "one").await;
+    lab.until_is("one", OperationResult::Running).await;
+    lab.ask("sample", "two").await;
+    let waits = |operation: &kubeon_api::ClusterOperation| {
+        operation.status.as_ref().and_then(|status| status.waits_for.as_deref()) == Some("one")
+    };
+    lab.until("two", waits).await;
+    lab.finish("one").await;
+    lab.until_is("two", OperationResult::Running).await;
+    lab.finish("two").await;
+    assert_eq!(lab.jobs().list(&ListParams::default()).await.unwrap().items.len(), 2);
+}
+
+#[tokio::test]
+async fn a_missing_configmap_is_named_and_its_arrival_starts_the_operation() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    lab.cluster("sample").await;
+    let maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), &lab.namespace);
+    maps.delete("sample-hosts", &DeleteParams::default()).await.unwrap();
+    lab.until_cluster("sample", |cluster| {
+        cluster
+            .status
+            .as_ref()
+            .and_then(|status| status.reason.as_deref())
+            .is_some_and(|reason| reason.contains("sample-hosts"))
+    })
+    .await;
+    lab.ask("sample", "myops").await;
+    let said = format!("hostsConfRef {},sample-hosts not found", lab.namespace);
+    lab.until("myops", |operation| {
+        operation.status.as_ref().and_then(|status| status.reason.as_ref()) == Some(&said)
+    })
+    .await;
+    lab.config_map("sample-hosts", json!({"hosts.yml": "all: {}\n"})).await;
+    lab.until_is("myops", OperationResult::Running).await;
+    lab.finish("myops").await;
+}
+
+#[tokio::test]
+async fn the_history_limit_of_the_configmap_holds() {
+    let mut lab = Lab::open().await;
+    lab.config_map("kubeonkube-config", json!({"CLUSTER_OPERATIONS_BACKEND_LIMIT": "2"})).await;
+    lab.start();
+    lab.cluster("sample").await;
+    for name in ["o1", "o2", "o3", "o4"] {
+        lab.ask("sample", name).await;
+        lab.finish(name).await;
+    }
+    let names = |cluster: &kubeon_api::Cluster| {
+        history(cluster).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    lab.until_cluster("sample", |cluster| names(cluster) == ["o4", "o3"]).await;
+    assert_eq!(lab.operations().list(&ListParams::default()).await.unwrap().items.len(), 2);
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_stalls_nothing() {
+    let mut lab = Lab::open().await;
+    // The schema lets it pass; only the reader sees that one address is declared in two ways.
+    let odd = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "odd"},
+        "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1", "port": 2222}]}}});
+    let api = Api::<kube::api::DynamicObject>::namespaced_with(
+        lab.client.clone(),
+        &lab.namespace,
+        &kube::api::ApiResource::erase::<kubeon_api::KubernetesCluster>(&()),
+    );
+    let odd: kube::api::DynamicObject = serde_json::from_value(odd).unwrap();
+    api.create(&kube::api::PostParams::default(), &odd).await.unwrap();
+    lab.start();
+    lab.cluster("sample").await;
+    lab.ask("sample", "myops").await;
+    lab.finish("myops").await;
+}
+
+#[tokio::test]
+async fn a_cancelled_operation_is_ended_and_says_so() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    lab.cluster("sample").await;
+    lab.ask("sample", "myops").await;
+    let running = lab.until_is("myops", OperationResult::Running).await;
+    let cancel = Patch::Merge(json!({"spec": {"cancelled": true}}));
+    lab.operations().patch("myops", &PatchParams::default(), &cancel).await.unwrap();
+    lab.until("myops", |operation| {
+        operation.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("cancelled"))
+    })
+    .await;
+    let name = lab.job_names(&running).await.remove(0);
+    let suspended = |job: Option<&k8s_openapi::api::batch::v1::Job>| {
+        job.and_then(|job| job.spec.as_ref()).and_then(|spec| spec.suspend) == Some(true)
+    };
+    kube::runtime::wait::await_condition(lab.jobs(), &name, suspended).await.unwrap();
+    let said = json!({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}});
+    lab.jobs().patch_status(&name, &PatchParams::default(), &Patch::Merge(said)).await.unwrap();
+    lab.until_is("myops", OperationResult::Failed).await;
+}
