@@ -1,8 +1,10 @@
 //! The same types for API servers and for editors.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, ValidationRule,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::CustomResourceExt;
+use kube_core::CustomResourceExt;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
@@ -55,10 +57,41 @@ pub fn definitions() -> Result<Vec<Value>, GenerateError> {
 
 fn kinds() -> [(&'static str, &'static str, CustomResourceDefinition); 3] {
     [
-        ("KubernetesCluster", RULES, KubernetesCluster::crd()),
-        ("Cluster", "", Cluster::crd()),
+        ("KubernetesCluster", RULES, ruled(KubernetesCluster::crd(), &CLUSTER_NAME)),
+        ("Cluster", "", ruled(Cluster::crd(), &LABEL_NAME)),
         ("ClusterOperation", "", ClusterOperation::crd()),
     ]
+}
+
+/// A rule about the object as a whole.
+struct Rule {
+    holds: &'static str,
+    message: &'static str,
+}
+
+impl Rule {
+    fn written(&self) -> ValidationRule {
+        let (rule, message) = (self.holds.to_owned(), Some(self.message.to_owned()));
+        ValidationRule { rule, message, ..ValidationRule::default() }
+    }
+}
+
+const CLUSTER_NAME: Rule = Rule {
+    holds: "self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",
+    message: "the name of a cluster is a DNS label: at most 63 of a-z, 0-9 and '-', no dots",
+};
+const LABEL_NAME: Rule = Rule {
+    holds: "self.metadata.name.size() <= 63",
+    message: "the name of a Cluster becomes the label clusterName of its operations: at most 63 characters",
+};
+
+fn ruled(mut definition: CustomResourceDefinition, rule: &Rule) -> CustomResourceDefinition {
+    for schema in definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()) {
+        if let Some(whole) = schema.open_api_v3_schema.as_mut() {
+            whole.x_kubernetes_validations.get_or_insert_default().push(rule.written());
+        }
+    }
+    definition
 }
 
 fn object(kind: &'static str, mut definition: CustomResourceDefinition) -> Result<Value, GenerateError> {
@@ -93,6 +126,7 @@ pub fn json_schema() -> Value {
     schema["title"] = json!("KubernetesCluster");
     schema["properties"]["apiVersion"] = json!({"type": "string", "enum": ["ecs.yun.com/v1"]});
     schema["properties"]["kind"] = json!({"type": "string", "enum": ["KubernetesCluster"]});
+    schema["x-kubernetes-validations"] = json!([CLUSTER_NAME.written()]);
     schema["required"] = json!(["apiVersion", "kind", "metadata", "spec"]);
     schema
 }

@@ -55,7 +55,7 @@ pub fn run(job: &Job<'_>, node: &HostName) -> Result<Effect, StepFailure> {
         let round = if blocked { BLOCKED } else { ROUND };
         // A watch that breaks only means that the next round comes at once.
         let _ = api.watch("/api/v1/pods", &on_node(node), round.min(job.left()), &mut |event| {
-            event.kind == "DELETED" || (!blocked && has_ended(&event.object))
+            event.kind == "DELETED" || (!blocked && stays_ended(&event.object))
         });
         let in_vain = || format!("node {node} is not empty: {}", words(&left));
         job.pause(BREATH, in_vain).map_err(|failure| match failure.category {
@@ -143,11 +143,14 @@ fn must_go(pod: &Value) -> bool {
         owners.iter().any(|owner| owner["kind"] == "DaemonSet" && owner["controller"] == true)
     });
     let mirror = !pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null();
-    !daemon && !mirror && !has_ended(pod)
+    !daemon && !mirror && !stays_ended(pod)
 }
 
-fn has_ended(pod: &Value) -> bool {
-    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+/// Ran to its end and is kept to be looked at. One that was evicted ends too, but only its kubelet takes it away:
+/// without it the pod would be shown for as long as the collector of lost pods waits.
+fn stays_ended(pod: &Value) -> bool {
+    let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    ended && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
 fn on_node(node: &HostName) -> String {

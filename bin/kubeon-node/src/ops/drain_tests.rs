@@ -119,6 +119,15 @@ fn names_pods_that_do_not_end() {
 }
 
 #[test]
+fn one_that_was_evicted_and_ended_is_still_there_until_its_kubelet_took_it_away() {
+    let mut bench = Bench::new();
+    let ended = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "phase": "Failed"});
+    cluster(&mut bench, vec![pod("web", ended)], 0);
+    let job = Job { deadline: Instant::now() + Duration::from_millis(300), ..bench.job() };
+    assert!(run(&job, &node()).unwrap_err().cause.contains("pod default/web is still ending"));
+}
+
+#[test]
 fn a_node_that_is_not_there_is_empty() {
     let mut bench = Bench::new();
     serve(&mut bench, |_, _, _| Reply::Json(404, "{}".into()));

@@ -1,5 +1,7 @@
 //! The operator's program against a real API server, through a proxy that fails on demand. Jobs are ended by the tests.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail loudly")]
+
 mod business;
 mod faults;
 mod lab;

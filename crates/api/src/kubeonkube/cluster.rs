@@ -1,7 +1,7 @@
 //! The `Cluster`: where the hosts are and how to log in.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::CustomResource;
+use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,8 @@ use super::reference::DataRef;
     singular = "cluster",
     status = "ClusterStatus",
     derive = "PartialEq",
+    crates(kube_core = "::kube_core"),
     doc = "Hosts for a cluster: an Ansible inventory, its variables and a key, by reference. Deleting it never touches the hosts.",
-    validation = Rule::new("self.metadata.name.size() <= 63")
-        .message("the name of a Cluster becomes the label clusterName of its operations: at most 63 characters"),
     printcolumn(name = "Operations", type_ = "integer", json_path = ".status.operations", priority = "1"),
     printcolumn(name = "Latest", type_ = "string", json_path = ".status.latest"),
     printcolumn(name = "Status", type_ = "string", json_path = ".status.conditions[0].status"),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::CustomResource;
+use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,7 @@ words! {
     singular = "clusteroperation",
     status = "ClusterOperationStatus",
     derive = "PartialEq",
+    crates(kube_core = "::kube_core"),
     doc = "One change of a cluster: it waits its turn, becomes one Job, and keeps what came of it.",
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.cluster"),
     printcolumn(name = "Action", type_ = "string", json_path = ".spec.action"),

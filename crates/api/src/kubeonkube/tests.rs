@@ -1,6 +1,6 @@
 //! The kinds as older clients know them.
 
-use kube::{CustomResourceExt, Resource as _};
+use kube_core::{CustomResourceExt, Resource as _};
 use serde_json::{Value, json};
 
 use super::*;

@@ -11,7 +11,7 @@ mod status;
 mod timeout;
 mod unset;
 
-use kube::CustomResource;
+use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
@@ -41,9 +41,8 @@ use crate::words::words;
     namespaced,
     status = "KubernetesClusterStatus",
     derive = "PartialEq",
+    crates(kube_core = "::kube_core"),
     doc = "A Kubernetes cluster on hosts that are reached over SSH: declared here, made and kept by kubeon.",
-    validation = Rule::new("self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')")
-        .message("the name of a cluster is a DNS label: at most 63 of a-z, 0-9 and '-', no dots"),
     printcolumn(name = "Status", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Operation", type_ = "string", json_path = ".status.operation", priority = "1"),
     printcolumn(name = "Step", type_ = "string", json_path = ".status.step", priority = "1"),

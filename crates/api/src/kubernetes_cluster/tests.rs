@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use kube::{CustomResourceExt, Resource};
 use kube_cel::{Validator, compile_schema};
+use kube_core::{CustomResourceExt, Resource};
 use serde_json::{Value, json};
 
 use super::*;
@@ -29,7 +29,8 @@ fn examples() -> Vec<(String, String)> {
 }
 
 fn schema() -> Value {
-    let crd = serde_json::to_value(KubernetesCluster::crd()).unwrap();
+    let definitions = crate::crd::definitions().unwrap();
+    let crd = definitions.iter().find(|one| one["spec"]["names"]["kind"] == "KubernetesCluster").unwrap();
     crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap().clone()
 }
 

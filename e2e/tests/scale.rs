@@ -1,0 +1,248 @@
+//! Workers come and go: added, emptied with their budgets respected, removed, added again; and what programs are
+//! told meanwhile. Hosts are checked first.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kubeon_e2e::lab::{Lab, VERSION};
+use kubeon_e2e::program::{eventually, folder};
+use serde_json::{Value, json};
+
+const DEMO: &str = "demo";
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_worker_is_added_removed_and_added_again() -> Result<()> {
+    let lab = Lab::up("e2e-scale", 3)?;
+    checked(&lab)?;
+    held(&lab)?;
+    lab.settled(DEMO, MINUTE)?;
+    let start = Instant::now();
+    added(&lab)?;
+    told("a worker added", start);
+    budget(&lab)?;
+    removed(&lab)?;
+    added(&lab)?;
+    told("added, kept, removed, added again", start);
+    lost(&lab)?;
+    destroyed(&lab)
+}
+
+#[allow(clippy::print_stderr, reason = "numbers for people who watch the test")]
+fn told(what: &str, start: Instant) {
+    eprintln!("{what}: {:.1} s", start.elapsed().as_secs_f64());
+}
+
+fn nodes(lab: &Lab) -> Result<Vec<String>> {
+    let ready = r#"jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}"#;
+    let text = lab.kubectl(DEMO, &["get", "nodes", "-o", ready])?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn bare(lab: &Lab, host: &str) -> Result<()> {
+    let look = "ls -d /var/lib/kubeon /etc/kubernetes /var/lib/kubelet 2>/dev/null; \
+                ps -eo comm= | grep -E 'kube|etcd|containerd|flanneld|haproxy'; ip -o link | grep -E 'cni0|flannel'; true";
+    let left = lab.on(host, look)?;
+    ensure!(left.trim().is_empty(), "left on {host}: {left}");
+    Ok(())
+}
+
+/// The report names every host and check; a port that is taken stands in the way until it is ignored.
+fn checked(lab: &Lab) -> Result<()> {
+    let hosts = ["-m", &lab.addresses[0], "-w", &lab.addresses[1]];
+    let precheck = |more: &[&str]| lab.kubeon(&[&["precheck"], &hosts[..], &["-o", "json"], more].concat());
+    let report: Value = serde_json::from_str(&precheck(&[])?.out)?;
+    ensure!(report["ok"] == true, "{report:#}");
+    let seen = report["hosts"].as_array().context("hosts")?;
+    ensure!(seen.len() == 2 && seen[0]["role"] == "master", "{report:#}");
+    let peers = seen[1]["checks"].as_array().and_then(|all| all.iter().find(|one| one["check"] == "peers"));
+    ensure!(peers.is_some_and(|peers| peers["found"] == "1 of 1 answer"), "{peers:?}");
+    lab.on("h2", "systemd-run --quiet --unit=squatter /usr/sbin/sshd -D -p 10250")?;
+    eventually("the port is taken", MINUTE, || {
+        lab.on("h2", "grep -q ':280A .* 0A' /proc/net/tcp /proc/net/tcp6").map(drop)
+    })?;
+    let refused = precheck(&[])?;
+    let words = format!("[precheck] failed with:\n {} : somebody listens on port 10250", lab.addresses[1]);
+    ensure!(refused.code == 2 && refused.err.contains(&words), "{refused:?}");
+    ensure!(precheck(&["--ignore", "ports"])?.code == 0, "it can be ignored");
+    let create = [&["create", DEMO, VERSION], &hosts[..]].concat();
+    let refused = lab.kubeon(&create)?;
+    ensure!(refused.code == 2 && refused.err.contains(&words), "{refused:?}");
+    lab.on("h2", "systemctl stop squatter; systemctl reset-failed squatter 2>/dev/null; true")?;
+    bare(lab, "h1")
+}
+
+/// A program makes the cluster: lines of JSON, and nothing is done to a host before it says so.
+fn held(lab: &Lab) -> Result<()> {
+    let mut child = Command::new(folder().join("kubeon"))
+        .args(["create", DEMO, VERSION, "-m", &lab.addresses[0], "-w", &lab.addresses[1]])
+        .args(["--progress", "json", "--hold"])
+        .envs(lab.environment())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
+    let mut told: Vec<Value> = Vec::new();
+    loop {
+        let Some(line) = lines.next() else { bail!("ended before it was saved: {told:?}") };
+        told.push(serde_json::from_str(&line?)?);
+        if told.last().is_some_and(|line| line["event"] == "saved") {
+            break;
+        }
+    }
+    for host in ["h1", "h2"] {
+        bare(lab, host).context("no host is written to before somebody says so")?;
+    }
+    let exported = Command::new(folder().join("kubeon"))
+        .args(["state", "export", DEMO])
+        .envs(lab.environment())
+        .output()?;
+    ensure!(
+        exported.status.success() && exported.stdout.len() > 1000,
+        "the state, with keys, while it waits"
+    );
+    child.stdin.take().context("standard input")?.write_all(b"go\n")?;
+    for line in lines {
+        let line = line?;
+        told.push(serde_json::from_str(&line).with_context(|| format!("no JSON: {line}"))?);
+    }
+    let mut out = String::new();
+    child.stdout.take().context("standard output")?.read_to_string(&mut out)?;
+    ensure!(child.wait()?.success(), "{told:?}");
+    let count = |event: &str| told.iter().filter(|line| line["event"] == event).count();
+    ensure!(count("saved") == 1 && count("precheck") == 1 && count("end") == 1, "{told:?}");
+    ensure!(count("started") > 20 && count("started") == count("finished") + count("failed"), "{told:?}");
+    ensure!(told.last().is_some_and(|end| end["ok"] == true), "{told:?}");
+    lab.must(&["use", DEMO])?;
+    ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
+    Ok(())
+}
+
+/// What `--dry-run` shows is done, and no more; a pod runs there.
+fn added(lab: &Lab) -> Result<()> {
+    let worker = lab.addresses[2].as_str();
+    let plan: Value =
+        serde_json::from_str(&lab.must(&["addon", DEMO, "-w", worker, "--dry-run", "-o", "json"])?)?;
+    let planned: Vec<&str> =
+        plan["steps"].as_array().context("steps")?.iter().filter_map(|step| step["title"].as_str()).collect();
+    let answer = lab.kubeon(&["addon", DEMO, "-w", worker, "--progress", "json"])?;
+    ensure!(answer.code == 0, "{answer:?}");
+    let lines: Vec<Value> = answer.err.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let mut done: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["event"] == "finished")
+        .filter_map(|line| line["step"].as_str())
+        .collect();
+    let mut wanted = planned.clone();
+    done.sort_unstable();
+    wanted.sort_unstable();
+    ensure!(done == wanted, "planned {wanted:?}, done {done:?}");
+    let elsewhere = lines.iter().filter(|line| line["event"] == "started" && line["name"] == "h2");
+    let elsewhere: Vec<_> = elsewhere.filter_map(|line| line["step"].as_str()).collect();
+    ensure!(elsewhere == ["write hosts entries"], "the other worker only learns the name: {elsewhere:?}");
+    ensure!(nodes(lab)? == ["h1 True", "h2 True", "h3 True"], "{:?}", nodes(lab)?);
+    lab.on("h1", "getent hosts h3")?;
+    let again = lab.kubeon(&["addon", DEMO, "-w", worker])?;
+    ensure!(again.code == 2 && again.err.contains("Cluster ip is duplicate"), "{again:?}");
+    lab.load_client(DEMO)?;
+    pods(lab)
+}
+
+/// A Deployment that must run on h3 for now.
+fn pods(lab: &Lab) -> Result<()> {
+    let labels = json!({ "app": "hello" });
+    lab.apply(DEMO, &json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "hello" }, "spec": {
+        "replicas": 2, "selector": { "matchLabels": labels },
+        "template": { "metadata": { "labels": labels }, "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": { "matchLabels": labels } }],
+            "containers": [{ "name": "hello", "image": kubeon_e2e::image::NAME, "imagePullPolicy": "IfNotPresent",
+                "args": ["serve", "8080"],
+                "readinessProbe": { "httpGet": { "path": "/", "port": 8080 }, "periodSeconds": 1 } }],
+        } } } }))?;
+    lab.kubectl(DEMO, &["rollout", "restart", "deployment/hello"])?;
+    lab.kubectl(DEMO, &["rollout", "status", "deployment/hello", "--timeout=120s"])?;
+    eventually("a pod runs on the new worker", MINUTE, || {
+        let hosts = placed(lab)?;
+        ensure!(hosts.contains("h3"), "{hosts}");
+        Ok(())
+    })
+}
+
+fn placed(lab: &Lab) -> Result<String> {
+    lab.kubectl(DEMO, &["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"])
+}
+
+/// A budget that allows nothing keeps the worker, and is named with its pod.
+fn budget(lab: &Lab) -> Result<()> {
+    let asked = lab.kubeon(&["delon", DEMO, "name=h3"])?;
+    ensure!(asked.code == 2 && asked.err.contains("nobody agreed"), "{asked:?}");
+    let master = lab.kubeon(&["delon", DEMO, "name=h1", "--yes"])?;
+    ensure!(master.code == 2 && master.err.contains("no master exists after delete"), "{master:?}");
+    lab.apply(
+        DEMO,
+        &json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": { "name": "keep" },
+        "spec": { "minAvailable": 2, "selector": { "matchLabels": { "app": "hello" } } } }),
+    )?;
+    eventually("the budget is counted", MINUTE, || {
+        let seen = lab.kubectl(DEMO, &["get", "pdb", "keep", "-o", "jsonpath={.status.expectedPods}"])?;
+        ensure!(seen == "2", "{seen}");
+        Ok(())
+    })?;
+    let refused = lab.kubeon(&["delon", DEMO, "name=h3", "--yes", "--drain-timeout", "5"])?;
+    ensure!(refused.code == 1, "{refused:?}");
+    for words in
+        ["node h3 is not empty: pod default/hello-", "disruption budget", "keep", "kubeon create demo"]
+    {
+        ensure!(refused.err.contains(words), "{words:?} is missing in {}", refused.err);
+    }
+    ensure!(nodes(lab)?.len() == 3, "the node stays while its pods do");
+    lab.kubectl(DEMO, &["delete", "pdb", "keep"]).map(drop)
+}
+
+/// What was begun is finished by a bare `create`; nothing of the worker is left anywhere.
+fn removed(lab: &Lab) -> Result<()> {
+    let start = Instant::now();
+    lab.must(&["create", DEMO])?;
+    told("a worker removed", start);
+    ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
+    bare(lab, "h3")?;
+    let known = lab.on("h1", "grep -cw h3 /etc/hosts; true")?;
+    ensure!(known.trim() == "0", "h1 still knows the name: {known}");
+    eventually("the pods run on the worker that stays", MINUTE, || {
+        lab.kubectl(DEMO, &["rollout", "status", "deployment/hello", "--timeout=30s"])?;
+        let hosts = placed(lab)?;
+        ensure!(!hosts.contains("h3"), "{hosts}");
+        Ok(())
+    })?;
+    lab.settled(DEMO, MINUTE)
+}
+
+/// A worker that lost power is named, and taken out when a person says so.
+fn lost(lab: &Lab) -> Result<()> {
+    lab.host("kill", "h3")?;
+    let refused = lab.kubeon(&["delon", DEMO, "h3", "--yes"])?;
+    ensure!(refused.code == 2, "{refused:?}");
+    for words in [lab.addresses[2].as_str(), "only take it out of the cluster: --without"] {
+        ensure!(refused.err.contains(words), "{words:?} is missing in {}", refused.err);
+    }
+    let silent = || -> Result<()> {
+        ensure!(nodes(lab)?.iter().any(|node| node == "h3 Unknown"), "{:?}", nodes(lab)?);
+        Ok(())
+    };
+    eventually("the cluster notices", MINUTE * 2, silent)?;
+    lab.must(&["delon", DEMO, "h3", "--yes", "--without", &lab.addresses[2]])?;
+    ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
+    lab.settled(DEMO, MINUTE)
+}
+
+fn destroyed(lab: &Lab) -> Result<()> {
+    lab.must(&["destroy", DEMO, "--yes"])?;
+    bare(lab, "h1")?;
+    bare(lab, "h2")
+}
