@@ -3,11 +3,15 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{ArgAction, Parser};
+use kubeon_api::Version;
+use kubeon_bundle::Catalogue;
 use kubeon_operations::Settings;
 use kubeon_operations::settings::LIMIT;
 
 use crate::Options;
+use crate::admission::Admission;
 
 /// Where a pod reads its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -43,7 +47,7 @@ pub struct Cli {
         ]
     )]
     pub runner_images: Vec<String>,
-    /// The image whose entry point copies a bundle to /bundle; {version} stands for the version, empty for none
+    /// The image whose entry point copies a bundle to /target; {version} stands for the version, empty for none
     #[arg(
         long,
         value_name = "IMAGE",
@@ -63,6 +67,23 @@ pub struct Cli {
     /// Where /healthz and /readyz are served; port 0 takes any
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
     pub health_address: SocketAddr,
+    /// Where admission reviews are answered; without it none are
+    #[arg(long, value_name = "ADDRESS")]
+    pub admission_address: Option<SocketAddr>,
+    /// A further name or address of that place for its certificate; may be given several times
+    #[arg(long = "admission-name", value_name = "NAME", value_delimiter = ',')]
+    pub admission_names: Vec<String>,
+    /// A version that clusters may name; may be given several times [default: all of the catalogue]
+    #[arg(
+        long = "catalogue-version",
+        value_name = "VERSION",
+        env = "KUBEON_CATALOGUE_VERSIONS",
+        value_delimiter = ','
+    )]
+    pub catalogue_versions: Vec<Version>,
+    /// This process's name, beside a part that no other has [default: $HOSTNAME]
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pub name: Option<String>,
     /// Lanes that are worked on side by side
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: u16,
@@ -79,7 +100,12 @@ impl Cli {
     pub fn options(self) -> anyhow::Result<Options> {
         let own = || std::fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
         let namespace = self.namespace.filter(|name| !name.is_empty()).or_else(own);
-        let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+        let host = || std::env::var("HOSTNAME").ok();
+        let name = self.name.or_else(host).filter(|name| !name.is_empty());
+        let admission = self.admission_address.map(|address| {
+            let versions = versions(self.catalogue_versions)?;
+            anyhow::Ok(Admission { address, names: self.admission_names, versions })
+        });
         Ok(Options {
             kubeconfig: self.kubeconfig,
             settings: Settings {
@@ -93,15 +119,36 @@ impl Cli {
             leader_elect: self.leader_elect,
             metrics_address: self.metrics_address,
             health_address: self.health_address,
+            admission: admission.transpose()?,
             workers: usize::from(self.workers),
             instance: format!("{}_{}", name.as_deref().unwrap_or("kubeon-operator"), uuid::Uuid::new_v4()),
         })
     }
 }
 
+/// Those that were named, else those of the catalogue; oldest first.
+fn versions(named: Vec<Version>) -> anyhow::Result<Vec<Version>> {
+    let mut versions = named;
+    if versions.is_empty() {
+        versions.extend(Catalogue::embedded().context("reading the catalogue")?.versions());
+    }
+    versions.sort();
+    versions.dedup();
+    Ok(versions)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clusters_may_name_what_the_catalogue_holds_or_what_was_said() {
+        let all = versions(Vec::new()).unwrap();
+        assert!(!all.is_empty() && all.is_sorted());
+        let named = ["v1.36.3", "v1.35.4", "v1.36.3"].map(|text| text.parse().unwrap()).to_vec();
+        let texts: Vec<_> = versions(named).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["v1.35.4", "v1.36.3"]);
+    }
 
     #[test]
     fn the_command_line_is_sound() {

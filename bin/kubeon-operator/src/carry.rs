@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
+use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster, labels};
 use kubeon_link_kube::{Again, LinkError, Path, Verb};
 use kubeon_operations::{Change, Data, Kind, Target, Trouble, Write, names};
 use serde_json::Value;
@@ -114,6 +114,11 @@ async fn refused(
                 take(shared, target, found);
                 Ok(())
             }
+            // One that is kept changes hands: the plan is made again with what is there.
+            Some(found) if kept(wanted).is_some() => {
+                take(shared, target, found);
+                Err(Failure::Again)
+            }
             Some(found) => {
                 let leaving = !found["metadata"]["deletionTimestamp"].is_null();
                 let text = format!(
@@ -160,6 +165,7 @@ fn is_same(target: &Target, wanted: &Value, found: &Value) -> bool {
     match target.kind {
         Kind::Job => label(wanted) == label(found) && !label(found).is_null(),
         Kind::ConfigMap if target.name.ends_with("-log") => label(wanted) == label(found),
+        Kind::Secret if kept(wanted).is_some() => kept(wanted) == kept(found),
         Kind::ConfigMap | Kind::Secret => wanted["data"] == found["data"] && found["immutable"] == true,
         Kind::Operation => {
             wanted["metadata"]["labels"][names::DERIVED_UID_LABEL]
@@ -167,6 +173,12 @@ fn is_same(target: &Target, wanted: &Value, found: &Value) -> bool {
         }
         Kind::Cluster | Kind::Business | Kind::Log => true,
     }
+}
+
+/// For which cluster and into whose hands a Secret is made that outlives operations.
+fn kept(secret: &Value) -> Option<(&str, &str)> {
+    let meta = &secret["metadata"];
+    Some((meta["labels"][labels::CLUSTER].as_str()?, meta["annotations"][labels::JOB].as_str()?))
 }
 
 /// Takes an answer into the world. The lane that is being planned sees it at once; others are woken by the watch.

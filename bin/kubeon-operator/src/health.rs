@@ -12,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use kubeon_admission::Readiness;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -24,8 +25,27 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(5);
 /// For a whole connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What is asked about.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    pub shared: Arc<Shared>,
+    /// Whether admission reviews can be answered, when they are.
+    pub admission: Option<Readiness>,
+}
+
+impl Subject {
+    /// What the process still waits for before it is of use.
+    fn waits_for(&self) -> Option<&'static str> {
+        if !self.shared.listed.is_done() {
+            return Some("watches are still listing");
+        }
+        self.admission.as_ref().and_then(Readiness::waits_for)
+    }
+}
+
 /// Answers at this address until the process ends. Where it listens.
-pub(crate) async fn serve(shared: Arc<Shared>, address: SocketAddr) -> anyhow::Result<SocketAddr> {
+pub(crate) async fn serve(subject: &Subject, address: SocketAddr) -> anyhow::Result<SocketAddr> {
+    let subject = subject.clone();
     let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
     let bound = listener.local_addr()?;
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
@@ -37,9 +57,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, address: SocketAddr) -> anyhow::R
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let shared = Arc::clone(&shared);
+            let subject = subject.clone();
             tokio::spawn(async move {
-                let answer = service_fn(move |request| answer(Arc::clone(&shared), request));
+                let answer = service_fn(move |request| answer(subject.clone(), request));
                 let mut server = http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
                 // Who hangs up early has no answer to lose.
@@ -52,15 +72,15 @@ pub(crate) async fn serve(shared: Arc<Shared>, address: SocketAddr) -> anyhow::R
     Ok(bound)
 }
 
-async fn answer(
-    shared: Arc<Shared>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(subject: Subject, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let shared = &subject.shared;
     let (status, text) = match request.uri().path() {
         "/healthz" => (StatusCode::OK, "ok".to_owned()),
-        "/readyz" if shared.listed.is_done() => (StatusCode::OK, "ok".to_owned()),
-        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "watches are still listing".to_owned()),
-        "/metrics" => match shared.metrics.text(&shared) {
+        "/readyz" => match subject.waits_for() {
+            None => (StatusCode::OK, "ok".to_owned()),
+            Some(what) => (StatusCode::SERVICE_UNAVAILABLE, format!("waits for: {what}")),
+        },
+        "/metrics" => match shared.metrics.text(shared) {
             Ok(text) => (StatusCode::OK, text),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         },

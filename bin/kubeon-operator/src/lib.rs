@@ -8,6 +8,7 @@
 //!
 //! Decisions are `kubeon_operations`'; here they meet the API server. Lanes work side by side, one turn of a lane at a time.
 
+mod admission;
 pub mod args;
 mod carry;
 mod health;
@@ -18,4 +19,5 @@ mod turn;
 mod watches;
 mod world;
 
+pub use admission::Admission;
 pub use run::{Options, run};

@@ -8,9 +8,12 @@ use std::time::Duration;
 use anyhow::bail;
 use kubeon_link_kube::{Hands, Held, Herald, Lease, LeaseEnd, connect};
 use kubeon_operations::Settings;
+use tokio::sync::watch;
 
+use crate::admission::{self, Admission};
+use crate::health::{self, Subject};
 use crate::turn::{self, Shared};
-use crate::{health, watches};
+use crate::watches;
 
 /// The lease's name.
 const LEASE: &str = "kubeon-operator";
@@ -32,6 +35,8 @@ pub struct Options {
     pub metrics_address: SocketAddr,
     /// Where health is told.
     pub health_address: SocketAddr,
+    /// Where admission reviews are answered, if they are.
+    pub admission: Option<Admission>,
     /// Lanes that are worked on side by side.
     pub workers: usize,
     /// A name that no other process has.
@@ -45,24 +50,51 @@ pub struct Options {
 pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
     let client = connect(options.kubeconfig.as_deref()).await?;
     let namespace = options.settings.namespace.clone();
+    let ((leading, leads), (ending, end)) = (watch::channel(false), watch::channel(false));
+    let answering = match options.admission {
+        Some(asked) => Some(admission::start(asked, &client, &namespace, leads, end).await?),
+        None => None,
+    };
     let herald = Herald::start(client.clone(), MANAGER, &options.instance);
     let hands = Hands::new(client.clone(), MANAGER);
     let shared = Arc::new(Shared::new(options.settings, hands, herald));
-    let metrics = health::serve(Arc::clone(&shared), options.metrics_address).await?;
-    let health = health::serve(Arc::clone(&shared), options.health_address).await?;
-    tracing::info!(%metrics, %health, namespace, "the operator starts");
+    // Before anybody may ask whether they have listed.
     watches::start(&shared, &client);
+    let readiness = answering.as_ref().map(|answering| answering.readiness.clone());
+    let subject = Subject { shared: Arc::clone(&shared), admission: readiness };
+    let metrics = health::serve(&subject, options.metrics_address).await?;
+    let health = health::serve(&subject, options.health_address).await?;
+    tracing::info!(%metrics, %health, namespace, "the operator starts");
     configure(&shared);
-    tokio::pin!(stop);
     let lease = Lease::new(client, &namespace, LEASE, &options.instance);
+    let lease = options.leader_elect.then_some(lease);
+    lead(&shared, lease, options.workers, &leading, stop).await?;
+    // Only after a good end: who lost the lease must be gone at once.
+    ending.send_replace(true);
+    if let Some(answering) = answering {
+        answering.farewell().await;
+    }
+    Ok(())
+}
+
+/// Waits to lead, then works until `stop` ends or the lease is lost.
+async fn lead(
+    shared: &Arc<Shared>,
+    lease: Option<Lease>,
+    workers: usize,
+    leading: &watch::Sender<bool>,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    tokio::pin!(stop);
     let mut held = None;
-    if options.leader_elect {
+    if let Some(lease) = lease {
         tokio::select! {
             mine = lease.acquire() => held = Some(mine),
             () = &mut stop => return Ok(()),
         }
         tracing::info!("this process leads");
     }
+    leading.send_replace(true);
     shared.metrics.leads(true);
     tokio::select! {
         () = shared.listed.all() => {}
@@ -73,8 +105,8 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     shared.wake(shared.world.lanes().into_iter().collect());
     shared.queue.open();
     tracing::info!("watches have listed what there is; work begins");
-    for _ in 0..options.workers {
-        tokio::spawn(turn::work(Arc::clone(&shared)));
+    for _ in 0..workers {
+        tokio::spawn(turn::work(Arc::clone(shared)));
     }
     tokio::select! {
         end = keep(&mut held) => {
@@ -88,6 +120,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         tracing::warn!("turns that are still being made are left; the next leader goes on from the world");
     }
     shared.metrics.leads(false);
+    leading.send_replace(false);
     give_back(held).await
 }
 

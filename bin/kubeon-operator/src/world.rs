@@ -92,7 +92,8 @@ impl InLane for KubernetesCluster {
         let secret = |name: String| Target::new(Kind::Secret, namespace, name);
         let reference = self.spec.cluster.auth_config.as_ref().and_then(|auth| auth.credentials_ref.as_ref());
         let named = reference.map(|reference| secret(reference.name.as_str().to_owned()));
-        named.into_iter().chain([secret(names::kubeconfig(namespace, name))]).collect()
+        let kept = [names::kubeconfig(namespace, name), names::state(namespace, name)];
+        named.into_iter().chain(kept.map(secret)).collect()
     }
 }
 
@@ -203,11 +204,7 @@ impl World {
 
     /// Takes in what is known of a ConfigMap or Secret. The lanes that it matters to, if it appeared or its owners changed.
     pub fn apply_meta(&self, target: Target, meta: &ObjectMeta) -> Vec<Lane> {
-        let owners = meta.owner_references.clone().unwrap_or_default();
-        let known = Meta {
-            controlled: owners.iter().any(|owner| owner.controller == Some(true)),
-            owners: owners.into_iter().map(|owner| owner.uid).collect(),
-        };
+        let known = Meta::of(meta);
         let version = table::version(meta);
         let mut inner = self.write();
         if meta.uid.as_ref().is_some_and(|uid| inner.gone.holds(uid)) {

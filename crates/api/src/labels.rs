@@ -17,6 +17,11 @@ pub const PROTECTED: &str = "true";
 pub const CLUSTER: &str = "kubeon.io/cluster";
 /// Annotation of such a Secret: the name of the Job whose runner may write it.
 pub const JOB: &str = "kubeon.io/job";
+/// Annotation of a `KubernetesCluster` and of its operations: checks of the hosts that may fail, by name, joined by
+/// commas.
+pub const IGNORE_CHECKS: &str = "kubeon.io/ignore-checks";
+/// What admission says to a runner whose Job the operator has not written down yet: a moment later it will be.
+pub const NO_JOB_YET: &str = "of which none is recorded yet";
 /// Label of an operation that was derived from a `KubernetesCluster`: the object's UID. Written by the operator alone.
 pub const DERIVED_UID: &str = "kubeon.io/cluster-uid";
 /// Label of an operation that was derived from a `KubernetesCluster`: its namespace. Written by the operator alone.

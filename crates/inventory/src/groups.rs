@@ -39,6 +39,13 @@ pub(crate) struct Group {
     variables: Variables,
 }
 
+impl Group {
+    /// What the group itself says of a variable.
+    pub(crate) fn said(&self, name: &str) -> Option<Said> {
+        self.variables.get(name).cloned()
+    }
+}
+
 /// Reads `hosts.yml`; `None` when nothing can be made of it.
 pub(crate) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Groups> {
     let tree = tree::read(text, File::Hosts, found)?;

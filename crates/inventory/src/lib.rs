@@ -14,6 +14,7 @@
 mod groups;
 mod hosts;
 mod mistake;
+mod outline;
 mod roles;
 mod settings;
 mod tree;
@@ -26,6 +27,7 @@ use kubeon_api::kubernetes_cluster::DeclaredCluster;
 use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, KubernetesClusterSpec, Secret};
 
 pub use mistake::{File, Mistake, Mistakes};
+pub use outline::{Outline, outline};
 pub use variables::Remark;
 
 /// What an inventory and its variables declare.

@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod condition;
 pub mod image;
 pub mod job_state;
+mod keep;
 pub mod lane;
 pub mod names;
 pub mod operation;

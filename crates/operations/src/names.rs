@@ -24,6 +24,8 @@ pub const SCORE_ANNOTATION: &str = "clay.io/eliminate-score";
 pub const WHY_ANNOTATION: &str = "kubeon.io/why";
 /// Annotation of a derived operation: the addresses that it is about, joined by commas.
 pub const HOSTS_ANNOTATION: &str = "kubeon.io/hosts";
+/// The key of the state in its Secret; without it nothing was ever saved.
+pub const STATE_KEY: &str = "state.tar.zst";
 /// Name of the ConfigMap in the operator's namespace that holds the history limit.
 pub const CONFIG: &str = "kubeonkube-config";
 /// Its key.
@@ -130,16 +132,28 @@ pub fn derived_operation(
     around("", &format!("{namespace}-{name}"), &format!("-{action}-{tail}"))
 }
 
-/// The Secret with a business cluster's admin kubeconfig, which the runner makes.
+/// The Secret with a business cluster's admin kubeconfig, which the runner writes.
 #[must_use]
 pub fn kubeconfig(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}-kubeconfig")
 }
 
-/// The Secret with what the engine must remember of a business cluster, which the runner keeps.
+/// The Secret with what the engine must remember of a business cluster, which the runner writes.
 #[must_use]
 pub fn state(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}-state")
+}
+
+/// The Secret with the admin kubeconfig of a cluster that playbooks made.
+#[must_use]
+pub fn cluster_kubeconfig(cluster: &str) -> String {
+    around("kubeonkube-", cluster, "-kubeconfig")
+}
+
+/// The Secret with what the engine must remember of a cluster that playbooks made.
+#[must_use]
+pub fn cluster_state(cluster: &str) -> String {
+    around("kubeonkube-", cluster, "-state")
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub struct Settings {
     pub watched: Vec<String>,
     /// Images that hold `kubeon-runner`; the last one is used for operations derived from a `KubernetesCluster`.
     pub runner_images: Vec<String>,
-    /// The image whose entry point copies the bundle of a version to `/bundle`; `{version}` in it stands for the version.
+    /// The image whose entry point copies the bundle of a version to `/target`; `{version}` in it stands for the version.
     /// Without one the runner's image must bring the bundle.
     pub bundle_image: Option<String>,
     /// The Kubernetes version of a cluster that names none.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use kubeon_api::labels;
 use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
 
 use crate::lane::Lane;
@@ -49,6 +51,25 @@ pub struct Meta {
     pub owners: Vec<String>,
     /// Whether one of them controls it.
     pub controlled: bool,
+    /// The cluster that the operator made it for, a Secret that a runner writes.
+    pub cluster: Option<String>,
+    /// The Job whose runner may write it.
+    pub job: Option<String>,
+}
+
+impl Meta {
+    /// What an object's metadata tell.
+    #[must_use]
+    pub fn of(meta: &ObjectMeta) -> Self {
+        let owners = meta.owner_references.as_deref().unwrap_or_default();
+        let text = |map: &Option<BTreeMap<String, String>>, key: &str| map.as_ref()?.get(key).cloned();
+        Self {
+            owners: owners.iter().map(|owner| owner.uid.clone()).collect(),
+            controlled: owners.iter().any(|owner| owner.controller == Some(true)),
+            cluster: text(&meta.labels, labels::CLUSTER),
+            job: text(&meta.annotations, labels::JOB),
+        }
+    }
 }
 
 /// ConfigMaps and Secrets of the watched namespaces.

@@ -44,11 +44,7 @@ pub(crate) struct World {
 impl Objects for World {
     fn meta(&self, target: &Target) -> Option<Meta> {
         let found = self.objects.get(target)?;
-        let owners = found["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        Some(Meta {
-            owners: owners.iter().filter_map(|owner| owner["uid"].as_str().map(str::to_owned)).collect(),
-            controlled: owners.iter().any(|owner| owner["controller"] == true),
-        })
+        Some(Meta::of(&serde_json::from_value(found["metadata"].clone()).unwrap()))
     }
 }
 

@@ -2,5 +2,6 @@
 
 mod business;
 mod lifecycle;
+mod ours;
 mod random;
 mod waiting;

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// The group that a runner's files belong to: its image runs as this user, who must be able to read them.
-const RUNNER_GROUP: i64 = 65532;
+/// The user and group of our images; files that are mounted belong to the group.
+const NONROOT: i64 = 65532;
+/// Where the image of a bundle copies it to.
+const FILLED: &str = "/target";
+/// The only folder of a runner's container that it may write in.
+const SCRATCH: &str = "/tmp";
 /// Seconds between the signal that ends a pod and its death: hooks that always run need them.
 const GRACE_SECONDS: i64 = 120;
 /// What of them the runner leaves to its work.
@@ -53,6 +57,8 @@ pub enum Program {
         operation: String,
         /// What it runs: `script` or `kubeon`.
         action: &'static str,
+        /// Further arguments.
+        more: Vec<String>,
     },
 }
 
@@ -81,9 +87,18 @@ pub enum Source {
         /// Whether the volume is empty without it.
         optional: bool,
     },
-    /// Nothing at first. The init container that is named after the volume fills it: its image brings files and copies
-    /// them to the same path.
+    /// Nothing at first. The init container that is named after the volume fills it: its image copies files that it
+    /// brings along to `/target`.
     FilledBy(String),
+}
+
+impl Mount {
+    /// The bundle of a Kubernetes version, at `/bundle`; `{version}` in the image's name stands for the version.
+    #[must_use]
+    pub fn bundle(image: &str, version: &str) -> Self {
+        let source = Source::FilledBy(image.replace("{version}", version));
+        Self { volume: "bundle", source, path: "/bundle".to_owned(), key: None }
+    }
 }
 
 /// The Job as JSON.
@@ -120,55 +135,78 @@ pub fn job(wanted: &OperationJob<'_>) -> Value {
 
 fn pod(wanted: &OperationJob<'_>) -> Value {
     let runner = wanted.program != Program::Script;
-    let command = match &wanted.program {
-        Program::Script => json!(["/bin/entrypoint.sh"]),
-        Program::Runner { operation, action } => {
-            json!([
-                "kubeon-runner",
-                "run",
-                "--operation",
-                operation,
-                "--action",
-                action,
-                "--grace",
-                WORK_GRACE
-            ])
-        }
-    };
-    let env: Vec<Value> =
-        wanted.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     let mut container = json!({
         "name": wanted.container,
         "image": wanted.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": command,
-        "env": env,
+        "command": command(&wanted.program),
+        "env": env(wanted),
         "volumeMounts": wanted.mounts.iter().map(mount).collect::<Vec<_>>(),
-        "securityContext": {"allowPrivilegeEscalation": false},
+        "securityContext": privileges(runner),
     });
     if let Some(resources) = &wanted.resources {
         container["resources"] = resources.clone();
-    }
-    let mut security = json!({"seccompProfile": {"type": "RuntimeDefault"}});
-    if runner {
-        security["fsGroup"] = json!(RUNNER_GROUP);
     }
     let mut pod = json!({
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "automountServiceAccountToken": runner,
-        "securityContext": security,
-        "containers": [container],
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "volumes": volumes(&wanted.mounts),
     });
     if runner {
+        let security = &mut pod["securityContext"];
+        security["runAsNonRoot"] = json!(true);
+        for field in ["runAsUser", "runAsGroup", "fsGroup"] {
+            security[field] = json!(NONROOT);
+        }
         pod["serviceAccountName"] = json!("kubeon-runner");
+        append(&mut pod["volumes"], json!({"name": "scratch", "emptyDir": {}}));
+        append(&mut container["volumeMounts"], json!({"name": "scratch", "mountPath": SCRATCH}));
     }
+    pod["containers"] = json!([container]);
     let fillers = fillers(&wanted.mounts);
     if !fillers.is_empty() {
         pod["initContainers"] = json!(fillers);
     }
     pod
+}
+
+fn append(list: &mut Value, item: Value) {
+    if let Value::Array(items) = list {
+        items.push(item);
+    }
+}
+
+fn command(program: &Program) -> Vec<&str> {
+    match program {
+        Program::Script => vec!["/bin/entrypoint.sh"],
+        Program::Runner { operation, action, more } => {
+            let mut words = vec!["kubeon-runner", "run", "--operation", operation, "--action", action];
+            words.extend(["--grace", WORK_GRACE]);
+            words.extend(more.iter().map(String::as_str));
+            words
+        }
+    }
+}
+
+fn env(wanted: &OperationJob<'_>) -> Vec<Value> {
+    // Whatever looks for a home finds the folder that may be written in.
+    let own = (wanted.program != Program::Script).then_some(("HOME", SCRATCH));
+    let given = wanted.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    given.chain(own).map(|(name, value)| json!({"name": name, "value": value})).collect()
+}
+
+/// What a container may do: ours as little as can be, any other what its image is made for.
+fn privileges(ours: bool) -> Value {
+    if ours {
+        return json!({
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        });
+    }
+    json!({"allowPrivilegeEscalation": false})
 }
 
 fn fillers(mounts: &[Mount]) -> Vec<Value> {
@@ -177,8 +215,8 @@ fn fillers(mounts: &[Mount]) -> Vec<Value> {
             "name": mount.volume,
             "image": image,
             "imagePullPolicy": "IfNotPresent",
-            "volumeMounts": [{"name": mount.volume, "mountPath": mount.path}],
-            "securityContext": {"allowPrivilegeEscalation": false},
+            "volumeMounts": [{"name": mount.volume, "mountPath": FILLED}],
+            "securityContext": privileges(true),
         })),
         Source::ConfigMap(..) | Source::Secret { .. } => None,
     };
@@ -297,8 +335,7 @@ mod tests {
         assert!(pod.get("serviceAccountName").is_none());
         assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
         assert_eq!(pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"], false);
-        let runner = Program::Runner { operation: "myops".into(), action: "script" };
-        let ours = with_key(false, runner);
+        let ours = with_key(false, runner());
         let pod = &ours["spec"]["template"]["spec"];
         assert_eq!(
             (&pod["serviceAccountName"], &pod["automountServiceAccountToken"]),
@@ -307,5 +344,39 @@ mod tests {
         let command =
             json!(["kubeon-runner", "run", "--operation", "myops", "--action", "script", "--grace", "100"]);
         assert_eq!(pod["containers"][0]["command"], command);
+    }
+
+    fn runner() -> Program {
+        Program::Runner { operation: "myops".into(), action: "script", more: Vec::new() }
+    }
+
+    #[test]
+    fn a_runner_is_nobody_special_and_writes_in_one_folder() {
+        let job = with_key(true, runner());
+        let pod = &job["spec"]["template"]["spec"];
+        let security = &pod["securityContext"];
+        assert_eq!((&security["runAsUser"], &security["fsGroup"]), (&json!(65532), &json!(65532)));
+        assert_eq!(security["runAsNonRoot"], true);
+        let container = &pod["containers"][0];
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+        assert_eq!(container["securityContext"]["capabilities"], json!({"drop": ["ALL"]}));
+        let mounts = container["volumeMounts"].as_array().unwrap();
+        let writable: Vec<_> = mounts.iter().filter(|mount| mount["readOnly"] != true).collect();
+        assert_eq!(writable, [&json!({"name": "scratch", "mountPath": "/tmp"})]);
+        let env = container["env"].as_array().unwrap();
+        assert!(env.contains(&json!({"name": "HOME", "value": "/tmp"})));
+        let foreign = with_key(true, Program::Script);
+        let pod = &foreign["spec"]["template"]["spec"];
+        assert!(pod["securityContext"]["runAsUser"].is_null() && pod["initContainers"].is_null());
+    }
+
+    #[test]
+    fn a_bundle_is_copied_into_an_empty_volume_before_the_work() {
+        let wanted = Mount::bundle("kubeon/kubeon-bundle:{version}", "v1.36.3");
+        assert_eq!(wanted.source, Source::FilledBy("kubeon/kubeon-bundle:v1.36.3".into()));
+        let fillers = fillers(std::slice::from_ref(&wanted));
+        assert_eq!(fillers[0]["volumeMounts"], json!([{"name": "bundle", "mountPath": "/target"}]));
+        assert_eq!(fillers[0]["securityContext"]["readOnlyRootFilesystem"], true);
+        assert_eq!(mount(&wanted), json!({"name": "bundle", "mountPath": "/bundle", "readOnly": true}));
     }
 }

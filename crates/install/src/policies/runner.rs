@@ -3,7 +3,7 @@
 //! A runner proves which Job it belongs to by its token, which is bound to its pod: the API server adds the pod's name
 //! to the user, and the Job controller names a pod after its Job.
 
-use kubeon_api::labels::{CLUSTER, JOB};
+use kubeon_api::labels::{CLUSTER, JOB, NO_JOB_YET};
 
 use super::{Policy, Validation, annotation, cel_text};
 use crate::names::RUNNER;
@@ -69,10 +69,11 @@ pub(super) fn status() -> Policy {
                 expression: "variables.mine && \
                              oldObject.?status.?jobRef.?namespace.orValue('') == variables.home"
                     .to_owned(),
-                message: "'status: an operation\\'s status is written by its own Job, ' + \
-                          (variables.job == '' ? 'of which none is recorded yet' : variables.job) + \
-                          '; this is pod ' + variables.home + '/' + variables.pod"
-                    .to_owned(),
+                message: format!(
+                    "'status: an operation\\'s status is written by its own Job, ' + \
+                     (variables.job == '' ? '{NO_JOB_YET}' : variables.job) + \
+                     '; this is pod ' + variables.home + '/' + variables.pod"
+                ),
                 reason: "Forbidden",
             },
             Validation {

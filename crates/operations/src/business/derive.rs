@@ -79,6 +79,15 @@ fn operation_object(
 ) -> serde_json::Value {
     let timeout = object.spec.cluster.timeout_mins.unwrap_or(TimeoutMins::DEFAULT).duration().as_secs();
     let hosts: Vec<String> = wish.hosts.iter().map(ToString::to_string).collect();
+    let mut annotations = json!({
+        labels::APPLIED_SPEC: json!(wish.spec).to_string(),
+        WHY_ANNOTATION: wish.why,
+        HOSTS_ANNOTATION: hosts.join(","),
+    });
+    if let Some(checks) = object.metadata.annotations.as_ref().and_then(|all| all.get(labels::IGNORE_CHECKS))
+    {
+        annotations[labels::IGNORE_CHECKS] = json!(checks);
+    }
     json!({
         "apiVersion": "kubeonkube.clay.io/v1alpha1",
         "kind": "ClusterOperation",
@@ -89,11 +98,7 @@ fn operation_object(
                 DERIVED_NAMESPACE_LABEL: namespace(object),
                 DERIVED_UID_LABEL: object.metadata.uid,
             },
-            "annotations": {
-                labels::APPLIED_SPEC: json!(wish.spec).to_string(),
-                WHY_ANNOTATION: wish.why,
-                HOSTS_ANNOTATION: hosts.join(","),
-            },
+            "annotations": annotations,
         },
         "spec": {
             "cluster": object_name(object),

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::AuthConfig;
-use kubeon_api::{ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, labels};
+use kubeon_api::{
+    ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, PrivateKey, PrivateKeyError, labels,
+};
 use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
 use serde_json::{Value, json};
 
 use super::{inventory, namespace, object_name};
+use crate::keep;
 use crate::names::{self, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::inputs::{KEY, Obstacle};
@@ -60,6 +63,7 @@ fn prepared(
         secret = Some(copy);
     }
     copies.retain(|copy| s.objects.meta(&copy.target).is_none());
+    copies.extend(kept(s, object, operation, &at)?);
     let made = Write {
         why: "its turn has come".to_owned(),
         target: Target::new(Kind::Job, &at.namespace, &at.name),
@@ -69,6 +73,23 @@ fn prepared(
     let mut progress = Progress { claims: true, ..Progress::default() };
     progress.turn.stages = vec![copies, vec![made]];
     Ok(progress)
+}
+
+/// The Secrets that outlive the Job. Nothing owns them: deleting the cluster takes it down first, and that needs them.
+fn kept(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    at: &DataRef,
+) -> Result<Vec<Write>, Obstacle> {
+    let (ns, cluster) = (namespace(object), object_name(object));
+    let label = keep::cluster(ns, cluster);
+    let mut writes = Vec::new();
+    for name in [names::state(ns, cluster), names::kubeconfig(ns, cluster)] {
+        let kept = keep::Kept { name: &name, cluster: &label, owner: None };
+        writes.extend(keep::hand_over(s, kept, at, crate::operation::name(operation))?);
+    }
+    Ok(writes)
 }
 
 /// The spec that the operation was made for.
@@ -100,7 +121,7 @@ fn credentials(s: &Snapshot<'_>, object: &KubernetesCluster) -> Result<Values, O
     match s.data.get(&target) {
         None => Err(Obstacle::Read(vec![target])),
         Some(Data::Values { values, .. }) => {
-            let mut values = values.clone();
+            let mut values = usable(values, &at)?;
             if let Some(user) = &auth.username {
                 values.entry("username".to_owned()).or_insert_with(|| user.as_str().as_bytes().to_vec());
             }
@@ -109,6 +130,24 @@ fn credentials(s: &Snapshot<'_>, object: &KubernetesCluster) -> Result<Values, O
         Some(Data::Denied(why)) => Err(missing(format!("{at} cannot be read: {why}"))),
         Some(_) => Err(missing(format!("{at} not found"))),
     }
+}
+
+/// What a Secret holds to log in with, its key as a key file.
+fn usable(values: &Values, at: &DataRef) -> Result<Values, Obstacle> {
+    let mut values = values.clone();
+    let Some(key) = values.get(KEY) else {
+        if values.contains_key("password") {
+            return Ok(values);
+        }
+        let text = format!("authConfig.credentialsRef {at} has neither key {KEY} nor password");
+        return Err(Obstacle::Wait(Wait::Missing(text)));
+    };
+    let refuse =
+        |why: &str| Obstacle::Refuse("NoKey", format!("{KEY} of authConfig.credentialsRef {at}: {why}"));
+    let text = std::str::from_utf8(key).map_err(|_| refuse("it is not text"))?;
+    let key: PrivateKey = text.parse().map_err(|error: PrivateKeyError| refuse(&error.to_string()))?;
+    values.insert(KEY.to_owned(), key.pem().as_bytes().to_vec());
+    Ok(values)
 }
 
 fn inline(auth: &AuthConfig) -> Values {
@@ -144,6 +183,11 @@ fn config(
     let target = targets.find(free).ok_or_else(|| {
         Obstacle::Refuse("NoName", format!("{ATTEMPTS} names of its ConfigMap are taken in {}", at.namespace))
     })?;
+    let mut spec = spec.clone();
+    if let Some(auth) = &mut spec.cluster.auth_config {
+        // The Secret is mounted beside the wish; the program knows nothing of this meta cluster.
+        auth.credentials_ref = None;
+    }
     let wish = json!({
         "apiVersion": "ecs.yun.com/v1",
         "kind": "KubernetesCluster",
@@ -182,7 +226,6 @@ fn environment(
 ) -> Vec<(String, String)> {
     let cluster = &spec.cluster;
     let vip = cluster.external_load_balancer.as_ref().map(|endpoint| endpoint.as_str().to_owned());
-    let hosts = operation.metadata.annotations.as_ref().and_then(|all| all.get(HOSTS_ANNOTATION)).cloned();
     let all = [
         ("MASTER_HOSTS", inventory::joined(&cluster.master_list)),
         ("MASTER_VIP", vip.unwrap_or_default()),
@@ -191,13 +234,18 @@ fn environment(
         ("HOSTS_YAML", inventory::yaml(cluster)),
         ("CLUSTER_NAME", object_name(object).to_owned()),
         ("CLUSTER_NAMESPACE", namespace(object).to_owned()),
-        ("NODE_HOSTS", hosts.unwrap_or_default()),
+        ("NODE_HOSTS", annotation(operation, HOSTS_ANNOTATION)),
+        ("IGNORE_CHECKS", annotation(operation, labels::IGNORE_CHECKS)),
     ];
     // What is too long for an environment stands in /conf alone.
     all.into_iter()
-        .filter(|(_, value)| value.len() <= MOST_IN_ENV)
+        .filter(|(name, value)| value.len() <= MOST_IN_ENV && (*name != "IGNORE_CHECKS" || !value.is_empty()))
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
+}
+
+fn annotation(operation: &ClusterOperation, key: &str) -> String {
+    operation.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned().unwrap_or_default()
 }
 
 fn the_job(
@@ -219,7 +267,7 @@ fn the_job(
     if let Some(image) = &s.settings.bundle_image {
         let version =
             spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
-        mounts.push(whole("bundle", Source::FilledBy(image.replace("{version}", &version)), "/bundle"));
+        mounts.push(Mount::bundle(image, &version));
     }
     let leaving = operation.spec.main.action == "terminating";
     // Deleting the object would take its Jobs along: the one that takes the cluster down belongs to nobody.
@@ -244,7 +292,11 @@ fn the_job(
         annotations,
         container: &at.name,
         image: s.settings.runner_images.last().map_or(operation.spec.image.as_str(), String::as_str),
-        program: Program::Runner { operation: name(operation).to_owned(), action: "kubeon" },
+        program: Program::Runner {
+            operation: name(operation).to_owned(),
+            action: "kubeon",
+            more: Vec::new(),
+        },
         env: environment(object, operation, spec),
         mounts,
         resources: operation.spec.resources.as_ref().map(|resources| json!(resources)),

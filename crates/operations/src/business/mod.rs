@@ -12,6 +12,7 @@ mod inventory;
 mod job;
 mod settle;
 mod show;
+mod standing;
 mod want;
 
 use std::sync::Arc;
@@ -19,12 +20,12 @@ use std::sync::Arc;
 use kubeon_api::{ClusterOperation, KubernetesCluster, labels};
 use serde_json::{Value, json};
 
-use crate::names::DERIVED_UID_LABEL;
+use crate::names::{self, DERIVED_UID_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::{Wait, refusal};
 use crate::operation::{Progress, archive, guarded, name, running, target, uid, wait};
 use crate::order;
-use crate::snapshot::{Seen, Snapshot, Subject};
+use crate::snapshot::{Data, Seen, Snapshot, Subject};
 use crate::write::{Change, Kind, Notice, Plan, Target, Turn, Write};
 
 pub use applied::without_secrets;
@@ -81,7 +82,7 @@ fn step(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperati
         }
         Some((_, Some(operation))) => go_on(s, object, operation),
         Some((claimed, None)) => settle::lost(s, object, claimed),
-        None => Plan::Do(begin(s, object, mine)),
+        None => begin(s, object, mine),
     };
     match plan {
         Plan::Read(targets) => Plan::Read(targets),
@@ -125,11 +126,14 @@ fn not_started(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cluster
 }
 
 /// Begins what is wanted: the finalizer before the first effect, then the operation, then its claim.
-fn begin(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Turn {
-    let wanted = want(s.settings, object);
+fn begin(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Plan {
+    let wanted = match untouched(s, object, want(s.settings, object)) {
+        Ok(wanted) => wanted,
+        Err(targets) => return Plan::Read(targets),
+    };
     let mut turn = superseded(s, mine, &wanted, object);
     if !turn.is_done() {
-        return turn;
+        return Plan::Do(turn);
     }
     let next = match &wanted {
         Want::Operation(wish) if needs_finalizer(object) => finalizer(object, wish.action),
@@ -141,7 +145,33 @@ fn begin(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperat
         }
     };
     turn.beside(next);
-    turn
+    Plan::Do(turn)
+}
+
+/// A cluster of which nothing was ever saved has nothing on its hosts: a runner saves before its first effect. It needs
+/// no Job to be taken down. `Err` is what must be read to know.
+fn untouched(s: &Snapshot<'_>, object: &KubernetesCluster, wanted: Want) -> Result<Want, Vec<Target>> {
+    let leaves = matches!(&wanted, Want::Operation(wish) if wish.action == "terminating");
+    // What was applied once stands, whoever took its state away; a runner that still works may be about to save.
+    if !leaves || !matches!(applied::applied(object), Ok(None)) || crate::cluster::left_over(s).is_some() {
+        return Ok(wanted);
+    }
+    let state = names::state(namespace(object), object_name(object));
+    let state = Target::new(Kind::Secret, namespace(object), state);
+    let saved = match (s.objects.meta(&state), s.data.get(&state)) {
+        (None, _) => false,
+        (Some(_), None) => return Err(vec![state]),
+        (Some(_), Some(Data::Values { values, .. })) => {
+            values.get(names::STATE_KEY).is_some_and(|state| !state.is_empty())
+        }
+        (Some(_), Some(Data::Absent)) => false,
+        (Some(_), Some(_)) => true,
+    };
+    Ok(if saved {
+        wanted
+    } else {
+        Want::Release("nothing was ever written to its hosts: there is nothing to take down")
+    })
 }
 
 /// Operations that were made and never claimed, and that are not what is wanted now.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     derive, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer, show,
-    status_write,
+    standing, status_write,
 };
 use crate::condition::{self, PRECHECKED};
 use crate::names;
@@ -25,7 +25,8 @@ pub(super) fn settle(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &C
     let phase = object.status.as_ref().and_then(|status| status.phase);
     if succeeded && phase == Some(Phase::Prechecking) {
         // Who watches the phases sees all of them.
-        return moved_on(s, object, if action == "creating" { Phase::Creating } else { Phase::Scaling });
+        let phase = if action == "creating" { Phase::Creating } else { Phase::Scaling };
+        return moved_on(s, object, operation, phase);
     }
     let (finished, failed) = derive::words(action);
     let mut wanted = Map::new();
@@ -55,12 +56,17 @@ pub(super) fn answer(object: &KubernetesCluster, word: &Operation) -> Turn {
     annotate(object, wanted).unwrap_or_default()
 }
 
-fn moved_on(s: &Snapshot<'_>, object: &KubernetesCluster, phase: Phase) -> Turn {
+fn moved_on(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    phase: Phase,
+) -> Turn {
     let mut new = object.status.clone().unwrap_or_default();
     new.phase = Some(phase);
     new.last_transition_time = Some(at(s.now));
     let writes = status_write(object, &new, "its hosts were fit").into_iter().collect();
-    Turn { stages: vec![writes], ..Turn::default() }
+    Turn { stages: vec![writes], notices: show::fitness(object, operation), wake: None }
 }
 
 fn ended(
@@ -85,6 +91,9 @@ fn ended(
         let version = cluster.as_ref().and_then(|cluster| cluster.kube_version);
         new.version = version.or_else(|| s.settings.default_version.parse().ok());
         new.kubeconfig_secret = show::kubeconfig(s, object);
+        if let Some(cluster) = &cluster {
+            standing::show(&mut new, cluster);
+        }
     }
     let reason = match (operation.spec.main.action.as_str(), succeeded) {
         ("creating", true) => "CreateKubeJobSuccess",

@@ -8,9 +8,9 @@ use super::want::Want;
 use super::{namespace, object_name, object_notice, status_write};
 use crate::condition::{self, DEGRADED, DELETING, PRECHECKED, PROGRESSING, READY, Says};
 use crate::names;
-use crate::operation::{at, running};
+use crate::operation::{at, notice, running};
 use crate::snapshot::Snapshot;
-use crate::write::{Kind, Target, Turn};
+use crate::write::{Kind, Notice, Target, Turn};
 
 fn set(
     new: &mut KubernetesClusterStatus,
@@ -100,10 +100,28 @@ pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cl
     let mut turn = Turn::default();
     if new.phase != before.phase {
         let text = format!("{} by Job {}", phase.as_str(), new.job_name.as_deref().unwrap_or("(none yet)"));
-        turn.notices.push(object_notice(object, false, phase.as_str(), text));
+        turn.notices.extend(fitness(object, operation));
+        turn.notices.push(object_notice(object, false, phase.as_str(), text.as_str()));
+        turn.notices.push(notice(operation, false, phase.as_str(), text));
+    } else if new.job_name != before.job_name {
+        let text = format!("Job {} is made", new.job_name.as_deref().unwrap_or_default());
+        turn.notices.push(object_notice(object, false, "JobMade", text));
     }
     turn.stages.push(status_write(object, &new, "its operation works").into_iter().collect());
     turn
+}
+
+/// That the hosts were looked at, and what a person should know of it.
+pub(super) fn fitness(object: &KubernetesCluster, operation: &ClusterOperation) -> Vec<Notice> {
+    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let Some(found) = condition::find(conditions, PRECHECKED).filter(|found| found.status != "Unknown")
+    else {
+        return Vec::new();
+    };
+    let (warning, reason) =
+        if found.status == "True" { (false, "Prechecked") } else { (true, "PrecheckFailed") };
+    let text = found.message.as_str();
+    vec![object_notice(object, warning, reason, text), notice(operation, warning, reason, text)]
 }
 
 /// What is seen of a cluster for which nothing is begun.

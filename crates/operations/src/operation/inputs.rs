@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::kubeonkube::{Action, ActionSource};
+use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec};
 use kubeon_api::{Cluster, ClusterOperation, DataRef, PrivateKey};
 
 use super::wait::Wait;
@@ -47,8 +47,8 @@ fn given<'r>(own: Option<&'r DataRef>, other: Option<&'r DataRef>) -> Option<&'r
     own.filter(|own| !own.is_empty()).or(other.filter(|other| !other.is_empty()))
 }
 
-fn actions(operation: &ClusterOperation) -> impl Iterator<Item = &Action> {
-    let spec = &operation.spec;
+/// The action and those of the hooks.
+pub(crate) fn actions(spec: &ClusterOperationSpec) -> impl Iterator<Item = &Action> {
     let hooks = spec.pre_hook.iter().chain(&spec.post_hook).map(|hook| &hook.what);
     std::iter::once(&spec.main).chain(hooks)
 }
@@ -67,7 +67,9 @@ pub(crate) fn references(operation: &ClusterOperation, cluster: &Cluster) -> Res
         return Err(Obstacle::Refuse("DifferentNamespaces", text.to_owned()));
     }
     let mut sources: Vec<(DataRef, String, String)> = Vec::new();
-    for action in actions(operation).filter(|action| action.action_source == Some(ActionSource::Configmap)) {
+    for action in
+        actions(&operation.spec).filter(|action| action.action_source == Some(ActionSource::Configmap))
+    {
         let Some(reference) = action.action_source_ref.clone() else { continue };
         let file = action.action.trim().to_owned();
         let folder = if action.action_type == "shell" { "/bin" } else { "/kubespray" };

@@ -3,6 +3,7 @@
 pub(crate) mod archive;
 pub(crate) mod finish;
 pub(crate) mod inputs;
+pub(crate) mod outfit;
 pub(crate) mod running;
 pub(crate) mod start;
 pub(crate) mod wait;

@@ -10,6 +10,7 @@ use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
 use serde_json::{Value, json};
 
 use super::inputs::{self, Inputs, Obstacle, References};
+use super::outfit::{Outfit, outfit};
 use super::wait::{Wait, refusal, waits};
 use super::{Progress, archive, name, shown, status, target, uid};
 use crate::lane::Lane;
@@ -25,18 +26,26 @@ pub(crate) fn turn(
     cluster: &Seen<std::sync::Arc<Cluster>>,
 ) -> Progress {
     match ready(s, operation, cluster) {
-        Ok((cluster, references, inputs)) => start(s, operation, cluster, &references, inputs),
+        Ok(ready) => start(s, operation, ready),
         Err(Obstacle::Read(targets)) => Progress::reads(targets),
         Err(Obstacle::Wait(wait)) => waits(s, operation, &wait),
         Err(Obstacle::Refuse(word, text)) => finish(s, operation, End::failed(word, text)),
     }
 }
 
+/// All that a start needs.
+struct Ready<'s> {
+    cluster: &'s Cluster,
+    references: References,
+    inputs: Inputs,
+    outfit: Outfit,
+}
+
 fn ready<'s>(
     s: &Snapshot<'_>,
     operation: &ClusterOperation,
     cluster: &'s Seen<std::sync::Arc<Cluster>>,
-) -> Result<(&'s Cluster, References, Inputs), Obstacle> {
+) -> Result<Ready<'s>, Obstacle> {
     if let Some((word, text)) = refusal(operation) {
         return Err(Obstacle::Refuse(word, text));
     }
@@ -68,7 +77,13 @@ fn ready<'s>(
         let text = entrypoint(&operation.spec, references.ssh.is_some());
         script.insert(text.map_err(|error| Obstacle::Refuse("InvalidAction", error.to_string()))?);
     }
-    Ok((cluster, references, inputs))
+    let outfit = outfit(s, operation, cluster, &inputs, &references, &job_at(s, operation))?;
+    Ok(Ready { cluster, references, inputs, outfit })
+}
+
+/// Where its Job is made.
+fn job_at(s: &Snapshot<'_>, operation: &ClusterOperation) -> DataRef {
+    DataRef::new(&s.settings.namespace, names::job(name(operation)))
 }
 
 /// What the API server said when the operation was about to start.
@@ -80,13 +95,8 @@ pub(crate) fn trouble(s: &Snapshot<'_>, operation: &ClusterOperation) -> Result<
     }
 }
 
-fn start(
-    s: &Snapshot<'_>,
-    operation: &ClusterOperation,
-    cluster: &Cluster,
-    references: &References,
-    inputs: Inputs,
-) -> Progress {
+fn start(s: &Snapshot<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Progress {
+    let Ready { cluster, references, inputs, outfit } = ready;
     let map = copy_of_files(s, operation, &inputs.files);
     let mut copies = vec![map.clone()];
     let mut secret = None;
@@ -95,16 +105,17 @@ fn start(
         secret = Some(copy.target.name.clone());
         copies.push(copy);
     }
-    let at = DataRef::new(&s.settings.namespace, names::job(name(operation)));
+    // A copy that is there already is the right one: its name holds its content.
+    copies.retain(|copy| s.objects.meta(&copy.target).is_none());
+    copies.extend(outfit.secrets.iter().cloned());
+    let at = job_at(s, operation);
     let made = Write {
         why: "its turn has come".to_owned(),
         target: Target::new(Kind::Job, &at.namespace, &at.name),
-        change: Change::Create(the_job(s, operation, references, &at, &map.target.name, secret)),
+        change: Change::Create(the_job(s, operation, (&references, outfit), &at, &map.target.name, secret)),
         operation: Some(name(operation).to_owned()),
     };
     let mut progress = Progress { claims: true, ..Progress::default() };
-    // A copy that is there already is the right one: its name holds its content.
-    copies.retain(|copy| s.objects.meta(&copy.target).is_none());
     progress.turn.stages = vec![copies, vec![made]];
     let mut claimed = status(operation);
     claimed.status = Some(kubeon_api::kubeonkube::OperationResult::Running);
@@ -209,11 +220,14 @@ pub(crate) fn labels(operation: &ClusterOperation) -> BTreeMap<String, String> {
 fn the_job(
     s: &Snapshot<'_>,
     operation: &ClusterOperation,
-    references: &References,
+    (references, outfit): (&References, Outfit),
     at: &DataRef,
     map: &str,
     secret: Option<String>,
 ) -> Value {
+    let ours = s.settings.is_runner(&operation.spec.image);
+    // Ours is not the owner of what is mounted, but of its group.
+    let executable = if ours { 0o750 } else { 0o700 };
     let file = |volume, mode, path: &str, key: &str| Mount {
         volume,
         source: Source::ConfigMap(map.to_owned(), mode),
@@ -221,7 +235,7 @@ fn the_job(
         key: Some(key.to_owned()),
     };
     let mut mounts = vec![
-        file("entrypoint", Some(0o700), "/bin/entrypoint.sh", "entrypoint.sh"),
+        file("entrypoint", Some(executable), "/bin/entrypoint.sh", "entrypoint.sh"),
         file("hosts-conf", None, "/conf/hosts.yml", "hosts.yml"),
         file("vars-conf", None, "/conf/group_vars.yml", "group_vars.yml"),
     ];
@@ -234,10 +248,12 @@ fn the_job(
         });
     }
     let brought = references.sources.iter();
-    mounts.extend(brought.map(|(_, _, path)| file("actions", Some(0o700), path, &inputs::kept_as(path))));
+    mounts
+        .extend(brought.map(|(_, _, path)| file("actions", Some(executable), path, &inputs::kept_as(path))));
+    mounts.extend(outfit.mounts);
     let spec = &operation.spec;
-    let program = if s.settings.is_runner(&spec.image) {
-        Program::Runner { operation: name(operation).to_owned(), action: "script" }
+    let program = if ours {
+        Program::Runner { operation: name(operation).to_owned(), action: "script", more: outfit.arguments }
     } else {
         Program::Script
     };

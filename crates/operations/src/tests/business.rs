@@ -7,6 +7,7 @@ use crate::testing::World;
 use crate::write::Kind;
 
 const NAME: &str = "test-cluster";
+const STATE: &str = "default-test-cluster-state";
 
 fn spec(nodes: &[&str]) -> Value {
     let list = |all: &[&str]| all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>();
@@ -66,10 +67,15 @@ fn ends(world: &mut World, condition: &str) {
 fn running(nodes: &[&str]) -> World {
     let mut world = world(nodes);
     world.settle();
-    world.put(Kind::Secret, "default", "default-test-cluster-kubeconfig", json!({}));
+    saved(&mut world);
     ends(&mut world, "Complete");
     assert_eq!(phase(&world), "Running");
     world
+}
+
+/// What the runner writes before its first effect on a host.
+fn saved(world: &mut World) {
+    world.change(Kind::Secret, "default", STATE, &json!({"stringData": {"state.tar.zst": "keys"}}));
 }
 
 fn scaled(world: &mut World, nodes: &[&str]) {
@@ -137,7 +143,7 @@ fn b9_b15_phases_follow_each_other_and_what_was_applied_is_kept_without_secrets(
         (phase(&world).as_str(), &object(&world)["status"]["step"]),
         ("Creating", &json!("9/27 etcd on h4"))
     );
-    world.put(Kind::Secret, "default", "default-test-cluster-kubeconfig", json!({}));
+    saved(&mut world);
     ends(&mut world, "Complete");
     assert_eq!((phase(&world), wanted(&world)), ("Running".into(), "create-finished".into()));
     let status = &object(&world)["status"];
@@ -307,6 +313,7 @@ fn deleting_ends_what_works_and_protection_and_retain_are_kept() {
     world.settle();
     let now = world.now.to_string();
     let create = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    saved(&mut world);
     world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
     world.settle();
     assert_eq!(world.get(Kind::Job, "default", &create)["spec"]["suspend"], true);
@@ -352,4 +359,123 @@ fn paused_changes_nothing_until_it_is_taken_away() {
     world.change(Kind::Business, "default", NAME, &json!({"spec": {"paused": null}}));
     world.settle();
     assert_eq!(world.jobs().len(), 1);
+}
+
+#[test]
+fn what_outlives_a_job_is_there_before_it_and_changes_hands_with_each_operation() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    let keeper = |world: &World, name: &str| {
+        let meta = world.get(Kind::Secret, "default", name)["metadata"].clone();
+        assert_eq!(meta["labels"]["kubeon.io/cluster"], "default.test-cluster");
+        assert!(meta["ownerReferences"].is_null(), "taking the cluster down needs it");
+        meta["annotations"]["kubeon.io/job"].as_str().unwrap().to_owned()
+    };
+    let order: Vec<_> = world.written.iter().map(|write| write.target.clone()).collect();
+    let first = |kind, name: &str| {
+        order.iter().position(|one| one.kind == kind && one.name.starts_with(name)).unwrap()
+    };
+    assert!(first(Kind::Secret, STATE) < first(Kind::Job, "create-"));
+    let create = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    for name in [STATE, "default-test-cluster-kubeconfig"] {
+        assert_eq!(keeper(&world, name), create);
+    }
+    saved(&mut world);
+    ends(&mut world, "Complete");
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    let up = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    assert_eq!((keeper(&world, STATE), up.starts_with("scale-up-")), (up.clone(), true));
+    assert_eq!(world.get(Kind::Secret, "default", STATE)["stringData"]["state.tar.zst"], "keys");
+}
+
+#[test]
+fn a_secret_that_is_not_the_operators_is_named_and_left_alone() {
+    let mut world = world(&["10.0.0.2"]);
+    world.put(Kind::Secret, "default", STATE, json!({"stringData": {"mine": "x"}}));
+    world.settle();
+    assert!(world.jobs().is_empty());
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let reason = world.status(&operation)["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains(STATE) && reason.contains("kubeon.io/cluster=default.test-cluster"), "{reason}");
+    assert!(world.get(Kind::Secret, "default", STATE)["metadata"]["labels"].is_null());
+}
+
+#[test]
+fn a_cluster_of_which_nothing_was_saved_needs_no_job_to_go() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    ends(&mut world, "Failed");
+    let jobs = world.jobs().len();
+    let now = world.now.to_string();
+    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    let told: Vec<_> = world.next().notices.into_iter().map(|notice| notice.text).collect();
+    assert!(told.iter().any(|text| text.contains("nothing was ever written to its hosts")), "{told:?}");
+    world.settle();
+    assert_eq!(
+        (world.jobs().len(), &object(&world)["metadata"]["finalizers"]),
+        (jobs, &json!(["other/one"]))
+    );
+    assert!(!world.objects.keys().any(|target| target.name == STATE), "what was kept for it goes with it");
+}
+
+#[test]
+fn what_was_applied_is_taken_down_though_somebody_took_its_state_away() {
+    let mut world = running(&["10.0.0.2"]);
+    world.objects.retain(|target, _| target.name != STATE);
+    let now = world.now.to_string();
+    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    world.settle();
+    assert_eq!(env(&job(&world), "OPERATION"), "terminating");
+}
+
+fn with_secret(secret: Value) -> World {
+    let mut world = world(&["10.0.0.2"]);
+    let auth = json!({"username": "admin", "password": null, "credentialsRef": {"name": "login"}});
+    world.change(Kind::Business, "default", NAME, &json!({"spec": {"cluster": {"authConfig": auth}}}));
+    world.put(Kind::Secret, "default", "login", secret);
+    world.settle();
+    world
+}
+
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
+
+#[test]
+fn a_secret_that_is_referred_to_is_mounted_and_not_told_to_the_program() {
+    let world = with_secret(json!({"stringData": {"ssh-privatekey": KEY.trim_end()}}));
+    let (config, _) = world.objects.iter().find(|(target, _)| target.kind == Kind::ConfigMap).unwrap();
+    let wish: Value =
+        serde_json::from_str(world.objects[config]["data"]["cluster.json"].as_str().unwrap()).unwrap();
+    assert_eq!(wish["spec"]["cluster"]["authConfig"], json!({"username": "admin"}));
+    let volumes = job(&world)["spec"]["template"]["spec"]["volumes"].as_array().unwrap().clone();
+    let auth = volumes.iter().find(|volume| volume["name"] == "auth").unwrap();
+    let copy = world.get(Kind::Secret, "default", auth["secret"]["secretName"].as_str().unwrap());
+    use base64::Engine as _;
+    let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    assert_eq!(copy["data"], json!({"ssh-privatekey": encoded(KEY), "username": encoded("admin")}));
+}
+
+/// Contract B, case 14.
+#[test]
+fn b14_a_secret_that_cannot_log_in_is_named() {
+    let reason = |world: &World| {
+        let operation = world.all::<kubeon_api::ClusterOperation>(Kind::Operation).remove(0);
+        operation.status.clone().unwrap().reason.unwrap()
+    };
+    let world = with_secret(json!({"stringData": {"ssh-privatekey": "ssh-ed25519 AAAA"}}));
+    assert!(world.jobs().is_empty() && reason(&world).contains("this is a public key"), "{}", reason(&world));
+    let world = with_secret(json!({"stringData": {"token": "x"}}));
+    assert!(world.jobs().is_empty(), "it waits");
+    assert_eq!(
+        reason(&world),
+        "authConfig.credentialsRef default,login has neither key ssh-privatekey nor password"
+    );
+}
+
+#[test]
+fn checks_that_may_fail_reach_the_runner() {
+    let mut world = world(&["10.0.0.2"]);
+    let annotated = json!({"metadata": {"annotations": {"kubeon.io/ignore-checks": "swap,dns"}}});
+    world.change(Kind::Business, "default", NAME, &annotated);
+    world.settle();
+    assert_eq!(env(&job(&world), "IGNORE_CHECKS"), "swap,dns");
 }

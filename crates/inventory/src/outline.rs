@@ -1,0 +1,77 @@
+//! A first look at both files, without filling in templates: what nobody can work with, and which version is wanted.
+
+use kubeon_api::Version;
+
+use crate::mistake::{File, Mistake, Mistakes};
+use crate::{groups, variables};
+
+/// What can be told before Ansible has looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outline {
+    /// `kube_version`, where it is written out.
+    pub version: Option<Version>,
+}
+
+/// Looks at the shape of `hosts.yml` and `group_vars.yml`: that they are YAML, and that hosts are named like hosts.
+///
+/// # Errors
+/// What is wrong with that; what a template or a plugin might still mend is no mistake here.
+pub fn outline(hosts: &str, extra: &str) -> Result<Outline, Mistakes> {
+    let mut found = Vec::new();
+    let groups = groups::read(hosts, &mut found);
+    let mut said = variables::read(extra, &mut found);
+    // Ranges are Ansible's to read.
+    found.retain(|mistake| !mistake.reason.starts_with("is a range"));
+    if let Some(groups) = groups {
+        for host in groups.hosts.iter().filter(|host| !is_name(&host.name)) {
+            let reason = "is no name and no address: letters, digits, '.', '_', '-' and ':' only".to_owned();
+            let subject = format!("host {:?}", host.name);
+            found.push(Mistake { file: File::Hosts, line: host.line, subject, reason });
+        }
+        let everywhere = groups.groups.get("all").map(|all| all.said("kube_version"));
+        if let Some(Some(version)) = everywhere {
+            said.entry("kube_version".to_owned()).or_insert(version);
+        }
+    }
+    if !found.is_empty() {
+        return Err(Mistakes::new(found));
+    }
+    let text = said.get("kube_version").and_then(|said| said.tree.value.scalar());
+    let version = text.and_then(|text| {
+        let text = text.trim();
+        format!("v{}", text.strip_prefix('v').unwrap_or(text)).parse().ok()
+    });
+    Ok(Outline { version })
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('-')
+        && text.chars().all(|c| c.is_alphanumeric() || "._-:".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTS: &str = "all:\n  vars: {kube_version: 1.36.3}\n  hosts: {h1: {}, 10.0.0.2: }\n";
+
+    #[test]
+    fn finds_the_version_where_it_is_written_out() {
+        let version =
+            |hosts: &str, extra: &str| outline(hosts, extra).unwrap().version.map(|v| v.to_string());
+        assert_eq!(version(HOSTS, "").as_deref(), Some("v1.36.3"));
+        assert_eq!(version(HOSTS, "kube_version: v1.35.4").as_deref(), Some("v1.35.4"));
+        assert_eq!(version("all: {}\n", "kube_version: '{{ wanted }}'"), None);
+    }
+
+    #[test]
+    fn names_what_nobody_can_work_with() {
+        let mistakes = |hosts: &str, extra: &str| outline(hosts, extra).unwrap_err().to_string();
+        assert!(mistakes("all: {hosts: {'x;rm -rf /': {}}}\n", "").contains("\"x;rm -rf /\": is no name"));
+        assert!(mistakes(HOSTS, "a: [1,\n").starts_with("group_vars.yml line"));
+        assert!(mistakes(HOSTS, "- a\n").contains("holds a list"));
+        assert!(mistakes("all: {host: {}}\n", "").contains("is not a field of a group"));
+        assert!(outline("all: {hosts: {'h[1:9]': {}}}\n", "").is_ok(), "ranges are Ansible's");
+    }
+}
