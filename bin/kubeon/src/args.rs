@@ -19,6 +19,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::engine::hold::Hold;
+
 pub use environment::Environment;
 
 const ABOUT: &str = "Raise Kubernetes clusters on Linux hosts, over SSH, and keep them as declared";
@@ -80,12 +82,33 @@ pub enum ProgressForm {
     Json,
 }
 
-/// `--hold`.
+/// `--hold` and `--hold-for`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct HoldFlag {
     /// Before the first effect on a host, wait up to 120 s for a line on standard input
-    #[arg(long, hide_short_help = true, help_heading = "Talk")]
-    pub hold: bool,
+    #[arg(long, hide_short_help = true, help_heading = "Talk", conflicts_with = "hold_for")]
+    hold: bool,
+    /// Before the first effect on a host, run PROGRAM with the cluster's name and go on when it succeeds; it may keep
+    /// what `kubeon state export` writes
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        env = "KUBEON_HOLD_FOR",
+        hide_short_help = true,
+        help_heading = "Talk"
+    )]
+    hold_for: Option<PathBuf>,
+}
+
+impl HoldFlag {
+    /// What is waited for.
+    pub fn wanted(&self) -> Hold {
+        match &self.hold_for {
+            Some(program) => Hold::Program(program.clone()),
+            None if self.hold => Hold::Line,
+            None => Hold::Nothing,
+        }
+    }
 }
 
 /// How a result is written.

@@ -35,7 +35,7 @@ pub struct InstallFlags {
     /// The operator's namespace
     #[arg(long, value_name = "NAME", default_value = names::NAMESPACE)]
     pub namespace: String,
-    /// A namespace whose clusters, Secrets and Jobs are looked after; may be given several times [default: default]
+    /// A namespace whose clusters, Secrets and Jobs are looked after; may be given several times [default: default, with meta up also kubeonkube]
     #[arg(long = "watch-namespace", value_name = "NAME", value_delimiter = ',')]
     pub watch_namespaces: Vec<String>,
     /// The operator's image

@@ -15,12 +15,15 @@ pub struct LoginFlags {
     /// Port of sshd [default: 22]
     #[arg(long, value_name = "PORT")]
     pub default_port: Option<u16>,
-    /// User [default: root]; another one needs sudo without a password
+    /// User [default: root]; another one needs sudo
     #[arg(long, value_name = "USER")]
     pub default_user: Option<String>,
     /// Password: @FILE reads it from a file, - asks for it
     #[arg(long, value_name = "@FILE", allow_hyphen_values = true)]
     pub default_passwd: Option<SecretText>,
+    /// What sudo asks another user than root for: @FILE or - [default: the password]
+    #[arg(long, value_name = "@FILE", allow_hyphen_values = true)]
+    pub default_sudo_passwd: Option<SecretText>,
     /// Private key
     #[arg(long, value_name = "FILE")]
     pub default_pk_file: Option<PathBuf>,
@@ -116,6 +119,7 @@ macro_rules! role_flags {
                         default_port: self.default_port,
                         default_user: self.default_user.clone(),
                         default_passwd: self.default_passwd.clone(),
+                        default_sudo_passwd: None,
                         default_pk_file: self.default_pk_file.clone(),
                         default_pk_password: self.default_pk_password.clone(),
                     },
@@ -198,6 +202,8 @@ pub struct LoginWish {
     pub user: Option<String>,
     /// Password.
     pub password: Option<SecretText>,
+    /// What sudo asks for, where it is not the password.
+    pub sudo_password: Option<SecretText>,
     /// Private key.
     pub key_file: Option<PathBuf>,
     /// Passphrase of the private key.
@@ -310,6 +316,7 @@ fn login(role: &Role<'_>, all: &LoginFlags, i: usize) -> LoginWish {
         port: role.ports.get(i).copied(),
         user: role.users.get(i).cloned(),
         password: role.passwds.get(i).cloned(),
+        sudo_password: None,
         key_file: role.pk_files.get(i).cloned(),
         key_password: role.pk_passwords.get(i).cloned(),
     };
@@ -322,6 +329,7 @@ impl From<&LoginFlags> for LoginWish {
             port: flags.default_port,
             user: flags.default_user.clone(),
             password: flags.default_passwd.clone(),
+            sudo_password: flags.default_sudo_passwd.clone(),
             key_file: flags.default_pk_file.clone(),
             key_password: flags.default_pk_password.clone(),
         }
@@ -336,6 +344,7 @@ impl LoginWish {
             port: self.port.or(other.port),
             user: self.user.or(other.user),
             password: self.password.or(other.password),
+            sudo_password: self.sudo_password.or(other.sudo_password),
             key_file: self.key_file.or(other.key_file),
             key_password: self.key_password.or(other.key_password),
         }

@@ -35,6 +35,7 @@ fn knows_every_flag_of_the_contract() {
             wish(&[&flag.replace("--default-", &format!("--{role}-")), value]);
         }
     }
+    wish(&["--default-sudo-passwd", "@f"]);
     for flag in ["-m", "--master", "-w", "--worker"] {
         wish(&[flag, "10.0.0.1"]);
     }

@@ -17,6 +17,7 @@ use crate::args::{ContactFlags, Format};
 use crate::engine::artifacts::{BundleBlobs, artifacts};
 use crate::engine::checked::{Asking, Checked};
 use crate::engine::contact::{Contact, Purpose};
+use crate::engine::hold::Hold;
 use crate::engine::hosts_file::HostsFile;
 use crate::engine::run::{Run, told};
 use crate::engine::{self, Engine, State, interrupt};
@@ -31,7 +32,8 @@ const ADMIN_HOURS: u32 = 8766;
 /// Makes a cluster, or continues making it.
 pub async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), Stop> {
     let engine = Engine::new(context)?;
-    if args.hold.hold && args.wish.file.as_ref().is_some_and(|file| file.as_os_str() == "-") {
+    if args.hold.wanted() == Hold::Line && args.wish.file.as_ref().is_some_and(|file| file.as_os_str() == "-")
+    {
         return Err(Stop::refused("--hold reads standard input, and so does -f -: name a file"));
     }
     let target = Target::find(&engine, &args.wish, Asks::Create)?;
@@ -42,7 +44,7 @@ pub async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), Stop> {
     let as_asked = Change {
         command: "kubeon create",
         contact: &args.wish.contact,
-        hold: args.hold.hold,
+        hold: args.hold.wanted(),
         yes: args.yes,
         format: args.format.output,
     };
@@ -59,8 +61,8 @@ pub struct Change<'a> {
     pub command: &'static str,
     /// How hosts are recognized.
     pub contact: &'a ContactFlags,
-    /// Whether somebody is to say so before the first effect.
-    pub hold: bool,
+    /// What is waited for before the first effect.
+    pub hold: Hold,
     /// Whether workers may leave without a question.
     pub yes: bool,
     /// How the result is written.
@@ -80,7 +82,7 @@ pub async fn change(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Re
     let lock = engine.store.lock(&target.spec.name, how.command).map_err(engine::stop)?;
     let contact = engine.contact(&target.spec.name, logins, how.contact, Purpose::Change).await?;
     let intent = target.intent(artifacts(&bundle));
-    let hold = how.hold;
+    let hold = how.hold.clone();
     let mut making = Making { engine, bundle: &bundle, contact, lock, state: target.state, begin, hold };
     let turn = making.make(&intent, target.known).await?;
     making.finish(&intent, turn.as_ref(), how.format)
@@ -120,7 +122,7 @@ struct Making<'a> {
     lock: Lock,
     state: State,
     begin: Instant,
-    hold: bool,
+    hold: Hold,
 }
 
 impl Making<'_> {
@@ -141,7 +143,7 @@ impl Making<'_> {
             blobs: &BundleBlobs(self.bundle),
             switch: &switch,
             talk,
-            hold: self.hold,
+            hold: self.hold.clone(),
         };
         let looked = Checked::new(intent).look(&silent).await?;
         let same_wish = known && self.state.spec == *intent.spec && intent.leaving.is_empty();

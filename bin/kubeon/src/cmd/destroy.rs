@@ -60,7 +60,7 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
         blobs: &plan::Nothing,
         switch: &switch,
         talk: context.talk,
-        hold: args.hold.hold,
+        hold: args.hold.wanted(),
     };
     let make = |snapshot: &Snapshot| kubeon_plan::destroy(&intent, snapshot);
     let looked = run.look(&make).await?;

@@ -11,6 +11,9 @@ use crate::engine::Engine;
 use crate::stop::{Stop, chain};
 use kubectl::Kubectl;
 
+/// The operator's pods.
+const SELECTOR: &str = "app.kubernetes.io/name=kubeon";
+
 /// Does it.
 pub async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), Stop> {
     match &args.command {
@@ -65,9 +68,20 @@ async fn put(
     context.talk.say("waiting until the operator runs");
     let (deployment, limit) = (format!("deployment/{}", names::OPERATOR), format!("--timeout={seconds}s"));
     let wait = ["-n", &options.namespace, "rollout", "status", &deployment, &limit];
-    kubectl.run(&wait, None).await.map_err(|stop| {
-        stop.hint(format!("kubectl -n {} describe pods -l app.kubernetes.io/name=kubeon", options.namespace))
-    })?;
+    if let Err(stop) = kubectl.run(&wait, None).await {
+        let stop = pods(kubectl, options).await.into_iter().fold(stop, |stop, pod| stop.row("pod", pod));
+        let look = format!("kubectl -n {} describe pods -l {SELECTOR}", options.namespace);
+        return Err(stop.hint(look));
+    }
     context.talk.say("the operator runs");
     Ok(())
+}
+
+/// What its pods wait for, one line each; nothing where nobody can say.
+async fn pods(kubectl: &Kubectl, options: &InstallOptions) -> Vec<String> {
+    let state = r#"{range .items[*]}{.metadata.name}: {.status.phase} {range .status.containerStatuses[*]}{.state.waiting.reason} {.state.waiting.message}{end}{range .status.conditions[?(@.status=="False")]}{.message} {end}{"\n"}{end}"#;
+    let output = format!("jsonpath={state}");
+    let words = ["-n", &options.namespace, "get", "pods", "-l", SELECTOR, "-o", &output];
+    let said = kubectl.run(&words, None).await.unwrap_or_default();
+    said.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }

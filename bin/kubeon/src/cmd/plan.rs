@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::engine::artifacts::artifacts;
 use crate::engine::checked::{Asking, Checked};
 use crate::engine::contact::Purpose;
+use crate::engine::hold::Hold;
 use crate::engine::run::Run;
 use crate::output::{Answer, words};
 use crate::stop::{Stop, note_text};
@@ -99,7 +100,7 @@ fn looking<'a>(
         blobs: &Nothing,
         switch,
         talk: engine.context.talk,
-        hold: false,
+        hold: Hold::Nothing,
     }
 }
 

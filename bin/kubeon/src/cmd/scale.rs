@@ -51,7 +51,7 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), Stop> {
     let change_as = Change {
         command: "kubeon addon",
         contact: &args.contact,
-        hold: args.hold.hold,
+        hold: args.hold.wanted(),
         yes: true,
         format: args.format.output,
     };
@@ -75,7 +75,7 @@ pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), Stop>
     let change_as = Change {
         command: "kubeon delon",
         contact: &args.contact,
-        hold: args.hold.hold,
+        hold: args.hold.wanted(),
         yes: args.yes,
         format: args.format.output,
     };

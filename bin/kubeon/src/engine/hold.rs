@@ -1,13 +1,48 @@
-//! `--hold`: nothing is done to a host before whoever started this program says so.
+//! `--hold`: nothing is done to a host before whoever started this program, or a program of theirs, says so.
 
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use kubeon_apply::Stop as Switch;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::process::Command;
 
+use crate::output::Talk;
 use crate::stop::{Code, Stop};
 
-/// How long is waited for the line.
+/// What is waited for before the first effect on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hold {
+    /// Nothing.
+    Nothing,
+    /// A line on standard input.
+    Line,
+    /// The success of a program that is given the cluster's name.
+    Program(PathBuf),
+}
+
+impl Hold {
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// When it does not come in time, or the switch is thrown. No host was written to then.
+    pub async fn wait(&self, cluster: &str, talk: &Talk, switch: &Switch) -> Result<(), Stop> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Line => {
+                talk.detail(1, "everything is saved; waiting for a line on standard input");
+                line(tokio::io::stdin(), switch).await
+            }
+            Self::Program(program) => {
+                talk.detail(1, &format!("everything is saved; waiting for {}", program.display()));
+                success(program, cluster, switch).await
+            }
+        }
+    }
+}
+
+/// How long is waited.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest line that is read.
 const LINE: u64 = 4096;
@@ -16,7 +51,7 @@ const LINE: u64 = 4096;
 ///
 /// # Errors
 /// When none comes in time, the input ends, or the switch is thrown.
-pub async fn wait(input: impl AsyncRead + Unpin, switch: &Switch) -> Result<(), Stop> {
+async fn line(input: impl AsyncRead + Unpin, switch: &Switch) -> Result<(), Stop> {
     let mut line = Vec::new();
     let mut input = BufReader::new(input.take(LINE));
     tokio::select! {
@@ -26,8 +61,30 @@ pub async fn wait(input: impl AsyncRead + Unpin, switch: &Switch) -> Result<(), 
             Err(error) => Err(held(&format!("standard input cannot be read: {error}"))),
         },
         () = tokio::time::sleep(PATIENCE) => Err(held(&format!("no line came within {} s", PATIENCE.as_secs()))),
-        () = switch.stopped() => Err(Stop::new(Code::Interrupted, "stopped while held; no host was written to")),
+        () = switch.stopped() => Err(interrupted()),
     }
+}
+
+/// Runs a program to its end. What it says goes where this program's words go.
+async fn success(program: &Path, cluster: &str, switch: &Switch) -> Result<(), Stop> {
+    let mut command = Command::new(program);
+    // Standard output is for results.
+    command.arg(cluster).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+    let told = |how: &dyn std::fmt::Display| held(&format!("{}: {how}", program.display()));
+    let mut child = command.spawn().map_err(|error| told(&error))?;
+    tokio::select! {
+        ended = child.wait() => match ended {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(told(&status)),
+            Err(error) => Err(told(&error)),
+        },
+        () = tokio::time::sleep(PATIENCE) => Err(told(&format!("not done within {} s", PATIENCE.as_secs()))),
+        () = switch.stopped() => Err(interrupted()),
+    }
+}
+
+fn interrupted() -> Stop {
+    Stop::new(Code::Interrupted, "stopped while held; no host was written to")
 }
 
 fn held(why: &str) -> Stop {
@@ -41,13 +98,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_line_lets_it_go_on_and_nothing_else_does() {
         let switch = Switch::new();
-        wait(&b"go\nmore"[..], &switch).await.unwrap();
-        let ended = wait(&b""[..], &switch).await.unwrap_err();
+        line(&b"go\nmore"[..], &switch).await.unwrap();
+        let ended = line(&b""[..], &switch).await.unwrap_err();
         assert_eq!(ended.code, Code::Refused);
         assert!(ended.title.contains("standard input ended"), "{ended}");
         let (_open, silent) = tokio::io::duplex(8);
-        let late = wait(silent, &switch).await.unwrap_err();
+        let late = line(silent, &switch).await.unwrap_err();
         assert!(late.title.contains("within 120 s"), "{late}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_succeeds_lets_it_go_on_and_one_that_fails_does_not() {
+        let switch = Switch::new();
+        let run = async |program: &str| success(Path::new(program), "demo", &switch).await;
+        run("true").await.unwrap();
+        let failed = run("false").await.unwrap_err();
+        assert!(failed.title.contains("false: exit status: 1"), "{failed}");
+        let missing = run("/nowhere").await.unwrap_err();
+        assert!(missing.title.contains("/nowhere: No such file"), "{missing}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -55,6 +123,6 @@ mod tests {
         let switch = Switch::new();
         switch.stop();
         let (_open, silent) = tokio::io::duplex(8);
-        assert_eq!(wait(silent, &switch).await.unwrap_err().code, Code::Interrupted);
+        assert_eq!(line(silent, &switch).await.unwrap_err().code, Code::Interrupted);
     }
 }

@@ -92,6 +92,11 @@ impl Engine<'_> {
             .as_ref()
             .map(|text| secrets.get(text, &format!("password of {user}")))
             .transpose()?;
+        let said_sudo = flags
+            .sudo_password
+            .as_ref()
+            .map(|text| secrets.get(text, &format!("what sudo asks {user} for")))
+            .transpose()?;
         let opener = flags
             .key_password
             .as_ref()
@@ -115,8 +120,9 @@ impl Engine<'_> {
             }
             login = login.with(Method::Password(password));
         }
-        if let Some(password) = sudo_password.as_ref().filter(|_| user != "root") {
-            login = login.with_sudo_password(Secret::new(password.expose()));
+        let sudo = sudo_password.as_ref().map(|secret| Secret::new(secret.expose())).or(said_sudo);
+        if let Some(password) = sudo.filter(|_| user != "root") {
+            login = login.with_sudo_password(password);
         }
         if login.methods.is_empty() {
             if let Some(lab) = lab {

@@ -7,7 +7,8 @@ use kubeon_ports::{ActHost, Blobs, ProbeHost, Secrets};
 use kubeon_reconcile::{Looked, Turn, TurnError, Wheel};
 use kubeon_wire::Progress;
 
-use super::{MachineClock, hold};
+use super::MachineClock;
+use super::hold::Hold;
 use crate::display::Display;
 use crate::output::Talk;
 use crate::stop::{Stop, note_text};
@@ -31,8 +32,8 @@ pub struct Run<'a> {
     pub switch: &'a Switch,
     /// Where words go.
     pub talk: &'a Talk,
-    /// Whether somebody is to say so before the first effect.
-    pub hold: bool,
+    /// What is waited for before the first effect.
+    pub hold: Hold,
 }
 
 impl Run<'_> {
@@ -105,11 +106,7 @@ impl Run<'_> {
             return Ok(());
         }
         self.talk.progress(&Progress::Saved);
-        if self.hold {
-            self.talk.detail(1, "everything is saved; waiting for a line on standard input");
-            hold::wait(tokio::io::stdin(), self.switch).await?;
-        }
-        Ok(())
+        self.hold.wait(plan.cluster.as_str(), self.talk, self.switch).await
     }
 }
 

@@ -15,6 +15,8 @@ use crate::stop::chain;
 
 /// Seconds for an operator whose image is already on its node.
 const OPERATOR_SECONDS: u32 = 180;
+/// The namespace of kube-on-kube's samples.
+const SAMPLES: &str = "kubeonkube";
 /// The Secret that logs in to the lab's hosts.
 const LOGIN_SECRET: &str = "lab-login";
 
@@ -37,7 +39,10 @@ pub async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), Stop> {
     let engine = Engine::new(context)?;
     let kubeconfig = engine.store.kubeconfig_path(&engine.name(Some(&args.name))?);
     let kubectl = Kubectl::at_hand(context, kubeconfig)?;
-    let options = args.install.options();
+    let mut options = args.install.options();
+    if args.install.watch_namespaces.is_empty() {
+        options.watch_namespaces.push(SAMPLES.to_owned());
+    }
     put(context, &kubectl, &options, OPERATOR_SECONDS).await?;
     logins(&kubectl, &lab, &options).await?;
     tell(context, others, &options)
