@@ -121,6 +121,8 @@ impl Cli {
             health_address: self.health_address,
             admission: admission.transpose()?,
             workers: usize::from(self.workers),
+            // The rest of what OpenTelemetry reads there is read by its SDK.
+            collector: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty()),
             instance: format!("{}_{}", name.as_deref().unwrap_or("kubeon-operator"), uuid::Uuid::new_v4()),
         })
     }

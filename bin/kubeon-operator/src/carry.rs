@@ -7,7 +7,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster, labels};
-use kubeon_link_kube::{Again, LinkError, Path, Verb};
+use kubeon_link_kube::{Again, LinkError, Pace, Path, Verb};
 use kubeon_operations::{Change, Data, Kind, Target, Trouble, Write, names};
 use serde_json::Value;
 
@@ -26,6 +26,17 @@ pub(crate) enum Failure {
         /// What it said.
         trouble: Trouble,
     },
+}
+
+impl Failure {
+    /// For a trace.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Again => "it is planned again: something changed in between".to_owned(),
+            Self::Link(error) => error.to_string(),
+            Self::Trouble { trouble, .. } => trouble.text.clone(),
+        }
+    }
 }
 
 fn kind(kind: Kind) -> (&'static str, &'static str) {
@@ -59,16 +70,17 @@ pub(crate) fn reference(target: &Target, uid: &str) -> ObjectReference {
 }
 
 /// Writes stage after stage, those of one stage side by side.
-pub(crate) async fn carry(shared: &Shared, stages: Vec<Vec<Write>>) -> Result<(), Failure> {
+pub(crate) async fn carry(shared: &Shared, stages: Vec<Vec<Write>>, pace: Pace) -> Result<(), Failure> {
     for stage in stages {
-        let answers = futures::future::join_all(stage.into_iter().map(|write| send(shared, write))).await;
+        let answers =
+            futures::future::join_all(stage.into_iter().map(|write| send(shared, write, pace))).await;
         // All of a stage is waited for; the first failure decides.
         answers.into_iter().collect::<Result<(), Failure>>()?;
     }
     Ok(())
 }
 
-async fn send(shared: &Shared, write: Write) -> Result<(), Failure> {
+async fn send(shared: &Shared, write: Write, pace: Pace) -> Result<(), Failure> {
     let Write { target, change, operation, .. } = write;
     let verb = match change {
         Change::Create(value) => Verb::Create(value),
@@ -77,7 +89,7 @@ async fn send(shared: &Shared, write: Write) -> Result<(), Failure> {
         Change::Status(value) => Verb::Status(value),
         Change::Delete { uid } => Verb::Delete(uid),
     };
-    let answer = shared.hands.send(path(&target), &verb).await;
+    let answer = shared.hands.send(path(&target), &verb, pace).await;
     let result = answer.as_ref().map_or_else(|error| error.category(), |_| "done");
     shared.metrics.request(verb.word(), target.kind.as_str(), result);
     match answer {
@@ -149,7 +161,7 @@ async fn refused(
 
 async fn reread(shared: &Shared, target: &Target) -> Result<Option<Value>, Failure> {
     shared.metrics.request("get", target.kind.as_str(), "sent");
-    match shared.hands.send(path(target), &Verb::Get).await {
+    match shared.hands.send(path(target), &Verb::Get, Pace::Hurried).await {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_absent() => {
             forget(shared, target);

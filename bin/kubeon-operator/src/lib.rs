@@ -15,6 +15,7 @@ mod health;
 mod metrics;
 mod queue;
 mod run;
+mod spans;
 mod turn;
 mod watches;
 mod world;

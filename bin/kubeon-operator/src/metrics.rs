@@ -35,6 +35,7 @@ pub(crate) struct Metrics {
     watches: Family<WordLabel, Counter>,
     objects: Family<WordLabel, Gauge>,
     lanes: Family<WordLabel, Gauge>,
+    at_once: Gauge,
     leader: Gauge,
     dropped: Gauge<u64, AtomicU64>,
 }
@@ -51,6 +52,7 @@ impl Metrics {
             watches: Family::default(),
             objects: Family::default(),
             lanes: Family::default(),
+            at_once: Gauge::default(),
             leader: Gauge::default(),
             dropped: Gauge::default(),
         };
@@ -65,6 +67,11 @@ impl Metrics {
         registry.register("watch_failures", "Watches that were interrupted, by kind", made.watches.clone());
         registry.register("objects", "Objects that are known, by kind", made.objects.clone());
         registry.register("lanes", "Lanes that are ready or worked on", made.lanes.clone());
+        registry.register(
+            "requests_at_once",
+            "How many requests may be on their way at once, by how fast the API server answers",
+            made.at_once.clone(),
+        );
         registry.register("leader", "Whether this process holds the lease", made.leader.clone());
         registry.register("events_dropped", "Events that were dropped since the start", made.dropped.clone());
         Self { registry, ..made }
@@ -106,6 +113,7 @@ impl Metrics {
         let (ready, working) = shared.queue.load();
         set(&self.lanes, "ready", ready);
         set(&self.lanes, "working", working);
+        self.at_once.set(i64::try_from(shared.hands.limit()).unwrap_or(i64::MAX));
         self.dropped.set(shared.herald.dropped());
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

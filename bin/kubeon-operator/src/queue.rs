@@ -1,6 +1,12 @@
 //! Which lane is next: each at most once at a time, each at most once in the queue.
+//!
+//! ```text
+//!   a Job ended ─────────► Urgent ──┐
+//!   anything else ───────► Fresh  ──┼──► workers; some take urgent lanes only
+//!   what can be told later ► Rest ──┘    (a lane that rested for 2 s goes before fresh ones)
+//! ```
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,22 +18,40 @@ use tokio::time::Instant;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// After many of them.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A lane that rested for so long goes before fresh ones.
+const LONGEST_REST: Duration = Duration::from_secs(2);
+
+/// How soon a lane is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// Somebody waits for its end.
+    Urgent,
+    /// Something changed.
+    Fresh,
+    /// What is left to write can wait for others.
+    Rest,
+}
 
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Nothing is left to do, before that moment if one is given.
     Done(Option<Instant>),
+    /// What mattered is done; the rest is for later.
+    Rest,
     /// Something failed that may do better after a while.
     Failed,
 }
 
 #[derive(Default)]
 struct State {
-    ready: VecDeque<Lane>,
-    waiting: HashSet<Lane>,
-    /// Lanes that are worked on, and whether they were woken meanwhile.
-    working: HashMap<Lane, bool>,
+    urgent: VecDeque<Lane>,
+    fresh: VecDeque<Lane>,
+    rest: VecDeque<(Instant, Lane)>,
+    /// Lanes in one of the three; an entry there that is of another class is an old one.
+    waiting: HashMap<Lane, Class>,
+    /// Lanes that are worked on, and how soon they were wanted again meanwhile.
+    working: HashMap<Lane, Option<Class>>,
     later: BTreeSet<(Instant, Lane)>,
     due: HashMap<Lane, Instant>,
     failures: HashMap<Lane, u32>,
@@ -39,6 +63,7 @@ struct State {
 pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Notify,
+    hurried: Notify,
     ended: Notify,
 }
 
@@ -52,6 +77,7 @@ impl Queue {
     pub fn open(&self) {
         self.state().open = true;
         self.changed.notify_waiters();
+        self.hurried.notify_waiters();
     }
 
     /// Lets no worker take another lane, and waits until none is worked on.
@@ -67,38 +93,47 @@ impl Queue {
     }
 
     /// Something of the lane changed.
-    pub fn wake(&self, lane: &Lane) {
+    pub fn wake(&self, lane: &Lane, class: Class) {
         let mut state = self.state();
         if let Some(again) = state.working.get_mut(lane) {
-            *again = true;
+            *again = Some(again.map_or(class, |before| before.min(class)));
             return;
         }
-        if state.waiting.insert(lane.clone()) {
-            state.ready.push_back(lane.clone());
+        if state.push(lane, class) {
             drop(state);
-            self.changed.notify_one();
+            self.tell(class);
         }
     }
 
-    /// The next lane. Waits until there is one.
-    pub async fn next(&self) -> Lane {
+    fn tell(&self, class: Class) {
+        self.changed.notify_one();
+        if class == Class::Urgent {
+            self.hurried.notify_one();
+        }
+    }
+
+    /// The next lane that is wanted at least as soon as `least`. Waits until there is one.
+    pub async fn next(&self, least: Class) -> (Lane, Class) {
         loop {
-            let changed = self.changed.notified();
+            let changed = if least == Class::Urgent { &self.hurried } else { &self.changed };
+            let changed = changed.notified();
             let pause = {
                 let mut state = self.state();
                 state.overdue();
                 if state.open
-                    && let Some(lane) = state.ready.pop_front()
+                    && let Some((lane, class)) = state.take(least)
                 {
-                    state.waiting.remove(&lane);
                     state.unschedule(&lane);
-                    state.working.insert(lane.clone(), false);
-                    if !state.ready.is_empty() {
+                    state.working.insert(lane.clone(), None);
+                    if !state.waiting.is_empty() {
                         self.changed.notify_one();
                     }
-                    return lane;
+                    if !state.urgent.is_empty() {
+                        self.hurried.notify_one();
+                    }
+                    return (lane, class);
                 }
-                state.later.first().filter(|_| state.open).map(|(when, _)| *when)
+                state.later.first().filter(|_| state.open && least != Class::Urgent).map(|(when, _)| *when)
             };
             match pause {
                 Some(when) => {
@@ -112,22 +147,26 @@ impl Queue {
     /// A lane's turn ended.
     pub fn done(&self, lane: &Lane, outcome: Outcome) {
         let mut state = self.state();
-        let again = state.working.remove(lane).unwrap_or_default();
+        let again = state.working.remove(lane).flatten();
         self.ended.notify_one();
-        let when = match outcome {
-            Outcome::Done(when) => {
-                state.failures.remove(lane);
-                when
-            }
+        let (class, when) = match outcome {
+            Outcome::Done(when) => (again, when),
+            // A change that is seen meanwhile is mostly the turn's own.
+            Outcome::Rest if again == Some(Class::Urgent) => (again, None),
+            Outcome::Rest => (Some(Class::Rest), None),
             Outcome::Failed => {
                 let count = state.failures.entry(lane.clone()).or_default();
                 *count = count.saturating_add(1);
-                Some(Instant::now() + pause(*count, lane))
+                (None, Some(Instant::now() + pause(*count, lane)))
             }
         };
-        if again && outcome != Outcome::Failed {
+        if outcome != Outcome::Failed {
+            state.failures.remove(lane);
+        }
+        if let Some(class) = class {
+            state.push(lane, class);
             drop(state);
-            self.wake(lane);
+            self.tell(class);
             return;
         }
         if let Some(when) = when {
@@ -140,11 +179,54 @@ impl Queue {
     /// Lanes that are ready or worked on.
     pub fn load(&self) -> (usize, usize) {
         let state = self.state();
-        (state.ready.len(), state.working.len())
+        (state.waiting.len(), state.working.len())
     }
 }
 
 impl State {
+    /// Puts a lane into the queue; false when it is there already and wanted no sooner.
+    fn push(&mut self, lane: &Lane, class: Class) -> bool {
+        let waits = self.waiting.get(lane).copied();
+        // One that rests is not made fresh by the changes that it made itself.
+        if waits.is_some_and(|before| before <= class || class != Class::Urgent) {
+            return false;
+        }
+        self.waiting.insert(lane.clone(), class);
+        match class {
+            Class::Urgent => self.urgent.push_back(lane.clone()),
+            Class::Fresh => self.fresh.push_back(lane.clone()),
+            Class::Rest => self.rest.push_back((Instant::now(), lane.clone())),
+        }
+        true
+    }
+
+    fn take(&mut self, least: Class) -> Option<(Lane, Class)> {
+        let rested = self
+            .rest
+            .front()
+            .is_some_and(|(since, _)| since.elapsed() >= LONGEST_REST && least > Class::Urgent);
+        let order = match (least, rested) {
+            (Class::Urgent, _) => &[Class::Urgent][..],
+            (_, false) => &[Class::Urgent, Class::Fresh, Class::Rest],
+            (_, true) => &[Class::Urgent, Class::Rest, Class::Fresh],
+        };
+        order.iter().find_map(|class| Some((self.pop(*class)?, *class)))
+    }
+
+    fn pop(&mut self, class: Class) -> Option<Lane> {
+        loop {
+            let lane = match class {
+                Class::Urgent => self.urgent.pop_front()?,
+                Class::Fresh => self.fresh.pop_front()?,
+                Class::Rest => self.rest.pop_front()?.1,
+            };
+            if self.waiting.get(&lane) == Some(&class) {
+                self.waiting.remove(&lane);
+                return Some(lane);
+            }
+        }
+    }
+
     fn schedule(&mut self, lane: &Lane, when: Instant) {
         self.unschedule(lane);
         self.due.insert(lane.clone(), when);
@@ -162,8 +244,8 @@ impl State {
         while self.later.first().is_some_and(|(when, _)| *when <= now) {
             let Some((_, lane)) = self.later.pop_first() else { break };
             self.due.remove(&lane);
-            if !self.working.contains_key(&lane) && self.waiting.insert(lane.clone()) {
-                self.ready.push_back(lane);
+            if !self.working.contains_key(&lane) {
+                self.push(&lane, Class::Fresh);
             }
         }
     }
@@ -184,33 +266,79 @@ mod tests {
         Lane::Cluster(name.to_owned())
     }
 
+    async fn next(queue: &Queue) -> String {
+        queue.next(Class::Rest).await.0.to_string()
+    }
+
     #[tokio::test]
     async fn a_lane_is_worked_on_once_at_a_time_and_again_when_woken_meanwhile() {
         let queue = Queue::default();
         queue.open();
-        queue.wake(&lane("a"));
-        queue.wake(&lane("a"));
-        assert_eq!(queue.next().await, lane("a"));
+        queue.wake(&lane("a"), Class::Fresh);
+        queue.wake(&lane("a"), Class::Fresh);
+        assert_eq!(next(&queue).await, "cluster/a");
         assert_eq!(queue.load(), (0, 1));
-        queue.wake(&lane("a"));
+        queue.wake(&lane("a"), Class::Fresh);
         assert_eq!(queue.load(), (0, 1), "not beside itself");
         queue.done(&lane("a"), Outcome::Done(None));
-        assert_eq!(queue.next().await, lane("a"));
+        assert_eq!(next(&queue).await, "cluster/a");
         queue.done(&lane("a"), Outcome::Done(None));
         assert_eq!(queue.load(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn what_ended_goes_first_and_what_rests_last() {
+        let queue = Queue::default();
+        for name in ["rests", "fresh", "ends"] {
+            queue.wake(&lane(name), Class::Fresh);
+        }
+        queue.open();
+        assert_eq!(next(&queue).await, "cluster/rests");
+        queue.done(&lane("rests"), Outcome::Rest);
+        queue.wake(&lane("rests"), Class::Fresh);
+        queue.wake(&lane("ends"), Class::Urgent);
+        let order = [next(&queue).await, next(&queue).await, next(&queue).await];
+        assert_eq!(order, ["cluster/ends", "cluster/fresh", "cluster/rests"]);
+        assert_eq!(queue.load(), (0, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_rested_long_goes_before_what_is_fresh() {
+        let queue = Queue::default();
+        queue.open();
+        queue.wake(&lane("rests"), Class::Fresh);
+        next(&queue).await;
+        queue.done(&lane("rests"), Outcome::Rest);
+        tokio::time::advance(LONGEST_REST).await;
+        queue.wake(&lane("fresh"), Class::Fresh);
+        assert_eq!([next(&queue).await, next(&queue).await], ["cluster/rests", "cluster/fresh"]);
+    }
+
+    #[tokio::test]
+    async fn workers_for_urgent_lanes_take_no_other() {
+        let queue = Queue::default();
+        queue.open();
+        queue.wake(&lane("fresh"), Class::Fresh);
+        let waits = tokio::time::timeout(Duration::from_millis(20), queue.next(Class::Urgent));
+        assert!(waits.await.is_err());
+        next(&queue).await;
+        // Woken while it is worked on: it is wanted at once afterwards.
+        queue.wake(&lane("fresh"), Class::Urgent);
+        queue.done(&lane("fresh"), Outcome::Rest);
+        assert_eq!(queue.next(Class::Urgent).await, (lane("fresh"), Class::Urgent));
     }
 
     #[tokio::test]
     async fn a_lane_comes_back_when_it_is_due() {
         let queue = Queue::default();
         queue.open();
-        queue.wake(&lane("a"));
-        queue.next().await;
+        queue.wake(&lane("a"), Class::Fresh);
+        next(&queue).await;
         queue.done(&lane("a"), Outcome::Failed);
         let due = Instant::now() + Duration::from_millis(200);
-        queue.next().await;
+        next(&queue).await;
         queue.done(&lane("a"), Outcome::Done(Some(due)));
-        queue.next().await;
+        next(&queue).await;
         assert!(Instant::now() >= due);
     }
 

@@ -8,10 +8,13 @@ use std::time::Duration;
 use anyhow::bail;
 use kubeon_link_kube::{Hands, Held, Herald, Lease, LeaseEnd, connect};
 use kubeon_operations::Settings;
+use kubeon_traces::Traces;
 use tokio::sync::watch;
 
 use crate::admission::{self, Admission};
 use crate::health::{self, Subject};
+use crate::queue::Class;
+use crate::spans::Spans;
 use crate::turn::{self, Shared};
 use crate::watches;
 
@@ -19,6 +22,8 @@ use crate::watches;
 const LEASE: &str = "kubeon-operator";
 /// The owner of fields that the operator writes.
 const MANAGER: &str = "kubeon-operator";
+/// Workers on top of those that were asked for, for lanes that hurry.
+const URGENT_WORKERS: usize = 16;
 /// How long turns that are being made may go on after the end was asked for.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -39,6 +44,8 @@ pub struct Options {
     pub admission: Option<Admission>,
     /// Lanes that are worked on side by side.
     pub workers: usize,
+    /// The OpenTelemetry collector that traces are sent to; how is said by the rest of the environment.
+    pub collector: Option<String>,
     /// A name that no other process has.
     pub instance: String,
 }
@@ -57,7 +64,11 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     };
     let herald = Herald::start(client.clone(), MANAGER, &options.instance);
     let hands = Hands::new(client.clone(), MANAGER);
-    let shared = Arc::new(Shared::new(options.settings, hands, herald));
+    let spans = match options.collector {
+        Some(collector) => Some(Spans::new(Traces::start(MANAGER, &collector)?, collector)),
+        None => None,
+    };
+    let shared = Arc::new(Shared::new(options.settings, hands, herald, spans));
     // Before anybody may ask whether they have listed.
     watches::start(&shared, &client);
     let readiness = answering.as_ref().map(|answering| answering.readiness.clone());
@@ -66,9 +77,18 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let health = health::serve(&subject, options.health_address).await?;
     tracing::info!(%metrics, %health, namespace, "the operator starts");
     configure(&shared);
-    let lease = Lease::new(client, &namespace, LEASE, &options.instance);
-    let lease = options.leader_elect.then_some(lease);
+    // By connections of its own: it must not wait behind what the operator does.
+    let lease = match options.leader_elect {
+        true => {
+            let own = connect(options.kubeconfig.as_deref()).await?;
+            Some(Lease::new(own, &namespace, LEASE, &options.instance))
+        }
+        false => None,
+    };
     lead(&shared, lease, options.workers, &leading, stop).await?;
+    if let Some(spans) = &shared.spans {
+        spans.end().await;
+    }
     // Only after a good end: who lost the lease must be gone at once.
     ending.send_replace(true);
     if let Some(answering) = answering {
@@ -105,8 +125,9 @@ async fn lead(
     shared.wake(shared.world.lanes().into_iter().collect());
     shared.queue.open();
     tracing::info!("watches have listed what there is; work begins");
-    for _ in 0..workers {
-        tokio::spawn(turn::work(Arc::clone(shared)));
+    for at in 0..workers + URGENT_WORKERS {
+        let least = if at < workers { Class::Rest } else { Class::Urgent };
+        tokio::spawn(turn::work(Arc::clone(shared), least));
     }
     tokio::select! {
         end = keep(&mut held) => {

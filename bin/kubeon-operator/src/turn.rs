@@ -7,17 +7,21 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kubeon_link_kube::{Again, Hands, Herald, LinkError, Verb, Word};
+use kubeon_api::ClusterOperation;
+use kubeon_link_kube::{Again, Hands, Herald, LinkError, Pace, Verb, Word};
 use kubeon_operations::settings::{LIMIT, limit};
-use kubeon_operations::{Data, Kind, Lane, Notice, Plan, Settings, Snapshot, Target, Trouble, names, turn};
+use kubeon_operations::{
+    Change, Data, Kind, Lane, Notice, Plan, Settings, Snapshot, Target, Trouble, Turn, names, turn,
+};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::carry::{self, Failure};
 use crate::metrics::Metrics;
-use crate::queue::{Outcome, Queue};
+use crate::queue::{Class, Outcome, Queue};
+use crate::spans::Spans;
 use crate::watches::Listed;
-use crate::world::World;
+use crate::world::{Room, World};
 
 /// Plans of one turn: more is a turn that does not come to an end, and it comes back later.
 const MOST_PLANS: usize = 32;
@@ -37,10 +41,11 @@ pub(crate) struct Shared {
     settings: RwLock<Arc<Settings>>,
     pub reconfigure: Notify,
     told: Mutex<BTreeMap<String, i64>>,
+    pub spans: Option<Spans>,
 }
 
 impl Shared {
-    pub fn new(settings: Settings, hands: Hands, herald: Herald) -> Self {
+    pub fn new(settings: Settings, hands: Hands, herald: Herald, spans: Option<Spans>) -> Self {
         Self {
             world: World::default(),
             queue: Queue::default(),
@@ -51,6 +56,7 @@ impl Shared {
             settings: RwLock::new(Arc::new(settings)),
             reconfigure: Notify::new(),
             told: Mutex::default(),
+            spans,
         }
     }
 
@@ -60,7 +66,14 @@ impl Shared {
 
     pub fn wake(&self, lanes: Vec<Lane>) {
         for lane in lanes {
-            self.queue.wake(&lane);
+            self.queue.wake(&lane, Class::Fresh);
+        }
+    }
+
+    /// Wakes lanes that somebody waits for the end of.
+    pub fn hurry(&self, lanes: Vec<Lane>) {
+        for lane in lanes {
+            self.queue.wake(&lane, Class::Urgent);
         }
     }
 
@@ -114,7 +127,7 @@ impl Shared {
     /// Reads the history limit. What cannot be read now is read again at its next change.
     pub async fn read_limit(&self) {
         let target = Target::new(Kind::ConfigMap, self.settings().namespace.clone(), names::CONFIG);
-        let text = match self.hands.send(carry::path(&target), &Verb::Get).await {
+        let text = match self.hands.send(carry::path(&target), &Verb::Get, Pace::Calm).await {
             Ok(map) => map["data"][names::LIMIT_KEY].as_str().map(str::to_owned),
             Err(error) if error.is_absent() => None,
             Err(error) => {
@@ -145,26 +158,29 @@ impl Shared {
     }
 }
 
-/// Works on lanes until it is dropped.
-pub(crate) async fn work(shared: Arc<Shared>) {
+/// Works on lanes that are wanted at least as soon as `least`, until it is dropped.
+pub(crate) async fn work(shared: Arc<Shared>, least: Class) {
     loop {
-        let lane = shared.queue.next().await;
+        let (lane, class) = shared.queue.next(least).await;
         let begun = Instant::now();
-        let outcome = one(&shared, &lane).await;
+        let outcome = one(&shared, &lane, class).await;
         shared.metrics.turn(begun.elapsed(), outcome != Outcome::Failed);
         shared.queue.done(&lane, outcome);
     }
 }
 
 /// One turn of a lane.
-async fn one(shared: &Shared, lane: &Lane) -> Outcome {
+async fn one(shared: &Shared, lane: &Lane, class: Class) -> Outcome {
+    let pace = if class == Class::Urgent { Pace::Hurried } else { Pace::Calm };
     let mut data = BTreeMap::new();
     let mut trouble = BTreeMap::new();
     let mut pause = None;
     for _ in 0..MOST_PLANS {
-        match plan(shared, lane, &data, &trouble) {
+        let room = shared.world.room(lane);
+        let operations = room.operations.clone();
+        match plan(shared, lane, room, &data, &trouble) {
             Plan::Read(targets) => {
-                let reads = targets.iter().map(|target| read(shared, target));
+                let reads = targets.iter().map(|target| read(shared, target, pace));
                 for (target, answer) in targets.iter().zip(futures::future::join_all(reads).await) {
                     match answer {
                         Ok(answer) => data.insert(target.clone(), answer),
@@ -176,11 +192,17 @@ async fn one(shared: &Shared, lane: &Lane) -> Outcome {
                 let wake = turn.wake.map(until);
                 return Outcome::Done([wake, pause].into_iter().flatten().min());
             }
-            Plan::Do(turn) => {
+            Plan::Do(mut turn) => {
+                let yields = yields(&mut turn, class);
                 let writes: Vec<_> = turn.stages.iter().flatten().map(|write| write.why.as_str()).collect();
                 tracing::debug!(%lane, ?writes, "writes");
-                match carry::carry(shared, turn.stages).await {
-                    Ok(()) => shared.say(turn.notices),
+                match carried(shared, lane, &mut turn, &operations, pace).await {
+                    Ok(()) => {
+                        shared.say(turn.notices);
+                        if yields && pause.is_none() {
+                            return Outcome::Rest;
+                        }
+                    }
                     Err(Failure::Link(error)) => return failed(lane, &error),
                     Err(Failure::Again) => {}
                     Err(Failure::Trouble { operation, trouble: said }) => {
@@ -202,13 +224,47 @@ async fn one(shared: &Shared, lane: &Lane) -> Outcome {
     Outcome::Failed
 }
 
+/// Carries the writes of a turn out, and tells its trace.
+async fn carried(
+    shared: &Shared,
+    lane: &Lane,
+    turn: &mut Turn,
+    operations: &[Arc<ClusterOperation>],
+    pace: Pace,
+) -> Result<(), Failure> {
+    let span = shared.spans.as_ref().and_then(|spans| Some((spans, spans.begin(turn, operations)?)));
+    let answer = carry::carry(shared, std::mem::take(&mut turn.stages), pace).await;
+    if let Some((spans, begun)) = span {
+        spans.ended(lane, begun, answer.as_ref().err().map(Failure::text));
+    }
+    answer
+}
+
+/// Whether other lanes go on after these writes. Of a lane that hurries, the first ones are the end that somebody waits
+/// for: the others are planned again, with the rest. One whose Job is made has time to tell of it.
+fn yields(turn: &mut Turn, class: Class) -> bool {
+    match class {
+        Class::Urgent => {
+            turn.stages.retain(|stage| !stage.is_empty());
+            turn.stages.truncate(1);
+            true
+        }
+        Class::Fresh => turn
+            .stages
+            .iter()
+            .flatten()
+            .any(|write| write.target.kind == Kind::Job && matches!(write.change, Change::Create(_))),
+        Class::Rest => false,
+    }
+}
+
 fn plan(
     shared: &Shared,
     lane: &Lane,
+    room: Room,
     data: &BTreeMap<Target, Data>,
     trouble: &BTreeMap<String, Trouble>,
 ) -> Plan {
-    let room = shared.world.room(lane);
     let settings = shared.settings();
     turn(&Snapshot {
         lane,
@@ -234,7 +290,7 @@ fn failed(lane: &Lane, error: &LinkError) -> Outcome {
     Outcome::Failed
 }
 
-async fn read(shared: &Shared, target: &Target) -> Result<Data, LinkError> {
+async fn read(shared: &Shared, target: &Target, pace: Pace) -> Result<Data, LinkError> {
     shared.metrics.request("get", target.kind.as_str(), "sent");
     if target.kind == Kind::Log {
         return match shared.hands.log(&target.namespace, &target.name, LOG_BYTES).await {
@@ -246,7 +302,7 @@ async fn read(shared: &Shared, target: &Target) -> Result<Data, LinkError> {
             Err(error) => Err(error),
         };
     }
-    match shared.hands.send(carry::path(target), &Verb::Get).await {
+    match shared.hands.send(carry::path(target), &Verb::Get, pace).await {
         Ok(value) => Ok(carry::data(shared, target, value)),
         Err(error) if error.is_absent() => Ok(Data::Absent),
         Err(error) if error.again() == Again::WhenChanged => Ok(Data::Denied(error.said())),

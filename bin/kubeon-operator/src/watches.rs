@@ -157,7 +157,11 @@ where
                         shared.listed.ended();
                     }
                 }
-                Ok(Event::Apply(object)) => shared.wake(shared.world.apply(object)),
+                Ok(Event::Apply(object)) => {
+                    let ended = object.has_ended();
+                    let lanes = shared.world.apply(object);
+                    if ended { shared.hurry(lanes) } else { shared.wake(lanes) }
+                }
                 Ok(Event::Delete(object)) => shared.wake(shared.world.remove::<K>(InLane::meta(&object))),
                 Err(error) => shared.watch_failed(&K::kind(&()), &error),
             }

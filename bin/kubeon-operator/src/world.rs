@@ -10,6 +10,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
+use kubeon_operations::job_state::{self, JobState};
 use kubeon_operations::{Kind, Lane, Meta, Objects, Seen, Subject, Target, cluster, names};
 
 pub(crate) use table::{Gone, Stored, Table, key};
@@ -40,6 +41,10 @@ pub(crate) trait InLane: Sized {
     /// ConfigMaps and Secrets whose appearance matters to it.
     fn refers_to(&self) -> Vec<Target> {
         Vec::new()
+    }
+    /// Whether it says that the work of an operation ended: somebody waits for that.
+    fn has_ended(&self) -> bool {
+        false
     }
     /// Takes away what no decision reads and what is most of it.
     fn slim(&mut self) {}
@@ -107,6 +112,9 @@ impl InLane for Job {
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.jobs
     }
+    fn has_ended(&self) -> bool {
+        job_state::job_state(self) != JobState::Works
+    }
     fn slim(&mut self) {
         let Some(spec) = &mut self.spec else { return };
         spec.template.metadata = None;
@@ -124,6 +132,9 @@ impl InLane for Pod {
     }
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.pods
+    }
+    fn has_ended(&self) -> bool {
+        !job_state::lives(self)
     }
     fn slim(&mut self) {
         self.spec = None;

@@ -1,6 +1,7 @@
 //! One request and its answer.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
@@ -8,7 +9,8 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, LogParams, Patch, PatchParams, PostParams, Preconditions, Request};
 use serde_json::Value;
 
-use crate::error::LinkError;
+use crate::error::{Again, LinkError};
+use crate::gate::Gate;
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -69,25 +71,57 @@ impl Verb {
     }
 }
 
+/// Whether a request waits until the API server has room for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// It waits in line while as many are on their way as the API server answers well.
+    Calm,
+    /// It goes at once: somebody waits for it.
+    Hurried,
+}
+
 /// Makes requests under one name.
 #[derive(Clone)]
 pub struct Hands {
     client: Client,
     manager: &'static str,
+    gate: Arc<Gate>,
 }
 
 impl Hands {
     /// Requests by this client; `manager` owns the fields that are written.
     #[must_use]
     pub fn new(client: Client, manager: &'static str) -> Self {
-        Self { client, manager }
+        Self { client, manager, gate: Arc::default() }
     }
 
-    /// Asks once. The answer is the object; a status object after a removal.
+    /// How many calm requests may be on their way at once now.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.gate.limit()
+    }
+
+    /// Asks once, when its turn has come. The answer is the object; a status object after a removal.
     ///
     /// # Errors
     /// When it was refused, lost, or not answered within 15 s.
-    pub async fn send(&self, path: Path<'_>, verb: &Verb) -> Result<Value, LinkError> {
+    pub async fn send(&self, path: Path<'_>, verb: &Verb, pace: Pace) -> Result<Value, LinkError> {
+        let _place = match pace {
+            Pace::Calm => (Some(self.gate.enter().await), None),
+            Pace::Hurried => (None, Some(self.gate.hurry())),
+        };
+        let begun = Instant::now();
+        let answer = self.ask(path, verb).await;
+        // Reads take another time than writes, and all that matters are writes.
+        match &answer {
+            Err(error) if error.again() == Again::Later => self.gate.took(None),
+            _ if *verb == Verb::Get => {}
+            _ => self.gate.took(Some(begun.elapsed())),
+        }
+        answer
+    }
+
+    async fn ask(&self, path: Path<'_>, verb: &Verb) -> Result<Value, LinkError> {
         let action = format!("{} {}/{} {}", verb.word(), path.plural, path.namespace, path.name);
         let request = self.request(path, verb);
         let request = request.map_err(|error| LinkError::of(&action, kube::Error::BuildRequest(error)))?;

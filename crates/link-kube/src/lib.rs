@@ -2,7 +2,8 @@
 //! events, the lease of the leader. It decides nothing but whether a failed request may be made again.
 //!
 //! ```text
-//!   connect ──► Client ──► Hands::send   one request, its answer or an error with a retry class
+//!   connect ──► Client ──► Hands::send   one request, its answer or an error with a retry class; no more of them at
+//!                     │                  once than the API server answers well, unless they hurry
 //!                     ├──► watch         what there is, then every change
 //!                     ├──► Herald        events, aside, never in the way
 //!                     └──► Lease         one leader at a time, given back when it ends
@@ -10,6 +11,7 @@
 
 mod client;
 mod error;
+mod gate;
 mod hands;
 mod herald;
 mod lease;
@@ -17,7 +19,7 @@ mod watch;
 
 pub use client::{ConnectError, connect};
 pub use error::{Again, LinkError};
-pub use hands::{Hands, Path, Verb};
+pub use hands::{Hands, Pace, Path, Verb};
 pub use herald::{Herald, Word};
 pub use lease::{Held, Lease, LeaseEnd};
 pub use watch::{Event, slim, watch};

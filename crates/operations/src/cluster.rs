@@ -35,6 +35,7 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
     let mut turn = Turn::default();
     let mut view = BTreeMap::new();
     let mut written_with = 0;
+    let mut starts = None;
     let open: Vec<_> = operations.iter().filter(|operation| !order::ended(operation)).cloned().collect();
     if let Some((head, rest)) = open.split_first() {
         let progress = first(s, head, seen);
@@ -52,9 +53,10 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
         }
         if claims {
             written_with = 0;
+            starts = Some(target(head));
         }
     }
-    labels(&operations, cluster, &mut turn);
+    labels(&operations, cluster, starts, &mut turn);
     if let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_none()) {
         turn.beside(owned(s, cluster));
         if let Some(write) = history(s, cluster, &operations, &view) {
@@ -136,11 +138,19 @@ pub(crate) fn left_over(s: &Snapshot<'_>) -> Option<String> {
 }
 
 /// Labels and owners of operations. Those whose status is written in this turn get theirs in the next, which follows at
-/// once: of two writes of one version only one is taken.
-fn labels(operations: &[Arc<ClusterOperation>], cluster: Option<&Cluster>, turn: &mut Turn) {
+/// once: of two writes of one version only one is taken. One that starts gets them when its Job is there.
+fn labels(
+    operations: &[Arc<ClusterOperation>],
+    cluster: Option<&Cluster>,
+    starts: Option<Target>,
+    turn: &mut Turn,
+) {
     let written: Vec<&Target> = turn.stages.iter().flatten().map(|write| &write.target).collect();
     let wanted = operations.iter().filter(|operation| {
-        operation.metadata.deletion_timestamp.is_none() && !written.contains(&&target(operation))
+        let at = target(operation);
+        operation.metadata.deletion_timestamp.is_none()
+            && !written.contains(&&at)
+            && starts.as_ref() != Some(&at)
     });
     let writes: Vec<Write> =
         wanted.filter_map(|operation| start::meta(operation, cluster, order::ended(operation))).collect();

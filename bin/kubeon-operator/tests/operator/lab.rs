@@ -64,12 +64,17 @@ impl Lab {
     }
 
     pub fn start_with(&mut self, more: &[&str]) {
+        self.start_in(&[], more);
+    }
+
+    pub fn start_in(&mut self, environment: &[(&str, &str)], more: &[&str]) {
         let operator = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
             .arg("--kubeconfig")
             .arg(self.proxy.kubeconfig_file())
             .args(["--namespace", &self.namespace, "--metrics-address", "127.0.0.1:0"])
             .args(["--health-address", "127.0.0.1:0", "--log", "error,kube_client=off"])
             .args(more)
+            .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .kill_on_drop(true)
             .spawn()

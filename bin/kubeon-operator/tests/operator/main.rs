@@ -6,3 +6,4 @@ mod business;
 mod faults;
 mod lab;
 mod lifecycle;
+mod traces;

@@ -1,6 +1,7 @@
 //! An operation whose Job is there, or was.
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_api::{ClusterOperation, DataRef};
@@ -11,7 +12,7 @@ use super::{Progress, at, name, notice, shown, status, status_write, uid};
 use crate::condition::{self, INPUTS_FOUND, STOPPING, Says};
 use crate::job_state::{self, JobState, Stuck};
 use crate::names::OPERATION_LABEL;
-use crate::snapshot::{Data, Snapshot};
+use crate::snapshot::{Data, Seen, Snapshot, Subject};
 use crate::write::{Change, Kind, Target, Write};
 
 /// Why a Job must not go on: one word, and a text for a person.
@@ -43,8 +44,10 @@ pub(crate) fn adopt(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRe
     new.observed_generation = operation.metadata.generation;
     new.waits_for = None;
     new.reason = None;
-    let made = s.job(job).and_then(|job| job.metadata.creation_timestamp.clone());
-    new.start_time.get_or_insert_with(|| made.map_or_else(|| at(s.now), |time| at(time.0)));
+    let made = || s.job(job).and_then(|job| job.metadata.creation_timestamp.clone());
+    // As the claim says, so that the history needs no second write.
+    let begun = claimed(s, operation).or_else(made);
+    new.start_time.get_or_insert_with(|| begun.map_or_else(|| at(s.now), |time| at(time.0)));
     if let Some(found) = s.job(job) {
         new.inputs = inputs(found);
     }
@@ -59,6 +62,14 @@ pub(crate) fn adopt(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRe
     }
     progress.shown = Some((0, shown(operation, &new)));
     progress
+}
+
+/// When the operation claimed its Cluster, if the Cluster says so.
+pub(crate) fn claimed(s: &Snapshot<'_>, operation: &ClusterOperation) -> Option<Time> {
+    let Subject::Cluster(Seen::Is(cluster)) = &s.subject else { return None };
+    let entries = &cluster.status.as_ref()?.conditions;
+    let entry = entries.iter().find(|entry| entry.cluster_ops == name(operation))?;
+    entry.start_time.clone().filter(|_| entry.status == OperationResult::Running.as_str())
 }
 
 /// The copies that a Job reads, in the order of its volumes.

@@ -119,7 +119,8 @@ fn start(s: &Snapshot<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Pr
     progress.turn.stages = vec![copies, vec![made]];
     let mut claimed = status(operation);
     claimed.status = Some(kubeon_api::kubeonkube::OperationResult::Running);
-    claimed.start_time.get_or_insert_with(|| super::at(s.now));
+    let since = || super::running::claimed(s, operation).unwrap_or_else(|| super::at(s.now));
+    claimed.start_time.get_or_insert_with(since);
     progress.shown = Some((0, shown(operation, &claimed)));
     progress
 }

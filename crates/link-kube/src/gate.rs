@@ -1,0 +1,237 @@
+//! How many requests may be on their way at once: as many as the API server answers without a queue of its own.
+//!
+//! ```text
+//!   requests ──► wait in line ──► at most `limit` on their way ──► answers
+//!                                       ▲                            │ how long writes took
+//!                                       └── more, fewer, the same ◄──┘
+//! ```
+//!
+//! A longer queue at the API server makes nothing faster: what hurries, the lease, and everybody else's requests wait in it.
+//! Hurried requests do not wait here; each takes the place of a calm one. The wait is bounded: what is on its way has a
+//! bound, and those in line go in order.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Enough to keep a small API server busy; fewer would gain nothing for others.
+const FEWEST: usize = 8;
+/// Enough for a large API server with a slow disk.
+const MOST: usize = 64;
+
+/// Places that hurried requests leave to the others.
+const LEFT: usize = 2;
+
+/// Lets requests pass.
+pub(crate) struct Gate {
+    permits: Semaphore,
+    measure: Mutex<Measure>,
+}
+
+/// One request on its way; its place is free again when this is dropped.
+pub(crate) struct Pass<'g> {
+    gate: &'g Gate,
+    permit: Option<SemaphorePermit<'g>>,
+}
+
+/// A hurried request on its way.
+pub(crate) struct Hurry<'g> {
+    gate: &'g Gate,
+    instead: bool,
+}
+
+/// What the answers said so far.
+#[derive(Debug)]
+struct Measure {
+    limit: usize,
+    /// Places to take away as soon as they are free.
+    owed: usize,
+    /// Places that hurried requests have.
+    hurried: usize,
+    /// Of this window: how many writes were answered, and how long that took together.
+    count: u32,
+    sum: Duration,
+    /// The mean of the best window; it creeps up, so that an old best does not hold for ever.
+    best: Option<Duration>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        let measure =
+            Measure { limit: FEWEST, owed: 0, hurried: 0, count: 0, sum: Duration::ZERO, best: None };
+        Self { permits: Semaphore::new(FEWEST), measure: Mutex::new(measure) }
+    }
+}
+
+impl Gate {
+    /// Waits for a place.
+    pub(crate) async fn enter(&self) -> Pass<'_> {
+        // It is never closed; if it were, nothing would be held back.
+        Pass { gate: self, permit: self.permits.acquire().await.ok() }
+    }
+
+    /// Passes at once, in the place of another.
+    pub(crate) fn hurry(&self) -> Hurry<'_> {
+        let mut measure = self.measure();
+        let instead = measure.hurried + LEFT < measure.limit;
+        if instead {
+            measure.hurried += 1;
+            match self.permits.try_acquire() {
+                Ok(free) => free.forget(),
+                Err(_) => measure.owed += 1,
+            }
+        }
+        Hurry { gate: self, instead }
+    }
+
+    /// Takes in how long a write took; `None` when it was refused for load, or not answered.
+    pub(crate) fn took(&self, time: Option<Duration>) {
+        let wanted = self.permits.available_permits() == 0;
+        let grown = self.measure().took(time, wanted);
+        self.permits.add_permits(grown);
+    }
+
+    /// How many may be on their way now.
+    pub(crate) fn limit(&self) -> usize {
+        self.measure().limit
+    }
+
+    fn measure(&self) -> MutexGuard<'_, Measure> {
+        // Nothing that holds it can panic half way.
+        self.measure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
+        let mut measure = self.gate.measure();
+        if measure.owed > 0 {
+            measure.owed -= 1;
+            permit.forget();
+        }
+    }
+}
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        if !self.instead {
+            return;
+        }
+        let mut measure = self.gate.measure();
+        measure.hurried -= 1;
+        if measure.owed > 0 {
+            measure.owed -= 1;
+        } else {
+            self.gate.permits.add_permits(1);
+        }
+    }
+}
+
+impl Measure {
+    /// How many places more there are now. `wanted`: whether all are taken.
+    fn took(&mut self, time: Option<Duration>, wanted: bool) -> usize {
+        let Some(time) = time else {
+            self.shrink(self.limit / 2);
+            return 0;
+        };
+        self.count += 1;
+        self.sum += time;
+        if usize::try_from(self.count).unwrap_or(usize::MAX) < self.limit {
+            return 0;
+        }
+        let mean = self.sum / self.count;
+        (self.count, self.sum) = (0, Duration::ZERO);
+        let best = self.best.map_or(mean, |best| mean.min(best + best / 20));
+        self.best = Some(best);
+        if mean > best * 2 {
+            self.shrink(self.limit / 8);
+        } else if mean < best * 3 / 2 && wanted && self.limit < MOST {
+            self.limit += 1;
+            // A place that was still to be taken away stays instead.
+            if self.owed == 0 {
+                return 1;
+            }
+            self.owed -= 1;
+        }
+        0
+    }
+
+    fn shrink(&mut self, by: usize) {
+        let by = by.clamp(1, MOST).min(self.limit - FEWEST);
+        self.limit -= by;
+        self.owed += by;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(gate: &Gate, count: usize, milliseconds: u64) {
+        for _ in 0..count {
+            gate.took(Some(Duration::from_millis(milliseconds)));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_limit_grows_while_answers_stay_fast_and_only_when_it_is_used() {
+        let gate = Gate::default();
+        answers(&gate, 1000, 5);
+        assert_eq!(gate.limit(), FEWEST);
+        let mut passes = Vec::new();
+        for _ in 0..10_000 {
+            while let Ok(permit) = gate.permits.try_acquire() {
+                passes.push(Pass { gate: &gate, permit: Some(permit) });
+            }
+            answers(&gate, 1, 5);
+        }
+        assert_eq!((gate.limit(), passes.len()), (MOST, MOST));
+    }
+
+    #[tokio::test]
+    async fn slow_answers_and_refusals_make_it_smaller_down_to_a_bound() {
+        let gate = Gate::default();
+        let mut passes = Vec::new();
+        for _ in 0..2_000 {
+            while let Ok(permit) = gate.permits.try_acquire() {
+                passes.push(Pass { gate: &gate, permit: Some(permit) });
+            }
+            answers(&gate, 1, 5);
+        }
+        let before = gate.limit();
+        answers(&gate, 200, 50);
+        assert!(gate.limit() < before, "{}", gate.limit());
+        gate.took(None);
+        gate.took(None);
+        gate.took(None);
+        assert_eq!(gate.limit(), FEWEST);
+        passes.clear();
+        assert_eq!(gate.permits.available_permits(), FEWEST);
+    }
+
+    #[tokio::test]
+    async fn hurried_requests_pass_at_once_in_the_place_of_others() {
+        let gate = Gate::default();
+        let calm = gate.enter().await;
+        let hurried: Vec<_> = (0..100).map(|_| gate.hurry()).collect();
+        assert_eq!(gate.permits.available_permits(), 1);
+        let another = gate.enter().await;
+        drop((calm, hurried, another));
+        assert_eq!(gate.permits.available_permits(), FEWEST);
+    }
+
+    #[tokio::test]
+    async fn a_place_is_had_when_another_is_free() {
+        let gate = Gate::default();
+        let mut passes = Vec::new();
+        for _ in 0..FEWEST {
+            passes.push(gate.enter().await);
+        }
+        let waits = tokio::time::timeout(Duration::from_millis(20), gate.enter());
+        assert!(waits.await.is_err());
+        passes.pop();
+        gate.enter().await;
+    }
+}

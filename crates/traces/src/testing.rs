@@ -1,0 +1,157 @@
+//! A collector for tests: a real listener that keeps what it is sent.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use prost::Message as _;
+
+/// A span that was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// The service that sent it.
+    pub service: String,
+    /// Its trace, 32 hexadecimal digits.
+    pub trace: String,
+    /// Its own id, 16 hexadecimal digits.
+    pub span: String,
+    /// The id of what it is part of; empty for none.
+    pub parent: String,
+    /// What was done.
+    pub name: String,
+    /// How long it took.
+    pub took: Duration,
+    /// What else is said of it.
+    pub about: Vec<(String, String)>,
+    /// Why it did not succeed.
+    pub failure: Option<String>,
+}
+
+impl Sent {
+    /// What is said under this key.
+    #[must_use]
+    pub fn says(&self, key: &str) -> Option<&str> {
+        self.about.iter().find(|(found, _)| found == key).map(|(_, value)| value.as_str())
+    }
+}
+
+type Shared = Arc<(Mutex<Vec<Sent>>, Condvar)>;
+
+/// Listens until the process ends.
+#[derive(Debug)]
+pub struct Collector {
+    address: SocketAddr,
+    spans: Shared,
+}
+
+impl Collector {
+    /// Listens on loopback.
+    ///
+    /// # Errors
+    /// When there is no port.
+    pub fn start() -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let (address, spans) = (listener.local_addr()?, Shared::default());
+        let keep = Arc::clone(&spans);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let keep = Arc::clone(&keep);
+                std::thread::spawn(move || serve(stream, &keep));
+            }
+        });
+        Ok(Self { address, spans })
+    }
+
+    /// For `$OTEL_EXPORTER_OTLP_ENDPOINT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What was sent, as soon as it is as `wanted`; after `patience` as it is.
+    #[must_use]
+    pub fn until(&self, patience: Duration, wanted: impl Fn(&[Sent]) -> bool) -> Vec<Sent> {
+        let (spans, changed) = &*self.spans;
+        let end = Instant::now() + patience;
+        let mut held = spans.lock().unwrap_or_else(PoisonError::into_inner);
+        while !wanted(&held) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            held = changed.wait_timeout(held, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        held.clone()
+    }
+}
+
+fn serve(stream: TcpStream, keep: &Shared) {
+    let Ok(mut answer) = stream.try_clone() else { return };
+    let mut reader = BufReader::new(stream);
+    while let Ok(Some(body)) = request(&mut reader) {
+        let Ok(sent) = ExportTraceServiceRequest::decode(&body[..]) else { return };
+        keep.0.lock().unwrap_or_else(PoisonError::into_inner).extend(spans(sent));
+        keep.1.notify_all();
+        let words = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+        if answer.write_all(words).is_err() {
+            return;
+        }
+    }
+}
+
+/// The body of the next request; none at the end of the connection.
+fn request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<Vec<u8>>> {
+    let (mut length, mut line, mut first) = (0, String::new(), true);
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        if std::mem::take(&mut first) && !line.starts_with("POST /v1/traces ") {
+            return Err(io::Error::other(line));
+        }
+        let lower = line.trim().to_ascii_lowercase();
+        if let Some(text) = lower.strip_prefix("content-length:") {
+            length = text.trim().parse().map_err(io::Error::other)?;
+        }
+        if lower.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(Some(body))
+}
+
+fn spans(sent: ExportTraceServiceRequest) -> Vec<Sent> {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let mut all = Vec::new();
+    for resource in sent.resource_spans {
+        let about = resource.resource.unwrap_or_default().attributes;
+        let service = about.into_iter().find(|pair| pair.key == "service.name").map(|pair| text(pair.value));
+        for span in resource.scope_spans.into_iter().flat_map(|scope| scope.spans) {
+            let status = span.status.unwrap_or_default();
+            all.push(Sent {
+                service: service.clone().unwrap_or_default(),
+                trace: hex(&span.trace_id),
+                span: hex(&span.span_id),
+                parent: hex(&span.parent_span_id),
+                name: span.name,
+                took: Duration::from_nanos(span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano)),
+                about: span.attributes.into_iter().map(|pair| (pair.key, text(pair.value))).collect(),
+                failure: (status.code == 2).then_some(status.message),
+            });
+        }
+    }
+    all
+}
+
+fn text(value: Option<opentelemetry_proto::tonic::common::v1::AnyValue>) -> String {
+    match value.and_then(|value| value.value) {
+        Some(Value::StringValue(text)) => text,
+        _ => String::new(),
+    }
+}
