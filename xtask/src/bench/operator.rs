@@ -9,13 +9,15 @@
 //!
 //! Requests are counted by the API server's own audit log, restricted to the operator's service account: nothing
 //! stands between the two. Times begin when the harness sends a write and end when the harness's own watch shows the
-//! operator's answer; what the same way costs without an operator is measured in the same run and printed beside.
+//! operator's answer; what the same way costs without an operator is measured in the same run and printed beside, and
+//! last the floor: an operation's requests by a client that does nothing else.
 //! Every candidate gets a fresh API server of the same version.
 
 mod audit;
 mod candidate;
 mod clusters;
 mod figures;
+mod floor;
 mod ground;
 mod jobs;
 mod objects;
@@ -30,8 +32,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 
 use candidate::Candidate;
 use ground::Ground;
@@ -78,7 +81,7 @@ pub(super) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut reports = Vec::new();
     for candidate in &candidates {
-        let report = runtime.block_on(measure(candidate, arguments));
+        let report = runtime.block_on(unless_ended(measure(candidate, arguments)));
         let report = report.with_context(|| format!("measuring {}", candidate.name))?;
         report.print();
         reports.push(report);
@@ -88,6 +91,16 @@ pub(super) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     }
     figures::print();
     Ok(())
+}
+
+/// Ends early when it is told to, by way of everything that was started: nothing is left behind.
+async fn unless_ended<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        done = work => done,
+        _ = end.recv() => bail!("ended by SIGTERM"),
+        _ = interrupt.recv() => bail!("ended by SIGINT"),
+    }
 }
 
 async fn measure(candidate: &Arc<Candidate>, arguments: &Arguments) -> Result<Report> {
@@ -115,6 +128,12 @@ async fn measure(candidate: &Arc<Candidate>, arguments: &Arguments) -> Result<Re
         let restart = restart::kill_and_start(&mut ground, arguments.limit()).await?;
         crate::say(&restart.line());
         report.restart = Some(restart);
+    }
+    if most > 0 {
+        ground.kill().await?;
+        let floor = floor::measure(&mut ground, most).await?;
+        crate::say(&floor.line());
+        report.floor = Some(floor);
     }
     Ok(report)
 }

@@ -20,7 +20,7 @@ use tokio::process::{Child, Command};
 use super::audit::{self, Audit, Request};
 use super::candidate::{Candidate, fill};
 use super::objects;
-use super::usage::{self, Usage, Used};
+use super::usage::{self, Servers, Usage, Used};
 use super::world::{Kinds, Sights, World};
 
 /// The account that the operator works as. It may do everything: what it may not is not measured here.
@@ -180,8 +180,13 @@ impl Ground {
         self.start_again_if_it_ended()?;
         let operator =
             Usage::of(self.process()?).with_context(|| format!("its last words:\n{}", self.words()))?;
-        let servers = Usage::of(self.server.process())?.cpu + Usage::of(self.server.etcd_process())?.cpu;
-        Ok(Used { operator, servers, harness: Usage::of(std::process::id())?.cpu })
+        Ok(Used { operator, servers: self.servers()?, harness: Usage::of(std::process::id())?.cpu })
+    }
+
+    /// What the servers used so far.
+    pub(super) fn servers(&self) -> Result<Servers> {
+        let cpu = |process| Usage::of(process).map(|usage| usage.cpu);
+        Ok(Servers { api: cpu(self.server.process())?, etcd: cpu(self.server.etcd_process())? })
     }
 
     /// The operator's requests since the last call or [`Ground::begin`].

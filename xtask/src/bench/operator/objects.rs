@@ -14,7 +14,7 @@ use super::candidate::Candidate;
 use super::world::Kinds;
 
 /// Requests of the harness on their way at the same time; more would only queue in the harness itself.
-const AT_ONCE: usize = 16;
+pub(super) const AT_ONCE: usize = 16;
 
 /// The name of a cluster by its number.
 pub(super) fn cluster_name(number: usize) -> String {
@@ -80,18 +80,23 @@ fn note(sent: &Mutex<HashMap<String, Instant>>, name: &str) {
     }
 }
 
-async fn create(client: &Client, resource: &ApiResource, object: &DynamicObject) -> Result<()> {
-    let api = match object.namespace() {
-        Some(namespace) => Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, resource),
+/// Where objects like this one are.
+pub(super) fn api(client: &Client, resource: &ApiResource, object: &DynamicObject) -> Api<DynamicObject> {
+    match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, resource),
         None => Api::all_with(client.clone(), resource),
-    };
-    let made = api.create(&PostParams::default(), object).await;
+    }
+}
+
+/// Creates one.
+pub(super) async fn create(client: &Client, resource: &ApiResource, object: &DynamicObject) -> Result<()> {
+    let made = api(client, resource, object).create(&PostParams::default(), object).await;
     made.with_context(|| format!("creating {} {}", kind(object), object.name_any()))?;
     Ok(())
 }
 
 /// ConfigMaps and Secrets need no question about their plural.
-fn core(object: &DynamicObject) -> Result<ApiResource> {
+pub(super) fn core(object: &DynamicObject) -> Result<ApiResource> {
     let types: &TypeMeta = object.types.as_ref().context("a template without kind")?;
     let kind = kube::core::GroupVersionKind::try_from(types)?;
     Ok(ApiResource::from_gvk(&kind))

@@ -1,6 +1,7 @@
 //! Tables.
 
 use super::audit::Counts;
+use super::floor::Floor;
 use super::statistics::Times;
 use super::usage::{Usage, Used};
 
@@ -60,6 +61,8 @@ pub(super) struct Report {
     pub(super) idle: Vec<Idle>,
     pub(super) operations: Vec<Phase>,
     pub(super) restart: Option<Restart>,
+    /// What the API server itself takes.
+    pub(super) floor: Option<Floor>,
 }
 
 impl Phase {
@@ -70,9 +73,12 @@ impl Phase {
         let (done, wall, created) = (self.outcome(), self.wall, self.created);
         let load = load();
         format!(
-            "  load {load}; {}: {done} done in {wall:.2} s, made in {created:.2} s; {}",
+            "  load {load}; {}: {done} done in {wall:.2} s, made in {created:.2} s; {}; CPU s: operator {:.2}, {}, harness {:.1}",
             self.what,
-            times.join("; ")
+            times.join("; "),
+            self.used.operator.cpu,
+            self.used.servers.text(),
+            self.used.harness
         )
     }
 
@@ -170,7 +176,8 @@ fn list(counts: &Counts, objects: usize) -> String {
 impl Report {
     pub(super) fn new(name: &str, fsync: bool) -> Self {
         let (clusters, idle, operations) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name: name.to_owned(), fsync, first: 0.0, clusters, idle, operations, restart: None }
+        let name = name.to_owned();
+        Self { name, fsync, first: 0.0, clusters, idle, operations, restart: None, floor: None }
     }
 
     /// Everything, as Markdown.
@@ -193,6 +200,9 @@ impl Report {
                 it.used.resident
             ));
         }
+        if let Some(floor) = &self.floor {
+            crate::say(&format!("\n{}\n", floor.line()));
+        }
         if let Some(restart) = &self.restart {
             crate::say(&format!(
                 "\n{}\n  its requests: {}\n",
@@ -214,16 +224,16 @@ fn phases(phases: &[Phase]) {
     for it in phases {
         let times: Vec<_> = it.times.iter().map(|(_, times)| times.text()).collect();
         crate::say(&format!(
-            "| {} | {} | {:.2} | {} | {:.2} | {:.1} | {:.2} | {:.1} API server, {:.1} harness |",
+            "| {} | {} | {:.2} | {} | {:.2}; {}, harness {:.1} | {:.1} | {:.2} |",
             it.what,
             it.outcome(),
             it.wall,
             times.join(" | "),
             it.used.operator.cpu,
+            it.used.servers.text(),
+            it.used.harness,
             it.used.operator.peak,
-            it.writes(),
-            it.used.servers,
-            it.used.harness
+            it.writes()
         ));
     }
     crate::say("\nRequests for each object:\n");

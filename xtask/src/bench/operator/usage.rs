@@ -32,12 +32,30 @@ impl Usage {
     }
 }
 
+/// CPU seconds of the servers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Servers {
+    pub(super) api: f64,
+    pub(super) etcd: f64,
+}
+
+impl Servers {
+    /// CPU seconds since then.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self { api: self.api - before.api, etcd: self.etcd - before.etcd }
+    }
+
+    /// `API server 1.2, etcd 0.4`.
+    pub(super) fn text(self) -> String {
+        format!("API server {:.1}, etcd {:.1}", self.api, self.etcd)
+    }
+}
+
 /// What everybody used who takes part.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Used {
     pub(super) operator: Usage,
-    /// CPU seconds of kube-apiserver and etcd.
-    pub(super) servers: f64,
+    pub(super) servers: Servers,
     /// CPU seconds of the harness.
     pub(super) harness: f64,
 }
@@ -47,7 +65,7 @@ impl Used {
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             operator: self.operator.since(before.operator),
-            servers: self.servers - before.servers,
+            servers: self.servers.since(before.servers),
             harness: self.harness - before.harness,
         }
     }

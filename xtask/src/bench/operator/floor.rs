@@ -1,0 +1,165 @@
+//! What the API server itself takes: the requests of operations, made by a bare client that decides nothing and watches
+//! nothing, on the same objects and as many at once as the harness sends.
+//!
+//! ```text
+//!   operation ─► 3 reads ─► 2 copies + claim ─► Job │ status ─► labels │ status ─► history, label
+//!                   until the Job is there          │     told of      │        the end
+//! ```
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use futures::future::try_join_all;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::ground::Ground;
+use super::objects::{self, AT_ONCE, api, cluster_name, core};
+use super::statistics::Times;
+use super::usage::Servers;
+
+/// Writes until the Job is there, the operation's own among them.
+const STARTS: usize = 5;
+/// Writes after it.
+const ENDS: usize = 5;
+
+/// What it took.
+#[derive(Debug)]
+pub(super) struct Floor {
+    pub(super) operations: usize,
+    /// Begun until its Job was there, one of them alone.
+    pub(super) one: f64,
+    /// From the first request of all until each Job was there.
+    pub(super) jobs: Times,
+    /// Seconds until the last Job was there, and then until everything was.
+    pub(super) starts: f64,
+    pub(super) ends: f64,
+    /// What the servers used for it, and the client.
+    pub(super) servers: Servers,
+    pub(super) client: f64,
+}
+
+impl Floor {
+    /// `floor: 2000 writes in 1.90 s`.
+    #[allow(clippy::cast_precision_loss, reason = "counts of requests")]
+    pub(super) fn line(&self) -> String {
+        let (starts, ends) = (self.operations * STARTS, self.operations * ENDS);
+        let rate = |count: usize, seconds: f64| count as f64 / seconds.max(0.001);
+        format!(
+            "floor: {} by a bare client, {AT_ONCE} at once: {starts} writes, {:.2} s until their Jobs are there ({:.0} a second beside {} reads; one alone {:.0} ms; {}), {ends} writes, {:.2} s for the rest ({:.0} a second); CPU s: {}, client {:.1}",
+            super::report::many(self.operations, "operation"),
+            self.starts,
+            rate(starts, self.starts),
+            self.operations * 3,
+            self.one * 1000.0,
+            self.jobs.text(),
+            self.ends,
+            rate(ends, self.ends),
+            self.servers.text(),
+            self.client
+        )
+    }
+}
+
+/// Makes the requests of `count` operations. The operator must be gone.
+pub(super) async fn measure(ground: &mut Ground, count: usize) -> Result<Floor> {
+    let job = job_like(ground).await?;
+    let client = || super::usage::Usage::of(std::process::id());
+    let (before, mine, begin) = (ground.servers()?, client()?.cpu, Instant::now());
+    start(ground, "floor-one", 0, &job).await?;
+    let (one, begun) = (begin.elapsed().as_secs_f64(), Instant::now());
+    let names: Vec<_> = (0..count).map(|number| format!("floor-{number:05}")).collect();
+    let (at, job) = (&*ground, &job);
+    let each = names.iter().enumerate().map(|(number, name)| async move {
+        start(at, name, number, job).await.map(|()| begun.elapsed().as_secs_f64())
+    });
+    let made: Vec<f64> = stream::iter(each).buffer_unordered(AT_ONCE).try_collect().await?;
+    let (starts, ending) = (begun.elapsed().as_secs_f64(), Instant::now());
+    let each = names.iter().enumerate().map(|(number, name)| end(at, name, number));
+    stream::iter(each).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+    Ok(Floor {
+        operations: count,
+        one,
+        jobs: Times::new(made),
+        starts,
+        ends: ending.elapsed().as_secs_f64(),
+        servers: ground.servers()?.since(before),
+        client: client()?.cpu - mine,
+    })
+}
+
+/// A Job of the operator without what the API server put into it.
+async fn job_like(ground: &Ground) -> Result<DynamicObject> {
+    let kind = GroupVersionKind::gvk("batch", "v1", "Job");
+    let resource = kube::api::ApiResource::from_gvk(&kind);
+    let jobs =
+        Api::<DynamicObject>::namespaced_with(ground.client.clone(), &ground.candidate.namespace, &resource);
+    let found = jobs.list(&kube::api::ListParams::default().limit(1)).await?;
+    let mut job = found.items.into_iter().next().context("the operator made no Job")?;
+    job.types = Some(kube::core::TypeMeta { api_version: "batch/v1".into(), kind: "Job".into() });
+    let (labels, annotations) = (job.metadata.labels.take(), job.metadata.annotations.take());
+    job.metadata = kube::api::ObjectMeta { labels, annotations, ..kube::api::ObjectMeta::default() };
+    job.metadata.namespace = Some(ground.candidate.namespace.clone());
+    let given = |key: &String| !key.contains("controller-uid") && !key.contains("job-name");
+    job.metadata.labels.iter_mut().for_each(|labels| labels.retain(|key, _| given(key)));
+    if let Some(spec) = job.data.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("selector");
+    }
+    if let Some(labels) =
+        job.data.pointer_mut("/spec/template/metadata/labels").and_then(Value::as_object_mut)
+    {
+        labels.retain(|key, _| given(key));
+    }
+    if let Some(object) = job.data.as_object_mut() {
+        object.remove("status");
+    }
+    Ok(job)
+}
+
+async fn start(ground: &Ground, name: &str, number: usize, job: &DynamicObject) -> Result<()> {
+    let cluster = cluster_name(number);
+    let operation = ground.candidate.operation(name, &cluster)?;
+    objects::create(&ground.client, &ground.kinds.operation, &operation).await?;
+    let references = ground.candidate.references(&cluster)?;
+    try_join_all(references.iter().map(|object| read(ground, object))).await?;
+    let copies = references.iter().skip(1).map(|object| copy(ground, object, name));
+    let claim = mark(ground, true, &cluster, name);
+    tokio::try_join!(try_join_all(copies), claim)?;
+    copy(ground, job, name).await
+}
+
+async fn end(ground: &Ground, name: &str, number: usize) -> Result<()> {
+    for what in ["running", "labels", "ended"] {
+        mark(ground, false, name, what).await?;
+    }
+    let cluster = cluster_name(number);
+    let history = mark(ground, true, &cluster, "ended");
+    tokio::try_join!(history, mark(ground, false, name, "completed"))?;
+    Ok(())
+}
+
+async fn read(ground: &Ground, object: &DynamicObject) -> Result<()> {
+    api(&ground.client, &core(object)?, object).get(&object.name_any()).await?;
+    Ok(())
+}
+
+/// A new object with the content of `object`.
+async fn copy(ground: &Ground, object: &DynamicObject, name: &str) -> Result<()> {
+    let mut copy = object.clone();
+    copy.metadata.name = Some(format!("{name}-{}", object.types.as_ref().map_or("", |types| &types.kind)));
+    copy.metadata.name.iter_mut().for_each(|name| name.make_ascii_lowercase());
+    api(&ground.client, &core(object)?, object).create(&PostParams::default(), &copy).await?;
+    Ok(())
+}
+
+/// One change of a Cluster or an operation.
+async fn mark(ground: &Ground, cluster: bool, name: &str, text: &str) -> Result<()> {
+    let kind = if cluster { &ground.kinds.cluster } else { &ground.kinds.operation };
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {"floor": text}}}));
+    let all = Api::<DynamicObject>::all_with(ground.client.clone(), kind);
+    all.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
