@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ansible import context
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -42,9 +43,11 @@ OF_ANSIBLE = frozenset(
 )
 # Variables of these playbooks.
 OF_PLAYBOOKS = frozenset(
-    "any_errors_fatal dead kubeon_answer kubeon_cluster kubeon_place kubeon_word node reset_nodes "
-    "reset_confirmation skip_confirmation".split()
+    "any_errors_fatal dead ignore_assert_errors kubeon_answer kubeon_cluster kubeon_ignore_checks kubeon_place "
+    "kubeon_word node reset_nodes reset_confirmation skip_confirmation".split()
 )
+# Checks that nobody can go on without.
+NOT_TO_BE_IGNORED = frozenset("claim login reach system".split())
 MASTERS = ("kube_control_plane", "kube-control-plane", "kube_master", "kube-master")
 PR_SET_PDEATHSIG = 1
 
@@ -76,14 +79,15 @@ class ActionModule(ActionBase):
 
     def _words(self, act, cluster):
         if act == "precheck":
-            return ["precheck", cluster]
+            return ["precheck", cluster, *self._ignored(cluster)]
         if act == "create":
             if context.CLIARGS.get("subset"):
                 raise AnsibleActionFail("cluster.yml takes the whole inventory; scale.yml --limit adds some of its workers")
-            return ["create", cluster, "--output", "json", "--accept-new"]
+            return ["create", cluster, "--output", "json", "--accept-new", *self._ignored(cluster)]
         if act == "scale":
             limit = ",".join(self._facts.get("ansible_play_hosts_all", []))
-            return ["create", cluster, "--output", "json", "--accept-new", "--limit", limit]
+            words = ["create", cluster, "--output", "json", "--accept-new", "--limit", limit]
+            return words + self._ignored(cluster)
         nodes = [name.strip() for name in str(self._task.args.get("nodes") or "").split(",") if name.strip()]
         if act == "destroy":
             words = ["destroy", cluster, "--output", "json", "--yes"]
@@ -94,6 +98,15 @@ class ActionModule(ActionBase):
             words = ["delon", cluster, selector, "--output", "json", "--yes"]
             return words + (self._without(nodes) if self._task.args.get("dead") else [])
         raise AnsibleActionFail(f"act {act!r} is none of prepare, precheck, create, scale, remove, destroy")
+
+    def _ignored(self, cluster):
+        """Checks that may fail: those of kubeon_ignore_checks; with ignore_assert_errors, all that stand in the way."""
+        named = self._facts.get("kubeon_ignore_checks") or []
+        names = {name.strip() for name in (named.split(",") if isinstance(named, str) else named) if name.strip()}
+        if boolean(self._facts.get("ignore_assert_errors", False), strict=False):
+            _, out, _ = self._call(["precheck", cluster, "--output", "json", "--quiet"])
+            names |= _in_the_way(out)
+        return ["--ignore", ",".join(sorted(names))] if names else []
 
     def _without(self, nodes):
         words = []
@@ -154,6 +167,14 @@ class ActionModule(ActionBase):
     # The program
 
     def _turn(self, words, result):
+        if os.environ.get("KUBEON_PROGRESS") == "json":
+            words = [*words, "--progress", "json"]
+        code, out, said = self._call(words)
+        result.update(rc=code, changed=_changed(out))
+        if code:
+            result.update(failed=True, msg=_why(said) or f"kubeon ended with {code}")
+
+    def _call(self, words):
         program = os.environ.get("KUBEON_PROGRAM", "kubeon")
         files = {
             "--inventory": _in_memory("hosts.yml", self._inventory()),
@@ -169,16 +190,36 @@ class ActionModule(ActionBase):
         command += ["--default-user", context.CLIARGS.get("remote_user") or getpass.getuser()]
         display.v("kubeon: " + " ".join(command))
         try:
-            code, out, said = _run(command, tuple(files.values()))
+            return _run(command, tuple(files.values()))
         except FileNotFoundError:
             raise AnsibleActionFail(f"the program {program} is not there: put it on PATH, or set KUBEON_PROGRAM") from None
         finally:
             for descriptor in files.values():
                 os.close(descriptor)
-        result.update(rc=code, changed=_changed(out))
-        if code:
-            at = max((i for i, line in enumerate(said) if line.startswith("error: ")), default=max(len(said) - 1, 0))
-            result.update(failed=True, msg="\n".join(said[at:]) or f"kubeon ended with {code}")
+
+
+def _why(said):
+    """The program's last words: what stands from its error on, or the reason that its last line of progress names."""
+    for line in reversed(said):
+        try:
+            reason = json.loads(line).get("reason")
+        except (ValueError, AttributeError):
+            continue
+        if reason:
+            return reason
+    at = max((i for i, line in enumerate(said) if line.startswith("error: ")), default=max(len(said) - 1, 0))
+    return "\n".join(said[at:])
+
+
+def _in_the_way(out):
+    """Names of checks that stand in the way, by the report of a precheck."""
+    try:
+        hosts = json.loads(out).get("hosts", [])
+    except ValueError:
+        return set()
+    checks = (check for host in hosts for check in host.get("checks", []))
+    wrong = {check["check"] for check in checks if not check["ok"] and check.get("severity") == "error"}
+    return wrong - NOT_TO_BE_IGNORED
 
 
 def _in_memory(name, content):

@@ -9,7 +9,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 const ABOUT: &str =
     "Process 1 of the Job of an operation: starts the work, passes its words on, tells what came of it";
 const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, terminating, prechecking), CLUSTER_NAME,
-CLUSTER_NAMESPACE, and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
+CLUSTER_NAMESPACE, IGNORE_CHECKS (checks of the hosts that may fail, by name), and for the callback MASTER_HOSTS,
+NODE_HOSTS, ETCD_HOSTS.
+
+With --state-secret a script gets KUBEON_HOME, where an earlier state is put before and kept afterwards, KUBEON_CACHE,
+KUBEON_BUNDLES, KUBEON_PROGRAM, KUBEON_PROGRESS, and KUBEON_HOLD_FOR: a program that succeeds once the state is kept.
 
 Exit codes: those of the work; 128 + n when signal n ended it; 143 and 130 when told to stop by SIGTERM and SIGINT;
 126 and 127 when it cannot be started; 1 when the runner itself fails, 2 for flags that it does not know.";
@@ -111,7 +115,7 @@ pub struct MetaFlags {
     /// Namespace of the Secrets [default: $CLUSTER_NAMESPACE]
     #[arg(long, value_name = "NAME")]
     pub secret_namespace: Option<String>,
-    /// Secret of the state [default: NAMESPACE-NAME-state]
+    /// Secret of the state [default: NAMESPACE-NAME-state; a script keeps none without it]
     #[arg(long, value_name = "NAME")]
     pub state_secret: Option<String>,
     /// Secret of the admin kubeconfig [default: NAMESPACE-NAME-kubeconfig]
@@ -155,6 +159,8 @@ pub struct Environment {
     pub nodes: Option<String>,
     /// `$ETCD_HOSTS`.
     pub etcd: Option<String>,
+    /// `$IGNORE_CHECKS`, names of checks separated by commas.
+    pub ignore: Option<String>,
     /// Where temporary files go.
     pub temporary: PathBuf,
     /// This program's own file.
@@ -173,6 +179,7 @@ impl Environment {
             masters: text("MASTER_HOSTS"),
             nodes: text("NODE_HOSTS"),
             etcd: text("ETCD_HOSTS"),
+            ignore: text("IGNORE_CHECKS"),
             temporary: env::temp_dir(),
             program: env::current_exe().ok(),
         }

@@ -84,6 +84,8 @@ pub struct Board {
     unfit: String,
     done: u32,
     total: u32,
+    /// Whether a plan said how many there are.
+    planned: bool,
     /// Steps that go on, in the order in which they began.
     running: Vec<Step>,
     names: BTreeMap<HostAddress, String>,
@@ -165,6 +167,7 @@ impl Board {
             Progress::Precheck { report } => self.prechecked(report),
             Progress::Plan { steps, standing } => {
                 self.go_on();
+                self.planned = true;
                 self.total = steps.saturating_add(*standing);
                 self.done = *standing;
                 self.running.clear();
@@ -257,13 +260,14 @@ impl Board {
     #[must_use]
     pub fn steps(&self) -> Steps {
         let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
-        let (done, total) = match self.tasks {
+        let counted = if self.planned { 0 } else { self.tasks };
+        let (done, total) = match counted {
             0 => (self.done, self.total.max(1)),
             tasks if self.done > 0 => (tasks, tasks),
             // Nobody knows how many come: the one that it is at is the last that is known.
             tasks => (tasks - 1, tasks),
         };
-        let open = self.tasks > 0 && done < total;
+        let open = counted > 0 && done < total;
         let text = if open { format!("{done}/…") } else { format!("{done}/{total}") };
         Steps { done: number(done), total: number(total), current: self.current(), text }
     }

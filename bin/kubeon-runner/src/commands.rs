@@ -31,13 +31,75 @@ impl Declared {
     }
 }
 
-/// What the command lines name.
+/// The program, and where it keeps and finds things.
 #[derive(Debug, Clone)]
-pub struct Kubeon {
+pub struct Engine {
     /// The program.
     pub program: PathBuf,
     /// Its state, in a folder of its own.
     pub home: PathBuf,
+    /// Where bundles lie, when there are any.
+    pub bundles: Option<PathBuf>,
+}
+
+impl Engine {
+    /// What the program's environment says of these.
+    pub fn environment(&self, command: &mut Command) {
+        command.env("KUBEON_HOME", &self.home).env("KUBEON_CACHE", self.home.join("cache"));
+        if let Some(bundles) = &self.bundles {
+            command.env("KUBEON_BUNDLES", bundles);
+        }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words);
+        self.environment(&mut command);
+        command
+    }
+
+    /// Writes a cluster's state to standard output.
+    #[must_use]
+    pub fn export_state(&self, cluster: &str) -> Command {
+        self.command(&["state", "export", cluster])
+    }
+
+    /// Reads a cluster's state from standard input.
+    #[must_use]
+    pub fn import_state(&self, cluster: &str) -> Command {
+        self.command(&["state", "import", cluster])
+    }
+
+    /// Whether the program knows a cluster.
+    #[must_use]
+    pub fn knows(&self, cluster: &str) -> bool {
+        self.home.join(format!("{cluster}.json")).is_file()
+    }
+
+    /// The clusters that the program knows, in order.
+    #[must_use]
+    pub fn clusters(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.home).into_iter().flatten().flatten();
+        let names =
+            entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".json")?.to_owned()));
+        let mut names: Vec<String> =
+            names.filter(|name| name.parse::<kubeon_api::ClusterName>().is_ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// Where the admin kubeconfig of a cluster lies.
+    #[must_use]
+    pub fn kubeconfig(&self, cluster: &str) -> PathBuf {
+        self.home.join("conf/cluster").join(format!("{cluster}.yaml"))
+    }
+}
+
+/// What the command lines name.
+#[derive(Debug, Clone)]
+pub struct Kubeon {
+    /// The program.
+    pub engine: Engine,
     /// The cluster.
     pub cluster: String,
     /// What is declared.
@@ -46,27 +108,17 @@ pub struct Kubeon {
     pub auth: PathBuf,
     /// The account, when it is not root.
     pub username: Option<String>,
-    /// Where bundles lie, when there are any.
-    pub bundles: Option<PathBuf>,
+    /// Checks of the hosts that may fail, joined by commas.
+    pub ignore: Option<String>,
 }
 
 impl Kubeon {
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(words);
-        command.env("KUBEON_HOME", &self.home).env("KUBEON_CACHE", self.home.join("cache"));
-        if let Some(bundles) = &self.bundles {
-            command.env("KUBEON_BUNDLES", bundles);
-        }
-        command
-    }
-
     /// Makes the cluster what is declared, with one line of JSON for each thing that happens. The program checks the
     /// hosts first. Who wrote the declaration has agreed that workers leave that are not in it any more.
     #[must_use]
     pub fn work(&self, operation: Operation) -> Command {
         let mut command = if operation == Operation::Terminating {
-            self.command(&["destroy", &self.cluster])
+            self.engine.command(&["destroy", &self.cluster])
         } else {
             self.declare(&["create"])
         };
@@ -85,32 +137,17 @@ impl Kubeon {
         command
     }
 
-    /// Writes the cluster's state to standard output.
-    #[must_use]
-    pub fn export_state(&self) -> Command {
-        self.command(&["state", "export", &self.cluster])
-    }
-
-    /// Reads the cluster's state from standard input.
-    #[must_use]
-    pub fn import_state(&self) -> Command {
-        self.command(&["state", "import", &self.cluster])
-    }
-
-    /// Where the admin kubeconfig lies afterwards.
-    #[must_use]
-    pub fn kubeconfig(&self) -> PathBuf {
-        self.home.join("conf/cluster").join(format!("{}.yaml", self.cluster))
-    }
-
     fn declare(&self, words: &[&str]) -> Command {
-        let mut command = self.command(words);
+        let mut command = self.engine.command(words);
         match &self.declared {
             Declared::Cluster(file) => command.arg("-f").arg(file),
             Declared::Inventory { hosts, variables } => {
                 command.arg(&self.cluster).arg("--inventory").arg(hosts).arg("--vars").arg(variables)
             }
         };
+        if let Some(checks) = &self.ignore {
+            command.arg(format!("--ignore={checks}"));
+        }
         command
     }
 

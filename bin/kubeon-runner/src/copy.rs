@@ -31,12 +31,16 @@ fn copy(from: &Path, to: &Path, depth: u32) -> io::Result<()> {
         let kind = entry.file_type().map_err(at(&source))?;
         if kind.is_dir() {
             copy(&source, &target, depth + 1)?;
-        } else if kind.is_symlink() {
+            continue;
+        }
+        // One that may only be read cannot be written over.
+        match fs::remove_file(&target) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&target)(error)),
+            _ => {}
+        }
+        if kind.is_symlink() {
             let link = fs::read_link(&source).map_err(at(&source))?;
-            match fs::remove_file(&target) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&target)(error)),
-                _ => symlink(link, &target).map_err(at(&target))?,
-            }
+            symlink(link, &target).map_err(at(&target))?;
         } else {
             fs::copy(&source, &target).map_err(at(&target))?;
         }
@@ -54,6 +58,8 @@ mod tests {
         let (from, to) = (place.path().join("from"), place.path().join("to"));
         fs::create_dir_all(from.join("blobs/sha256")).unwrap();
         fs::write(from.join("blobs/sha256/a"), "content").unwrap();
+        let only_read = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+        fs::set_permissions(from.join("blobs/sha256/a"), only_read).unwrap();
         symlink("blobs", from.join("link")).unwrap();
         for _ in 0..2 {
             folder(&from, &to).unwrap();

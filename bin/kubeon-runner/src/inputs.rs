@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::args::Settings;
 use crate::bundle;
-use crate::commands::{Declared, Kubeon};
+use crate::commands::{Declared, Engine, Kubeon};
 
 /// Why there is nothing to do. Trying again does not help. The first two are the words of kubernetes-operator.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,9 @@ pub enum InputError {
     /// The account's name is none.
     #[error("{0} holds no account's name")]
     Username(PathBuf),
+    /// What should be the name of a check is none.
+    #[error("IGNORE_CHECKS: {0:?} is no name of a check")]
+    Check(String),
     /// The bundle cannot be used.
     #[error("the bundle: {0}")]
     Bundle(#[from] std::io::Error),
@@ -80,16 +83,39 @@ pub fn kubeon(settings: &Settings, home: &Path) -> Result<Kubeon, InputError> {
     let declared = declared.ok_or_else(|| InputError::NoConfig(flags.kubeon.conf.clone()))?;
     let cluster = cluster_name(settings).ok_or(InputError::NoCluster)?;
     let cluster: kubeon_api::ClusterName = cluster.parse()?;
-    let beside = || Some(settings.environment.program.as_ref()?.parent()?.join("kubeon"));
     Ok(Kubeon {
-        program: flags.kubeon.kubeon.clone().or_else(beside).ok_or(InputError::NoProgram)?,
-        home: home.to_owned(),
+        engine: engine(settings, home)?,
         cluster: cluster.to_string(),
         declared,
         auth: flags.auth.clone(),
         username: username(&flags.auth.join("username"))?,
-        bundles: bundle::folder(&flags.kubeon.bundle, home)?,
+        ignore: checks(settings)?,
     })
+}
+
+/// The program, with its state in the folder `home`.
+///
+/// # Errors
+/// When it or its bundle is not there.
+pub fn engine(settings: &Settings, home: &Path) -> Result<Engine, InputError> {
+    let flags = &settings.flags.kubeon;
+    let beside = || Some(settings.environment.program.as_ref()?.parent()?.join("kubeon"));
+    Ok(Engine {
+        program: flags.kubeon.clone().or_else(beside).ok_or(InputError::NoProgram)?,
+        home: home.to_owned(),
+        bundles: bundle::folder(&flags.bundle, home)?,
+    })
+}
+
+/// Checks that may fail, if they are named; which ones there are is for the program to say.
+fn checks(settings: &Settings) -> Result<Option<String>, InputError> {
+    let Some(text) = &settings.environment.ignore else { return Ok(None) };
+    let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if let Some(name) = names.iter().find(|name| !plain(name) || name.starts_with('-')) {
+        return Err(InputError::Check((*name).to_owned()));
+    }
+    Ok(Some(names.join(",")).filter(|names| !names.is_empty()))
 }
 
 fn username(file: &Path) -> Result<Option<String>, InputError> {

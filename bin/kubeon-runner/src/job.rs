@@ -140,7 +140,7 @@ impl Job {
         Output::stderr(self.masks.clone(), self.stderr.clone(), self.activity.clone())
     }
 
-    /// Starts a program. Lines of standard error are cut at `longest`.
+    /// Starts a program. Its lines are cut at `longest`.
     ///
     /// # Errors
     /// When it is not there or cannot be run.
@@ -155,7 +155,7 @@ impl Job {
         let refused = |source| StartError { program: name(command), source };
         let mut pumps = Pumps::new().map_err(refused)?;
         if let Some(pipe) = child.stdout.take() {
-            pumps.add(pipe, Lines::new(LINE, self.masks.clone()), stdout).map_err(refused)?;
+            pumps.add(pipe, Lines::new(longest, self.masks.clone()), stdout).map_err(refused)?;
         }
         if let Some(pipe) = child.stderr.take() {
             pumps.add(pipe, Lines::new(longest, self.masks.clone()), stderr).map_err(refused)?;

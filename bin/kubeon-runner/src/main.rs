@@ -19,6 +19,7 @@ mod copy;
 mod family;
 mod inputs;
 mod job;
+mod keep;
 mod kubeon;
 mod masks;
 mod meta;
@@ -31,6 +32,7 @@ mod stop;
 mod stream;
 mod tail;
 mod voice;
+mod waiting_room;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -10,6 +10,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt as _};
 use kubeon_api::ClusterOperation;
+use kubeon_api::labels::NO_JOB_YET;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -45,6 +46,8 @@ pub enum Retry {
     Later,
     /// Permission: a server that has just started refuses those whom it does not know yet.
     AFewTimes,
+    /// The operator has not written down yet whose Job this is. It may have ended just then, and others take over.
+    WhenAdopted,
     /// It stays as it is.
     Never,
 }
@@ -58,6 +61,7 @@ impl MetaError {
             Self::Late => Retry::Later,
             Self::Request(error) => match **error {
                 kube::Error::Api(ref status) => match status.code {
+                    403 if status.message.contains(NO_JOB_YET) => Retry::WhenAdopted,
                     401 | 403 => Retry::AFewTimes,
                     400 | 404 | 405 | 413 | 415 | 422 => Retry::Never,
                     _ => Retry::Later,
@@ -111,7 +115,7 @@ impl Meta {
         answered(api.patch_status(operation, &ours, &Patch::Apply(&object))).await.map(|_| ())
     }
 
-    /// Writes one key of a Secret; trying again is left to [`Self::save`].
+    /// Writes the keys of a Secret that are the runner's; trying again is left to [`Self::save`].
     async fn write_secret(&self, secret: &Secret) -> Result<(), MetaError> {
         let namespace = secret.namespace().unwrap_or_default();
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
@@ -119,14 +123,14 @@ impl Meta {
         answered(api.patch(&secret.name_any(), &ours, &Patch::Apply(secret))).await.map(|_| ())
     }
 
-    /// Writes one key of a Secret, and tries again while that may help. Does not end by itself while the server
+    /// Writes the keys of a Secret that are the runner's, and tries again while that may help. Does not end by itself while the server
     /// cannot be reached: the caller says when to give up.
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn save(&self, place: &Place, key: &str, bytes: Vec<u8>) -> Result<(), MetaError> {
-        let mut secret =
-            Secret { data: Some(BTreeMap::from([(key.to_owned(), ByteString(bytes))])), ..Secret::default() };
+    pub async fn save(&self, place: &Place, data: BTreeMap<&str, Vec<u8>>) -> Result<(), MetaError> {
+        let data = data.into_iter().map(|(key, bytes)| (key.to_owned(), ByteString(bytes))).collect();
+        let mut secret = Secret { data: Some(data), ..Secret::default() };
         secret.metadata.name = Some(place.name.clone());
         secret.metadata.namespace = Some(place.namespace.clone());
         let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
@@ -163,4 +167,21 @@ impl std::fmt::Display for Place {
 async fn answered<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, MetaError> {
     let answer = timeout(REQUEST, request).await.map_err(|_| MetaError::Late)?;
     answer.map_err(|error| MetaError::Request(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_that_ends_when_the_operator_comes_back_is_waited_out() {
+        let refused = |message: &str| {
+            let status = Status::failure(message, "Forbidden").with_code(403);
+            MetaError::Request(Box::new(kube::Error::Api(Box::new(status)))).retry()
+        };
+        assert_eq!(refused(&format!("status: an operation's status … {NO_JOB_YET}; …")), Retry::WhenAdopted);
+        assert_eq!(refused("status: … is written by its own Job, other-job"), Retry::AFewTimes);
+    }
 }

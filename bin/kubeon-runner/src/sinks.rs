@@ -57,10 +57,19 @@ pub struct Words {
     pub output: Output,
     /// What is known.
     pub board: Boards,
+    /// Whether the program kubeon may tell its progress among them.
+    pub progress: bool,
 }
 
 impl Sink for Words {
     fn line(&mut self, line: &[u8]) {
+        let progress = || serde_json::from_slice::<Progress>(line.trim_ascii()).ok();
+        if self.progress
+            && line.trim_ascii_start().starts_with(b"{")
+            && let Some(progress) = progress()
+        {
+            return tell(&mut self.output, &self.board, &progress);
+        }
         if let Some(heading) = heading(line) {
             let heading = self.output.masks.hide_text(heading);
             self.board.send_modify(|board| board.heading(&heading));
@@ -105,22 +114,29 @@ pub struct Story {
 
 impl Sink for Story {
     fn line(&mut self, line: &[u8]) {
-        let Ok(progress) = serde_json::from_slice::<Progress>(line) else {
-            return self.output.tell(line);
-        };
-        let mut told = String::new();
-        self.board.send_modify(|board| told = board.take(&progress));
-        for one in told.lines() {
-            self.output.tell(one.as_bytes());
-        }
-        if progress == Progress::Saved {
-            // Nobody waits for it once the program is given up.
-            let _ = self.saved.send(());
+        match serde_json::from_slice::<Progress>(line) {
+            Ok(progress) => {
+                tell(&mut self.output, &self.board, &progress);
+                if progress == Progress::Saved {
+                    // Nobody waits for it once the program is given up.
+                    let _ = self.saved.send(());
+                }
+            }
+            Err(_) => self.output.tell(line),
         }
     }
 
     fn flush(&mut self) {
         self.output.write();
+    }
+}
+
+/// Takes progress in, and passes on what a person reads of it.
+fn tell(output: &mut Output, board: &Boards, progress: &Progress) {
+    let mut told = String::new();
+    board.send_modify(|board| told = board.take(progress));
+    for one in told.lines() {
+        output.tell(one.as_bytes());
     }
 }
 

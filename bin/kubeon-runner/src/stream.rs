@@ -21,6 +21,8 @@ use crate::masks::Masks;
 
 /// Longer lines become several.
 pub const LINE: usize = 16 * 1024;
+/// The same where lines of progress are among them.
+pub const PROGRESS: usize = 1024 * 1024;
 /// Read at once.
 const CHUNK: usize = 64 * 1024;
 /// Taken at most after the work ended, from pipes that others still hold: what a pipe can hold.

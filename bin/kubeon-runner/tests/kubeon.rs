@@ -23,7 +23,7 @@ case "$1 $2" in
 precheck*) source ./precheck ;;
 *)
     [ "$1" = destroy ] || source ./precheck
-    mkdir -p "$KUBEON_HOME/cluster/demo" "$KUBEON_HOME/conf/cluster"
+    mkdir -p "$KUBEON_HOME/conf/cluster"; echo '{}' >"$KUBEON_HOME/demo.json"
     echo "kubeconfig of demo" >"$KUBEON_HOME/conf/cluster/demo.yaml"
     source ./work ;;
 esac
@@ -136,6 +136,16 @@ fn hosts_that_are_not_fit_end_it_before_any_is_changed() {
         "{log}"
     );
     assert!(!done.says("told:"));
+}
+
+#[test]
+fn checks_that_may_fail_are_named_and_nothing_else_gets_into_the_command() {
+    let place = place(FIT, WELL);
+    let mut ignoring = command(&place, "creating");
+    assert_eq!(Running::start(ignoring.env("IGNORE_CHECKS", " swap, dns ")).end().code, Some(0));
+    assert!(place.read("calls").contains(" --ignore=swap,dns "), "{}", place.read("calls"));
+    let done = Running::start(ignoring.env("IGNORE_CHECKS", "swap,--yes")).end();
+    assert!(done.code == Some(1) && done.says("\"--yes\" is no name of a check"), "{done:?}");
 }
 
 #[test]

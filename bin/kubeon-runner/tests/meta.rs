@@ -28,7 +28,7 @@ case "$1 $2" in
 "state import") cat >imported ;;
 *)
     say '{"event":"precheck","report":{"cluster":"demo","ok":true,"errors":0,"warnings":0,"hosts":[]}}'
-    mkdir -p "$KUBEON_HOME/cluster/demo" "$KUBEON_HOME/conf/cluster"
+    mkdir -p "$KUBEON_HOME/conf/cluster"; echo '{}' >"$KUBEON_HOME/demo.json"
     echo "kubeconfig of demo" >"$KUBEON_HOME/conf/cluster/demo.yaml"
     echo before >state-now
     say '{"event":"plan","steps":1,"standing":26}'
@@ -218,6 +218,57 @@ async fn a_state_that_cannot_be_saved_lets_nothing_begin() {
     let status = ground.status().await;
     assert_eq!(condition(&status, "Progressing")["reason"], "Failed");
     assert!(condition(&status, "Progressing")["message"].as_str().unwrap().contains("forbidden"), "{status}");
+}
+
+/// Two Jobs of playbooks: the second one finds what the first one left, and nothing is done before it is safe.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_keeps_the_state_of_the_program_under_it() {
+    let ground = Ground::new().await;
+    let name = ground.namespace.clone();
+    let flags = [
+        format!("--secret-namespace={name}"),
+        format!("--state-secret={name}-demo-state"),
+        format!("--kubeconfig-secret={name}-demo-kubeconfig"),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let script = |text: &str| format!("#!/bin/bash\nset -e\n{text}\n");
+    let making = r#"
+        echo '{}' >"$KUBEON_HOME/demo.json"; echo before >state-now
+        echo '  {"event":"plan","steps":1,"standing":26}'
+        "$KUBEON_HOLD_FOR" demo; echo "let go"; read -r _ <go
+        mkdir -p "$KUBEON_HOME/conf/cluster"; echo "kubeconfig of demo" >"$KUBEON_HOME/conf/cluster/demo.yaml"
+        echo after >state-now"#;
+    ground.place.program("script", &script(making));
+    let running = ground.begin(&flags).await;
+    assert_eq!(running.line(), "plan: 1 steps to do, 26 stand already");
+    assert_eq!(running.line(), "let go");
+    assert_eq!(ground.secret("state", "state.tar.zst").await, "state before\n");
+    ground.go();
+    let done = end(running).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(ground.secret("state", "state.tar.zst").await, "state after\n");
+    assert_eq!(ground.secret("state", "name").await, "demo");
+    assert_eq!(ground.secret("kubeconfig", "kubeconfig").await, "kubeconfig of demo\n");
+    // As the kubelet mounts it for the next Job, which takes the cluster away.
+    ground.place.write("state", "an old state");
+    ground.place.write("name", "demo");
+    ground.place.program("script", &script("cat imported; test ! -e \"$KUBEON_HOME/demo.json\""));
+    let done = end(ground.begin(&flags).await).await;
+    assert_eq!((done.code, done.stdout.as_slice()), (Some(0), &["an old state".to_owned()][..]), "{done:?}");
+    assert_eq!(ground.secret("state", "state.tar.zst").await, "", "nothing is remembered any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_whose_state_cannot_be_kept_is_told_to_go_no_further() {
+    let ground = Ground::new().await;
+    let place = format!("--secret-namespace={}", ground.namespace);
+    ground.place.program(
+        "script",
+        "#!/bin/bash\necho '{}' >\"$KUBEON_HOME/demo.json\"; echo 1 >state-now; \"$KUBEON_HOLD_FOR\" demo || exit 7\n",
+    );
+    let done = end(ground.begin(&[&place, "--state-secret=another", "--kubeconfig-secret=x"]).await).await;
+    assert_eq!(done.code, Some(7), "{done:?}");
+    assert!(done.says("no host is changed"), "{done:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
