@@ -59,7 +59,7 @@ pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
     fs::create_dir_all(&cache)?;
     fs::create_dir_all(&images.out)?;
     let layers = tempfile::Builder::new().prefix("layers-").tempdir_in(&cache)?;
-    let factory = Factory { root, cache, layers: layers.path(), version: env!("CARGO_PKG_VERSION") };
+    let factory = Factory { root, cache, layers: layers.path() };
     for name in &images.only {
         let begin = Instant::now();
         let image = match name.as_str() {
@@ -99,7 +99,6 @@ struct Factory<'a> {
     cache: PathBuf,
     /// Layers of this run.
     layers: &'a Path,
-    version: &'static str,
 }
 
 impl Factory<'_> {
@@ -139,7 +138,7 @@ impl Factory<'_> {
     fn operator(&self) -> Result<Image> {
         let program = Tree::from([("kubeon-operator".to_owned(), self.program("kubeon-operator")?)]);
         Ok(Image {
-            names: vec![format!("docker.io/kubeon/kubeon-operator:{}", self.version)],
+            names: vec![format!("docker.io/{}", kubeon_install::OPERATOR_IMAGE)],
             layers: vec![self.layer(Self::bare()?)?, self.layer(program)?],
             user: NONROOT,
             environment: vec!["PATH=/".to_owned()],
@@ -167,11 +166,7 @@ impl Factory<'_> {
             "ANSIBLE_REMOTE_USER=root",
         ];
         Ok(Image {
-            names: vec![
-                format!("docker.io/kubeon/kubeon-runner:{}", self.version),
-                // The name that published manifests of kube-on-kube use.
-                "docker.io/wangzhichidocker/kubeonkube:v0.1".to_owned(),
-            ],
+            names: kubeon_install::RUNNER_IMAGES.map(|name| format!("docker.io/{name}")).to_vec(),
             layers: vec![base, self.layer(playbooks)?, self.layer(programs.collect::<Result<_>>()?)?],
             user: NONROOT,
             environment: environment.map(str::to_owned).to_vec(),
@@ -190,7 +185,10 @@ impl Factory<'_> {
             ("tmp".to_owned(), Content::Directory { mode: 0o1777 }),
         ]);
         Ok(Image {
-            names: vec![format!("docker.io/kubeon/kubeon-bundle:{version}")],
+            names: vec![format!(
+                "docker.io/{}",
+                kubeon_install::BUNDLE_IMAGE.replace("{version}", &version.to_string())
+            )],
             layers: vec![self.layer(files)?, self.layer(copier)?],
             user: NONROOT,
             environment: vec!["PATH=/".to_owned()],
