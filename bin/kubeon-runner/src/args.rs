@@ -161,6 +161,10 @@ pub struct Environment {
     pub etcd: Option<String>,
     /// `$IGNORE_CHECKS`, names of checks separated by commas.
     pub ignore: Option<String>,
+    /// `$TRACEPARENT`: where the operation's trace goes on.
+    pub traceparent: Option<String>,
+    /// `$OTEL_EXPORTER_OTLP_ENDPOINT`: who collects traces.
+    pub collector: Option<String>,
     /// Where temporary files go.
     pub temporary: PathBuf,
     /// This program's own file.
@@ -180,6 +184,8 @@ impl Environment {
             nodes: text("NODE_HOSTS"),
             etcd: text("ETCD_HOSTS"),
             ignore: text("IGNORE_CHECKS"),
+            traceparent: text("TRACEPARENT"),
+            collector: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
             temporary: env::temp_dir(),
             program: env::current_exe().ok(),
         }

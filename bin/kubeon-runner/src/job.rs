@@ -18,6 +18,7 @@ use crate::family::{Child, Ending, Family, send};
 use crate::masks::Masks;
 use crate::meta::Meta;
 use crate::sinks::{Output, Plain};
+use crate::spans::Spans;
 use crate::stop::Stop;
 use crate::stream::{LINE, Lines, Pumps, Sink};
 use crate::tail::Tail;
@@ -45,6 +46,8 @@ pub struct Job {
     pub stop: Stop,
     /// What is known of the work.
     pub board: Boards,
+    /// What took how long.
+    pub spans: Spans,
     /// When something was last said.
     pub activity: Activity,
     /// The last lines of standard output.
@@ -131,13 +134,13 @@ impl Job {
     /// The runner's standard output, for a program.
     #[must_use]
     pub fn to_stdout(&self) -> Output {
-        Output::stdout(self.masks.clone(), self.stdout.clone(), self.activity.clone())
+        Output::stdout(self.masks.clone(), self.stdout.clone(), self.activity.clone(), self.spans.clone())
     }
 
     /// The runner's standard error, for a program.
     #[must_use]
     pub fn to_stderr(&self) -> Output {
-        Output::stderr(self.masks.clone(), self.stderr.clone(), self.activity.clone())
+        Output::stderr(self.masks.clone(), self.stderr.clone(), self.activity.clone(), self.spans.clone())
     }
 
     /// Starts a program. Its lines are cut at `longest`.

@@ -27,6 +27,7 @@ mod outcome;
 mod run;
 mod script;
 mod sinks;
+mod spans;
 mod status;
 mod stop;
 mod stream;

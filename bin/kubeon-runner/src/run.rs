@@ -20,6 +20,7 @@ use crate::masks::Masks;
 use crate::meta::{Meta, TOKEN};
 use crate::outcome::Outcome;
 use crate::script;
+use crate::spans::Spans;
 use crate::status::Writer;
 use crate::stop::Stop;
 use crate::tail::Tail;
@@ -44,7 +45,8 @@ pub async fn run(flags: RunArgs, environment: Environment) -> io::Result<u8> {
     let status = write_status(&settings, meta.clone(), &masks, &voice, watched);
     let (activity, stdout, stderr) = (Activity::now(), Tail::default(), Tail::default());
     let board = Arc::new(board);
-    let job = Job { settings, masks, voice, family, stop, board, activity, stdout, stderr, meta };
+    let spans = Spans::start(&settings.environment, &masks, &voice);
+    let job = Job { settings, masks, voice, family, stop, board, spans, activity, stdout, stderr, meta };
 
     let heartbeat = heartbeat(&job);
     let outcome = match job.settings.flags.action {
@@ -80,7 +82,8 @@ async fn farewell(job: Job, outcome: Outcome, status: Option<JoinHandle<()>>) ->
             () = stop.last_word(LAST_STATUS) => voice.say("the last status could not be written in time"),
         }
     };
-    tokio::join!(last_status, callback::tell(settings, &outcome, stop, voice, masks));
+    let spans = job.spans.clone().end(&outcome, voice);
+    tokio::join!(last_status, callback::tell(settings, &outcome, stop, voice, masks), spans);
     outcome.code
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::activity::Activity;
 use crate::job::Boards;
 use crate::masks::Masks;
+use crate::spans::Spans;
 use crate::stream::Sink;
 use crate::tail::Tail;
 
@@ -19,17 +20,18 @@ pub struct Output {
     masks: Arc<Masks>,
     tail: Tail,
     activity: Activity,
+    spans: Spans,
 }
 
 impl Output {
     /// To standard output.
-    pub fn stdout(masks: Arc<Masks>, tail: Tail, activity: Activity) -> Self {
-        Self { to: Box::new(io::stdout()), ready: Vec::new(), masks, tail, activity }
+    pub fn stdout(masks: Arc<Masks>, tail: Tail, activity: Activity, spans: Spans) -> Self {
+        Self { to: Box::new(io::stdout()), ready: Vec::new(), masks, tail, activity, spans }
     }
 
     /// To standard error.
-    pub fn stderr(masks: Arc<Masks>, tail: Tail, activity: Activity) -> Self {
-        Self { to: Box::new(io::stderr()), ready: Vec::new(), masks, tail, activity }
+    pub fn stderr(masks: Arc<Masks>, tail: Tail, activity: Activity, spans: Spans) -> Self {
+        Self { to: Box::new(io::stderr()), ready: Vec::new(), masks, tail, activity, spans }
     }
 
     fn tell(&mut self, line: &[u8]) {
@@ -133,6 +135,7 @@ impl Sink for Story {
 
 /// Takes progress in, and passes on what a person reads of it.
 fn tell(output: &mut Output, board: &Boards, progress: &Progress) {
+    output.spans.take(progress);
     let mut told = String::new();
     board.send_modify(|board| told = board.take(progress));
     for one in told.lines() {

@@ -1,0 +1,182 @@
+//! What took how long, told to an OpenTelemetry collector when one is named: the run, its stages, each step on a host.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use kubeon_api::HostAddress;
+use kubeon_traces::{Place, Span, Traces};
+use kubeon_wire::Progress;
+
+use crate::args::Environment;
+use crate::masks::Masks;
+use crate::outcome::Outcome;
+use crate::voice::Voice;
+
+/// Steps that are remembered while they go on; more are told of by their stage alone.
+const MOST_STEPS: usize = 10_000;
+
+/// Tells spans of this run, or nothing.
+#[derive(Clone, Default)]
+pub struct Spans(Option<Arc<Shared>>);
+
+struct Shared {
+    traces: Traces,
+    masks: Arc<Masks>,
+    operation: Option<Place>,
+    run: Place,
+    begun: SystemTime,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    stages: HashMap<String, Stage>,
+    steps: HashMap<(HostAddress, String), Step>,
+}
+
+/// A stage, as long as its steps.
+struct Stage {
+    place: Place,
+    begun: SystemTime,
+    ended: SystemTime,
+}
+
+/// A step that goes on.
+struct Step {
+    stage: Place,
+    name: String,
+    why: String,
+    begun: SystemTime,
+}
+
+impl Spans {
+    /// Begins the span of the run, when the environment names a collector and an operation's trace.
+    #[must_use]
+    pub fn start(environment: &Environment, masks: &Arc<Masks>, voice: &Voice) -> Self {
+        let (Some(operation), Some(collector)) = (&environment.traceparent, &environment.collector) else {
+            return Self::default();
+        };
+        let started = operation.parse::<Place>().map_err(|error| error.to_string()).and_then(|place| {
+            Traces::start("kubeon-runner", collector)
+                .map(|traces| (place, traces))
+                .map_err(|error| error.to_string())
+        });
+        match started {
+            Ok((operation, traces)) => Self(Some(Arc::new(Shared {
+                traces,
+                masks: masks.clone(),
+                run: operation.child(),
+                operation: Some(operation),
+                begun: SystemTime::now(),
+                state: Mutex::default(),
+            }))),
+            Err(error) => {
+                voice.say(&format!("no traces: {error}"));
+                Self::default()
+            }
+        }
+    }
+
+    /// Takes in what the program says.
+    pub fn take(&self, progress: &Progress) {
+        let Some(shared) = &self.0 else { return };
+        // Nothing that holds it can panic half way.
+        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Progress::Started { host, name, stage, step, why } => {
+                let stage = state.enter(stage, shared.run);
+                if state.steps.len() < MOST_STEPS {
+                    let begun =
+                        Step { stage, name: name.clone(), why: why.clone(), begun: SystemTime::now() };
+                    state.steps.insert((*host, step.clone()), begun);
+                }
+            }
+            Progress::Finished { host, step, changed, .. } => {
+                let about = vec![("kubeon.changed", changed.to_string())];
+                state.leave(shared, *host, step, about, None);
+            }
+            Progress::Failed { host, step, cause, .. } => {
+                state.leave(shared, *host, step, Vec::new(), Some(cause));
+            }
+            Progress::Precheck { .. }
+            | Progress::Plan { .. }
+            | Progress::Saved
+            | Progress::Note { .. }
+            | Progress::End { .. } => {}
+        }
+    }
+
+    /// Tells of the stages and the run, and sends what is left.
+    pub async fn end(self, outcome: &Outcome, voice: &Voice) {
+        let Some(shared) = self.0 else { return };
+        let mut state = mem::take(&mut *shared.state.lock().unwrap_or_else(PoisonError::into_inner));
+        for (name, stage) in state.stages.drain() {
+            shared.traces.tell(Span {
+                place: stage.place,
+                parent: Some(shared.run),
+                name: "stage",
+                begun: stage.begun,
+                ended: stage.ended,
+                about: vec![("kubeon.stage", name)],
+                failure: None,
+            });
+        }
+        shared.traces.tell(Span {
+            place: shared.run,
+            parent: shared.operation,
+            name: "run",
+            begun: shared.begun,
+            ended: SystemTime::now(),
+            about: vec![("kubeon.exit_code", outcome.code.to_string())],
+            failure: (outcome.code != 0)
+                .then(|| shared.masks.hide_text(outcome.reason.as_deref().unwrap_or("failed"))),
+        });
+        let traces = shared.traces.clone();
+        match tokio::task::spawn_blocking(move || traces.end()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => voice.say(&error.to_string()),
+            Err(error) => voice.say(&error.to_string()),
+        }
+    }
+}
+
+impl State {
+    /// The place of a stage, of which a step begins.
+    fn enter(&mut self, name: &str, run: Place) -> Place {
+        let now = SystemTime::now();
+        let stage = self.stages.entry(name.to_owned());
+        stage.or_insert_with(|| Stage { place: run.child(), begun: now, ended: now }).place
+    }
+
+    fn leave(
+        &mut self,
+        shared: &Shared,
+        host: HostAddress,
+        step: &str,
+        mut about: Vec<(&'static str, String)>,
+        failure: Option<&String>,
+    ) {
+        let Some(begun) = self.steps.remove(&(host, step.to_owned())) else { return };
+        let ended = SystemTime::now();
+        if let Some(stage) = self.stages.values_mut().find(|stage| stage.place == begun.stage) {
+            stage.ended = ended;
+        }
+        about.extend([
+            ("host.name", begun.name),
+            ("host.address", host.to_string()),
+            ("kubeon.step", shared.masks.hide_text(step)),
+            ("kubeon.why", shared.masks.hide_text(&begun.why)),
+        ]);
+        shared.traces.tell(Span {
+            place: begun.stage.child(),
+            parent: Some(begun.stage),
+            name: "step",
+            begun: begun.begun,
+            ended,
+            about,
+            failure: failure.map(|cause| shared.masks.hide_text(cause)),
+        });
+    }
+}

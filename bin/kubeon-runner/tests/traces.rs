@@ -1,0 +1,74 @@
+//! What a collector hears of a run: the run, its stages, its steps, under the operation's trace.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use kubeon_traces::testing::{Collector, Sent};
+use support::{PATIENCE, Place, Running};
+
+const OPERATION: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const PROGRAM: &str = r#"#!/bin/bash
+say() { echo "$1" >&2; }
+[ "$1" = destroy ] || exit 0
+say '{"event":"started","host":"10.0.0.4","name":"h4","stage":"etcd","step":"stop etcd","why":"it must go with a secret"}'
+sleep 0.1
+say '{"event":"finished","host":"10.0.0.4","step":"stop etcd","changed":true,"milliseconds":7}'
+say '{"event":"started","host":"10.0.0.5","name":"h5","stage":"etcd","step":"stop etcd","why":"it must go"}'
+say '{"event":"failed","host":"10.0.0.5","step":"stop etcd","cause":"it does not stop","log":[],"again":false}'
+exit 3
+"#;
+
+fn place() -> Place {
+    let place = Place::new();
+    place.program("kubeon", PROGRAM);
+    place.write("auth/password", "a secret");
+    place.write("conf/cluster.json", r#"{"metadata":{"name":"demo"},"spec":{"cluster":{}}}"#);
+    place
+}
+
+fn run(place: &Place, environment: &[(&str, &str)]) -> Duration {
+    let mut command = place.command(&["--action", "kubeon"]);
+    command.env("OPERATION", "terminating").env("CLUSTER_NAME", "demo").env("CLUSTER_NAMESPACE", "team");
+    command
+        .env_remove("TRACEPARENT")
+        .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT")
+        .envs(environment.iter().copied());
+    let begun = std::time::Instant::now();
+    let done = Running::start(&mut command).end();
+    assert_ne!(done.code, Some(0), "{done:?}");
+    begun.elapsed()
+}
+
+#[test]
+fn the_run_its_stage_and_each_step_on_a_host_are_told_under_the_operation() {
+    let (place, collector) = (place(), Collector::start().unwrap());
+    run(&place, &[("TRACEPARENT", OPERATION), ("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())]);
+    let sent = collector.until(PATIENCE, |sent| sent.len() == 4);
+    let named = |name: &str| sent.iter().filter(|span| span.name == name).collect::<Vec<&Sent>>();
+    let (runs, stages, steps) = (named("run"), named("stage"), named("step"));
+    assert_eq!((runs.len(), stages.len(), steps.len()), (1, 1, 2), "{sent:#?}");
+    assert_eq!(format!("00-{}-{}-01", runs[0].trace, runs[0].parent), OPERATION);
+    assert!(runs[0].failure.is_some() && runs[0].service == "kubeon-runner");
+    assert_eq!((&stages[0].parent, stages[0].says("kubeon.stage")), (&runs[0].span, Some("etcd")));
+    let well = steps.iter().find(|step| step.says("host.name") == Some("h4")).unwrap();
+    assert_eq!((&well.parent, well.says("kubeon.step")), (&stages[0].span, Some("stop etcd")));
+    assert!(well.failure.is_none() && well.took >= Duration::from_millis(90), "{well:?}");
+    assert!(!format!("{sent:?}").contains("a secret"), "what is secret is hidden: {sent:#?}");
+    let failed = steps.iter().find(|step| step.says("host.name") == Some("h5")).unwrap();
+    assert_eq!(failed.failure.as_deref(), Some("it does not stop"));
+}
+
+#[test]
+fn a_collector_that_is_not_there_does_not_stop_the_work() {
+    let place = place();
+    let took =
+        run(&place, &[("TRACEPARENT", OPERATION), ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")]);
+    assert!(took < Duration::from_secs(30), "{took:?}");
+}
