@@ -1,6 +1,7 @@
 //! A `KubernetesCluster` from its declaration to its end, its Jobs ended by the test.
 
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Phase};
 use serde_json::json;
@@ -36,6 +37,15 @@ async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
             "authConfig": {"password": "hunter2"}}}}))
     .unwrap();
     lab.businesses().create(&PostParams::default(), &wish).await.unwrap();
+    let at_work =
+        |object: &KubernetesCluster| object.status.as_ref().is_some_and(|status| status.job_name.is_some());
+    lab.until_business("shop", at_work).await;
+    let state = format!("{}-shop-state", lab.namespace);
+    let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), &lab.namespace);
+    let saved = Patch::Merge(json!({"stringData": {"state.tar.zst": "keys"}}));
+    let kept = secrets.patch(&state, &PatchParams::default(), &saved).await.unwrap();
+    let job = kept.metadata.annotations.unwrap()["kubeon.io/job"].clone();
+    assert!(job.starts_with("create-"), "{job}");
     job_ends(&lab, "shop", "create-").await;
     let object = lab.until_business("shop", |object| phase(object) == Some(Phase::Running)).await;
     let annotations = object.metadata.annotations.clone().unwrap();

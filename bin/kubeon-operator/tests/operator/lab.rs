@@ -201,24 +201,7 @@ impl Lab {
 
     /// What a Job controller writes when the pod ended; once.
     pub async fn job_ends(&self, name: &str, well: bool) {
-        let before = self.jobs().get(name).await.unwrap();
-        if before.status.is_some_and(|status| status.conditions.is_some_and(|all| !all.is_empty())) {
-            return;
-        }
-        let now = k8s_openapi::jiff::Timestamp::from_second(k8s_openapi::jiff::Timestamp::now().as_second())
-            .unwrap()
-            .to_string();
-        let condition = |type_: &str, reason: &str| json!({"type": type_, "status": "True", "reason": reason, "message": "by the test", "lastTransitionTime": now, "lastProbeTime": now});
-        let status = if well {
-            json!({"startTime": now, "completionTime": now, "succeeded": 1, "ready": 0, "terminating": 0,
-                "uncountedTerminatedPods": {},
-                "conditions": [condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]})
-        } else {
-            json!({"startTime": now, "failed": 1, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {},
-                "conditions": [condition("FailureTarget", "BackoffLimitExceeded"), condition("Failed", "BackoffLimitExceeded")]})
-        };
-        let patch = Patch::Merge(json!({"status": status}));
-        self.jobs().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+        end_job(&self.jobs(), name, well).await;
     }
 
     /// Runs an operation to its end.
@@ -243,4 +226,26 @@ impl Lab {
             .unwrap()
             .unwrap()
     }
+}
+
+/// What a Job controller writes when the pod ended; once.
+pub async fn end_job(jobs: &Api<Job>, name: &str, well: bool) {
+    let before = jobs.get(name).await.unwrap();
+    if before.status.is_some_and(|status| status.conditions.is_some_and(|all| !all.is_empty())) {
+        return;
+    }
+    let now = k8s_openapi::jiff::Timestamp::from_second(k8s_openapi::jiff::Timestamp::now().as_second())
+        .unwrap()
+        .to_string();
+    let condition = |type_: &str, reason: &str| json!({"type": type_, "status": "True", "reason": reason, "message": "by the test", "lastTransitionTime": now, "lastProbeTime": now});
+    let status = if well {
+        json!({"startTime": now, "completionTime": now, "succeeded": 1, "ready": 0, "terminating": 0,
+            "uncountedTerminatedPods": {},
+            "conditions": [condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]})
+    } else {
+        json!({"startTime": now, "failed": 1, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {},
+            "conditions": [condition("FailureTarget", "BackoffLimitExceeded"), condition("Failed", "BackoffLimitExceeded")]})
+    };
+    let patch = Patch::Merge(json!({"status": status}));
+    jobs.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
 }

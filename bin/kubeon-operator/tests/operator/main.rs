@@ -4,6 +4,7 @@
 
 mod business;
 mod faults;
+mod installed;
 mod lab;
 mod lifecycle;
 mod traces;

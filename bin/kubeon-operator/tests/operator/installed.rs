@@ -1,0 +1,296 @@
+//! An operator as it is installed: its own service account, roles, policies and webhook, two replicas. Runners come with
+//! tokens that are bound to their pods.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, Pod, Secret, ServiceAccount};
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kubeon_api::{ClusterOperation, KubernetesCluster, Phase};
+use kubeon_envtest::{ApiServer, Options};
+use serde_json::json;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::lab::{PATIENCE, end_job};
+
+const SYSTEM: &str = "kubeon-system";
+
+struct Installed {
+    // They end before the server that they ask.
+    replicas: Vec<Child>,
+    server: ApiServer,
+    client: Client,
+    /// Where each replica tells whether it is ready.
+    health: Vec<u16>,
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Installed {
+    async fn raise() -> Self {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        let client = server.client().await.unwrap();
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+        server.apply(&deploy.join("kubeon.yaml")).await.unwrap();
+        let token = server.service_account(SYSTEM, "kubeon-operator").await.unwrap();
+        let file = server.write_file("operator", &server.kubeconfig_of_token(&token)).unwrap();
+        let mut installed = Self { replicas: Vec::new(), server, client, health: Vec::new() };
+        for _ in 0..2 {
+            installed.replica(&file).await;
+        }
+        installed
+    }
+
+    /// One more replica. The webhook is reached at the last one, whether it leads or not.
+    async fn replica(&mut self, kubeconfig: &Path) {
+        let (admission, health) = (free_port(), free_port());
+        let replica = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--namespace", SYSTEM, "--watch-namespace=default", "--metrics-address=127.0.0.1:0"])
+            .arg(format!("--health-address=127.0.0.1:{health}"))
+            .arg(format!("--admission-address=127.0.0.1:{admission}"))
+            .args(["--admission-name=127.0.0.1", "--log", "warn,kube_client=off"])
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        self.replicas.push(replica);
+        self.health.push(health);
+        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+        let url = format!("https://127.0.0.1:{admission}/validate");
+        let there = json!([
+            {"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": url}},
+        ]);
+        let patch = Patch::<()>::Json(serde_json::from_value(there).unwrap());
+        configurations.patch("kubeon", &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    fn businesses(&self) -> Api<KubernetesCluster> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    fn operations(&self, client: &Client) -> Api<ClusterOperation> {
+        Api::all(client.clone())
+    }
+
+    async fn declare(&self, name: &str, version: &str, master: &str) -> Result<(), String> {
+        let wish = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
+            "spec": {"cluster": {"kubeVersion": version, "masterList": [{"ip": master}],
+                "nodeList": [{"ip": "10.0.0.2"}], "authConfig": {"password": "hunter2"}}}});
+        let wish = serde_json::from_value(wish).unwrap();
+        let made = self.businesses().create(&PostParams::default(), &wish).await;
+        made.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn until(&self, name: &str, wanted: impl Fn(&KubernetesCluster) -> bool) -> KubernetesCluster {
+        let matches = |object: Option<&KubernetesCluster>| object.is_some_and(&wanted);
+        match timeout(PATIENCE, await_condition(self.businesses(), name, matches)).await {
+            Ok(found) => found.unwrap().unwrap(),
+            Err(_) => panic!("{name} is still {:?}", self.businesses().get(name).await.unwrap().status),
+        }
+    }
+
+    /// The Job that works for the cluster, and its operation, once that says so.
+    async fn at_work(&self, name: &str, begins: &str) -> (String, String) {
+        let job =
+            |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.job_name.clone());
+        let object = self.until(name, |object| job(object).is_some_and(|job| job.starts_with(begins))).await;
+        let operation = object.status.as_ref().unwrap().operation.clone().unwrap();
+        let recorded = |operation: Option<&ClusterOperation>| {
+            operation
+                .and_then(|operation| operation.status.as_ref())
+                .is_some_and(|status| status.job_ref.is_some())
+        };
+        let waits = await_condition(self.operations(&self.client), &operation, recorded);
+        timeout(PATIENCE, waits).await.expect("its Job is recorded").unwrap();
+        (job(&object).unwrap(), operation)
+    }
+
+    /// The runner in a pod of a Job, as the Job controller names it.
+    async fn runner(&self, job: &str) -> Client {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "default");
+        let pod = format!("{job}-abcde");
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod},
+            "spec": {"serviceAccountName": "kubeon-runner", "containers": [{"name": "c", "image": "i"}]}});
+        let made =
+            pods.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+        let request = json!({"spec": {"audiences": [], "boundObjectRef": {
+            "apiVersion": "v1", "kind": "Pod", "name": pod, "uid": made.metadata.uid}}});
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), "default");
+        let request = serde_json::from_value(request).unwrap();
+        let answer =
+            accounts.create_token_request("kubeon-runner", &PostParams::default(), &request).await.unwrap();
+        let kubeconfig = self.server.kubeconfig_of_token(&answer.status.unwrap().token.unwrap());
+        let config = kube::config::Kubeconfig::from_yaml(&kubeconfig).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();
+        Client::try_from(config).unwrap()
+    }
+
+    async fn says_of(&self, client: &Client, operation: &str) -> Result<(), String> {
+        let steps = json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+            "metadata": {"name": operation},
+            "status": {"steps": {"done": 9, "total": 27, "current": "etcd on h1", "text": "9/27"},
+                "conditions": [{"type": "Prechecked", "status": "True", "reason": "Passed", "message": "every host is fit",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        let ours = PatchParams::apply("kubeon-runner").force();
+        let kind = kube::api::ApiResource::erase::<ClusterOperation>(&());
+        let api = Api::<kube::api::DynamicObject>::all_with(client.clone(), &kind);
+        api.patch_status(operation, &ours, &Patch::Apply(&steps))
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    async fn saves(&self, client: &Client, secret: &str, key: &str) -> Result<(), String> {
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret, "namespace": "default"},
+            "data": {key: "a2V5cw=="}});
+        let ours = PatchParams::apply("kubeon-runner").force();
+        let api: Api<Secret> = Api::namespaced(client.clone(), "default");
+        api.patch(secret, &ours, &Patch::Apply(&object)).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn ends(&self, job: &str) {
+        end_job(&Api::<Job>::namespaced(self.client.clone(), "default"), job, true).await;
+    }
+
+    async fn secrets(&self) -> Vec<String> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), "default");
+        let found = api.list(&ListParams::default().labels("kubeon.io/cluster")).await.unwrap();
+        found.items.iter().map(kube::ResourceExt::name_any).collect()
+    }
+
+    /// Reasons of the events about an object.
+    async fn told(&self, name: &str) -> Vec<String> {
+        let events: Api<Event> = Api::all(self.client.clone());
+        let all = events.list(&ListParams::default()).await.unwrap();
+        let about = all.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+        about.filter_map(|event| event.reason).collect()
+    }
+
+    async fn ready(&self, port: u16) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let Ok(mut stream) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await else {
+            return String::new();
+        };
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+}
+
+/// Asks again until it is so; for what offers nothing to watch.
+async fn eventually<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
+    let asks = async {
+        while !so().await {
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    };
+    timeout(PATIENCE, asks).await.unwrap_or_else(|_| panic!("in vain: {what}"));
+}
+
+#[tokio::test]
+async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down() {
+    let installed = Installed::raise().await;
+    for port in installed.health.clone() {
+        let installed = &installed;
+        eventually("both replicas are ready", || async move {
+            installed.ready(port).await.starts_with("HTTP/1.1 200")
+        })
+        .await;
+    }
+    eventually("the webhook answers", || async {
+        installed
+            .declare("bad", "v9.9.9", "10.0.0.9")
+            .await
+            .is_err_and(|said| said.contains("not in the catalogue"))
+    })
+    .await;
+    installed.declare("shop", "v1.36.3", "10.0.0.1").await.unwrap();
+    let taken = installed.declare("rival", "v1.36.3", "10.0.0.1").await.unwrap_err();
+    assert!(taken.contains("10.0.0.1") && taken.contains("default/shop"), "{taken}");
+
+    let (job, operation) = installed.at_work("shop", "create-").await;
+    let (runner, other) =
+        (installed.runner(&job).await, installed.runner("create-default-shopping-job-12345").await);
+    let state = "default-shop-state";
+    eventually("policies are in force", || async { installed.says_of(&other, &operation).await.is_err() })
+        .await;
+    assert!(installed.says_of(&other, &operation).await.unwrap_err().contains("is written by its own Job"));
+    assert!(installed.saves(&other, state, "state.tar.zst").await.unwrap_err().contains("was made for Job"));
+    installed.says_of(&runner, &operation).await.unwrap();
+    installed.saves(&runner, state, "state.tar.zst").await.unwrap();
+    installed.saves(&runner, "default-shop-kubeconfig", "kubeconfig").await.unwrap();
+    let stolen = json!({"status": {"status": "Succeeded"}});
+    let wrong = installed.operations(&runner);
+    let wrong = wrong.patch_status(&operation, &PatchParams::default(), &Patch::Merge(stolen)).await;
+    assert!(wrong.unwrap_err().to_string().contains("written by the operator alone"));
+    assert!(installed.saves(&runner, "another", "x").await.is_err(), "a runner makes no Secret");
+    let step = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.step.clone());
+    installed.until("shop", |object| step(object).as_deref() == Some("9/27 etcd on h1")).await;
+
+    installed.ends(&job).await;
+    let phase = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.phase);
+    let made = installed.until("shop", |object| phase(object) == Some(Phase::Running)).await;
+    let status = made.status.unwrap();
+    assert_eq!(status.kubeconfig_secret.unwrap().name.as_str(), "default-shop-kubeconfig");
+    assert_eq!(
+        (status.ready.as_deref(), status.api_endpoint.as_deref()),
+        (Some("2/2"), Some("https://10.0.0.1:6443"))
+    );
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+    assert_eq!((ready.status.as_str(), ready.observed_generation), ("True", made.metadata.generation));
+
+    installed.businesses().delete("shop", &DeleteParams::default()).await.unwrap();
+    let (down, _) = installed.at_work("shop", "delete-").await;
+    assert!(installed.saves(&runner, state, "state.tar.zst").await.is_err(), "it changed hands");
+    installed.saves(&installed.runner(&down).await, state, "state.tar.zst").await.unwrap();
+    assert_eq!(installed.secrets().await.len(), 2, "not before the cluster is gone");
+    installed.ends(&down).await;
+    let gone = |object: Option<&KubernetesCluster>| object.is_none();
+    timeout(PATIENCE, await_condition(installed.businesses(), "shop", gone))
+        .await
+        .expect("it is gone")
+        .unwrap();
+    assert!(installed.secrets().await.is_empty());
+    let told = installed.told("shop").await;
+    for reason in ["Creating", "Prechecked", "CreateKubeJobSuccess", "Terminating", "DeleteKubeJobSuccess"] {
+        assert!(told.iter().any(|one| one == reason), "{reason} is missing in {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_of_which_nothing_was_saved_goes_without_a_job() {
+    let installed = Installed::raise().await;
+    eventually("the webhook answers", || async {
+        installed.declare("shop", "v1.36.3", "10.0.0.1").await.is_ok()
+    })
+    .await;
+    let (job, _) = installed.at_work("shop", "create-").await;
+    let jobs = Api::<Job>::namespaced(installed.client.clone(), "default");
+    end_job(&jobs, &job, false).await;
+    let failed = |object: &KubernetesCluster| {
+        object.status.as_ref().is_some_and(|status| status.phase == Some(Phase::Failed))
+    };
+    installed.until("shop", failed).await;
+    installed.businesses().delete("shop", &DeleteParams::default()).await.unwrap();
+    let gone = |object: Option<&KubernetesCluster>| object.is_none();
+    timeout(PATIENCE, await_condition(installed.businesses(), "shop", gone))
+        .await
+        .expect("it is gone")
+        .unwrap();
+    let names: Vec<_> =
+        jobs.list(&ListParams::default()).await.unwrap().iter().map(kube::ResourceExt::name_any).collect();
+    assert!(!names.iter().any(|name| name.starts_with("delete-")), "{names:?}");
+    assert!(installed.secrets().await.is_empty());
+}
