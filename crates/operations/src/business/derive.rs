@@ -51,7 +51,7 @@ pub(super) fn begin(
     new.job_name = None;
     new.last_transition_time = Some(at(s.now));
     new.observed_generation = object.metadata.generation;
-    show::progressing(&mut new, object, word, &wish.why, s.now);
+    show::progressing(&mut new, word, &wish.why, s.now);
     turn.stages.push(status_write(object, &new, format!("{operation} has its turn")).into_iter().collect());
     turn.notices.push(object_notice(
         object,

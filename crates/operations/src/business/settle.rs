@@ -83,7 +83,7 @@ fn ended(
     new.reason = (!succeeded).then(|| failure(operation));
     let creating = operation.spec.main.action == "creating";
     let text = new.reason.clone().unwrap_or_else(|| "it is as declared".to_owned());
-    show::settled(&mut new, object, (succeeded, creating), &text, s.now);
+    show::settled(&mut new, (succeeded, creating), &text, s.now);
     if succeeded {
         let spec = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::APPLIED_SPEC));
         let spec: Option<KubernetesClusterSpec> = spec.and_then(|text| serde_json::from_str(text).ok());
@@ -136,7 +136,7 @@ pub(super) fn lost(s: &Snapshot<'_>, object: &KubernetesCluster, claimed: &str) 
     new.operation = None;
     new.step = None;
     new.last_transition_time = Some(at(s.now));
-    show::settled(&mut new, object, (false, creating), &text, s.now);
+    show::settled(&mut new, (false, creating), &text, s.now);
     let mut turn = Turn::default();
     turn.stages.push(status_write(object, &new, text.as_str()).into_iter().collect());
     turn.notices.push(object_notice(object, true, "OperationDeleted", text));

@@ -12,7 +12,13 @@ use crate::operation::{at, notice, running};
 use crate::snapshot::Snapshot;
 use crate::write::{Kind, Notice, Target, Turn};
 
-fn set(
+/// Sets a condition. It is about the generation that was worked on, which need not be the newest.
+fn set(new: &mut KubernetesClusterStatus, type_: &str, says: Says<'_>, now: Timestamp) {
+    condition::set(&mut new.conditions, type_, says, new.observed_generation, now);
+}
+
+/// Sets a condition about the newest generation, for which nothing is begun.
+fn seen(
     new: &mut KubernetesClusterStatus,
     object: &KubernetesCluster,
     type_: &str,
@@ -23,37 +29,30 @@ fn set(
 }
 
 /// Conditions while an operation works.
-pub(super) fn progressing(
-    new: &mut KubernetesClusterStatus,
-    object: &KubernetesCluster,
-    word: &str,
-    text: &str,
-    now: Timestamp,
-) {
-    set(new, object, PROGRESSING, Says { status: true, reason: word, message: text }, now);
+pub(super) fn progressing(new: &mut KubernetesClusterStatus, word: &str, text: &str, now: Timestamp) {
+    set(new, PROGRESSING, Says { status: true, reason: word, message: text }, now);
     if condition::find(&new.conditions, READY).is_none() || word == "TearingDown" {
-        set(new, object, READY, Says { status: false, reason: word, message: text }, now);
+        set(new, READY, Says { status: false, reason: word, message: text }, now);
     }
     if word == "TearingDown" {
-        set(new, object, DELETING, Says { status: true, reason: word, message: text }, now);
+        set(new, DELETING, Says { status: true, reason: word, message: text }, now);
     }
     let fine = Says { status: false, reason: "AsExpected", message: "nothing failed" };
-    set(new, object, DEGRADED, fine, now);
+    set(new, DEGRADED, fine, now);
 }
 
 /// Conditions after an operation ended.
 pub(super) fn settled(
     new: &mut KubernetesClusterStatus,
-    object: &KubernetesCluster,
     (succeeded, creating): (bool, bool),
     text: &str,
     now: Timestamp,
 ) {
     let word = if succeeded { "Done" } else { "Failed" };
-    set(new, object, PROGRESSING, Says { status: false, reason: word, message: text }, now);
-    set(new, object, DEGRADED, Says { status: !succeeded, reason: word, message: text }, now);
+    set(new, PROGRESSING, Says { status: false, reason: word, message: text }, now);
+    set(new, DEGRADED, Says { status: !succeeded, reason: word, message: text }, now);
     if succeeded || creating {
-        set(new, object, READY, Says { status: succeeded, reason: word, message: text }, now);
+        set(new, READY, Says { status: succeeded, reason: word, message: text }, now);
     }
 }
 
@@ -89,17 +88,14 @@ pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cl
     new.reason = status.and_then(|status| status.reason.clone());
     if object.metadata.deletion_timestamp.is_some() && phase != Phase::Terminating {
         let text = format!("waits until {} is ended", crate::operation::name(operation));
-        set(
-            &mut new,
-            object,
-            DELETING,
-            Says { status: true, reason: "EndingOperation", message: &text },
-            s.now,
-        );
+        set(&mut new, DELETING, Says { status: true, reason: "EndingOperation", message: &text }, s.now);
     }
     let mut turn = Turn::default();
     if new.phase != before.phase {
         let text = format!("{} by Job {}", phase.as_str(), new.job_name.as_deref().unwrap_or("(none yet)"));
+        if phase != Phase::Terminating {
+            progressing(&mut new, phase.as_str(), &text, s.now);
+        }
         turn.notices.extend(fitness(object, operation));
         turn.notices.push(object_notice(object, false, phase.as_str(), text.as_str()));
         turn.notices.push(notice(operation, false, phase.as_str(), text));
@@ -133,13 +129,13 @@ pub(super) fn stands(s: &Snapshot<'_>, object: &KubernetesCluster, wanted: &Want
     match wanted {
         Want::Held { word, text } => {
             let type_ = if deleting { DELETING } else { PROGRESSING };
-            set(&mut new, object, type_, Says { status: deleting, reason: word, message: text }, s.now);
+            seen(&mut new, object, type_, Says { status: deleting, reason: word, message: text }, s.now);
             if new.phase != Some(Phase::Failed) {
                 new.reason = Some(text.clone());
             }
         }
         Want::Refused(text) => {
-            set(&mut new, object, DEGRADED, Says { status: true, reason: "NotYet", message: text }, s.now);
+            seen(&mut new, object, DEGRADED, Says { status: true, reason: "NotYet", message: text }, s.now);
             new.reason = Some(text.clone());
         }
         Want::Declared => declared(s, &mut new, object),
@@ -161,9 +157,9 @@ fn declared(s: &Snapshot<'_>, new: &mut KubernetesClusterStatus, object: &Kubern
     new.reason = None;
     new.observed_generation = object.metadata.generation;
     let text = "it is as declared";
-    set(new, object, DEGRADED, Says { status: false, reason: "AsExpected", message: text }, s.now);
-    set(new, object, PROGRESSING, Says { status: false, reason: "Done", message: text }, s.now);
-    set(new, object, READY, Says { status: true, reason: "Done", message: text }, s.now);
+    set(new, DEGRADED, Says { status: false, reason: "AsExpected", message: text }, s.now);
+    set(new, PROGRESSING, Says { status: false, reason: "Done", message: text }, s.now);
+    set(new, READY, Says { status: true, reason: "Done", message: text }, s.now);
     new.kubeconfig_secret = kubeconfig(s, object).or(new.kubeconfig_secret.take());
 }
 

@@ -5,8 +5,10 @@ use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::OperationResult;
 
 use super::{Progress, at, notice, shown, status, status_write};
-use crate::condition::{self, COMPLETE, FAILED, Says, clipped};
+use crate::condition::{self, COMPLETE, FAILED, PRECHECKED, Says, clipped};
+use crate::names::DERIVED_UID_LABEL;
 use crate::snapshot::Snapshot;
+use crate::write::Notice;
 
 /// How an operation ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +52,21 @@ pub(crate) fn finish(s: &Snapshot<'_>, operation: &ClusterOperation, end: End) -
     new.reason = text;
     let mut progress = Progress::default();
     progress.turn.stages.extend(status_write(operation, &new, "it ended").map(|write| vec![write]));
+    progress.turn.notices.extend(fitness(operation));
     progress.turn.notices.push(about);
     progress.shown = Some((1, shown(operation, &new)));
     progress
+}
+
+/// What was found about the hosts. Of an operation that was derived, its cluster's turns have told it already.
+fn fitness(operation: &ClusterOperation) -> Option<Notice> {
+    if operation.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(DERIVED_UID_LABEL)) {
+        return None;
+    }
+    let found = condition::find(&operation.status.as_ref()?.conditions, PRECHECKED)?;
+    match found.status.as_str() {
+        "True" => Some(notice(operation, false, "Prechecked", found.message.as_str())),
+        "False" => Some(notice(operation, true, "PrecheckFailed", found.message.as_str())),
+        _ => None,
+    }
 }

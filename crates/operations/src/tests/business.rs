@@ -6,17 +6,17 @@ use crate::Lane;
 use crate::testing::World;
 use crate::write::Kind;
 
-const NAME: &str = "test-cluster";
-const STATE: &str = "default-test-cluster-state";
+pub(super) const NAME: &str = "test-cluster";
+pub(super) const STATE: &str = "default-test-cluster-state";
 
-fn spec(nodes: &[&str]) -> Value {
+pub(super) fn spec(nodes: &[&str]) -> Value {
     let list = |all: &[&str]| all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>();
     json!({"cluster": {
         "masterList": list(&["10.0.0.1", "10.0.0.3"]), "nodeList": list(nodes), "etcdList": list(&["10.0.0.1"]),
         "authConfig": {"username": "root", "password": "hunter2"}}})
 }
 
-fn world(nodes: &[&str]) -> World {
+pub(super) fn world(nodes: &[&str]) -> World {
     let lane = Lane::Business { namespace: "default".into(), name: NAME.into() };
     let mut world = World::new(lane);
     world.put(
@@ -28,15 +28,15 @@ fn world(nodes: &[&str]) -> World {
     world
 }
 
-fn object(world: &World) -> &Value {
+pub(super) fn object(world: &World) -> &Value {
     world.get(Kind::Business, "default", NAME)
 }
 
-fn phase(world: &World) -> String {
+pub(super) fn phase(world: &World) -> String {
     object(world)["status"]["phase"].as_str().unwrap_or_default().to_owned()
 }
 
-fn wanted(world: &World) -> String {
+pub(super) fn wanted(world: &World) -> String {
     object(world)["metadata"]["annotations"]["app.kubernetes.io/operation"]
         .as_str()
         .unwrap_or_default()
@@ -44,27 +44,27 @@ fn wanted(world: &World) -> String {
 }
 
 /// The only Job that works.
-fn job(world: &World) -> Value {
+pub(super) fn job(world: &World) -> Value {
     let all = world.all::<k8s_openapi::api::batch::v1::Job>(Kind::Job);
     let live: Vec<_> = all.iter().filter(|job| job.status.is_none()).collect();
     assert_eq!(live.len(), 1, "one Job");
     json!(live[0].as_ref())
 }
 
-fn env(job: &Value, name: &str) -> String {
+pub(super) fn env(job: &Value, name: &str) -> String {
     let all = job["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
     let found = all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("{name} is missing"));
     found["value"].as_str().unwrap().to_owned()
 }
 
-fn ends(world: &mut World, condition: &str) {
+pub(super) fn ends(world: &mut World, condition: &str) {
     let name = job(world)["metadata"]["name"].as_str().unwrap().to_owned();
     world.now += k8s_openapi::jiff::SignedDuration::from_secs(60);
     world.job_says(&name, condition);
     world.settle();
 }
 
-fn running(nodes: &[&str]) -> World {
+pub(super) fn running(nodes: &[&str]) -> World {
     let mut world = world(nodes);
     world.settle();
     saved(&mut world);
@@ -74,11 +74,11 @@ fn running(nodes: &[&str]) -> World {
 }
 
 /// What the runner writes before its first effect on a host.
-fn saved(world: &mut World) {
+pub(super) fn saved(world: &mut World) {
     world.change(Kind::Secret, "default", STATE, &json!({"stringData": {"state.tar.zst": "keys"}}));
 }
 
-fn scaled(world: &mut World, nodes: &[&str]) {
+pub(super) fn scaled(world: &mut World, nodes: &[&str]) {
     let generation = object(world)["metadata"]["generation"].as_i64().unwrap() + 1;
     world.change(
         Kind::Business,
@@ -359,123 +359,4 @@ fn paused_changes_nothing_until_it_is_taken_away() {
     world.change(Kind::Business, "default", NAME, &json!({"spec": {"paused": null}}));
     world.settle();
     assert_eq!(world.jobs().len(), 1);
-}
-
-#[test]
-fn what_outlives_a_job_is_there_before_it_and_changes_hands_with_each_operation() {
-    let mut world = world(&["10.0.0.2"]);
-    world.settle();
-    let keeper = |world: &World, name: &str| {
-        let meta = world.get(Kind::Secret, "default", name)["metadata"].clone();
-        assert_eq!(meta["labels"]["kubeon.io/cluster"], "default.test-cluster");
-        assert!(meta["ownerReferences"].is_null(), "taking the cluster down needs it");
-        meta["annotations"]["kubeon.io/job"].as_str().unwrap().to_owned()
-    };
-    let order: Vec<_> = world.written.iter().map(|write| write.target.clone()).collect();
-    let first = |kind, name: &str| {
-        order.iter().position(|one| one.kind == kind && one.name.starts_with(name)).unwrap()
-    };
-    assert!(first(Kind::Secret, STATE) < first(Kind::Job, "create-"));
-    let create = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
-    for name in [STATE, "default-test-cluster-kubeconfig"] {
-        assert_eq!(keeper(&world, name), create);
-    }
-    saved(&mut world);
-    ends(&mut world, "Complete");
-    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
-    let up = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
-    assert_eq!((keeper(&world, STATE), up.starts_with("scale-up-")), (up.clone(), true));
-    assert_eq!(world.get(Kind::Secret, "default", STATE)["stringData"]["state.tar.zst"], "keys");
-}
-
-#[test]
-fn a_secret_that_is_not_the_operators_is_named_and_left_alone() {
-    let mut world = world(&["10.0.0.2"]);
-    world.put(Kind::Secret, "default", STATE, json!({"stringData": {"mine": "x"}}));
-    world.settle();
-    assert!(world.jobs().is_empty());
-    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
-    let reason = world.status(&operation)["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains(STATE) && reason.contains("kubeon.io/cluster=default.test-cluster"), "{reason}");
-    assert!(world.get(Kind::Secret, "default", STATE)["metadata"]["labels"].is_null());
-}
-
-#[test]
-fn a_cluster_of_which_nothing_was_saved_needs_no_job_to_go() {
-    let mut world = world(&["10.0.0.2"]);
-    world.settle();
-    ends(&mut world, "Failed");
-    let jobs = world.jobs().len();
-    let now = world.now.to_string();
-    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
-    let told: Vec<_> = world.next().notices.into_iter().map(|notice| notice.text).collect();
-    assert!(told.iter().any(|text| text.contains("nothing was ever written to its hosts")), "{told:?}");
-    world.settle();
-    assert_eq!(
-        (world.jobs().len(), &object(&world)["metadata"]["finalizers"]),
-        (jobs, &json!(["other/one"]))
-    );
-    assert!(!world.objects.keys().any(|target| target.name == STATE), "what was kept for it goes with it");
-}
-
-#[test]
-fn what_was_applied_is_taken_down_though_somebody_took_its_state_away() {
-    let mut world = running(&["10.0.0.2"]);
-    world.objects.retain(|target, _| target.name != STATE);
-    let now = world.now.to_string();
-    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
-    world.settle();
-    assert_eq!(env(&job(&world), "OPERATION"), "terminating");
-}
-
-fn with_secret(secret: Value) -> World {
-    let mut world = world(&["10.0.0.2"]);
-    let auth = json!({"username": "admin", "password": null, "credentialsRef": {"name": "login"}});
-    world.change(Kind::Business, "default", NAME, &json!({"spec": {"cluster": {"authConfig": auth}}}));
-    world.put(Kind::Secret, "default", "login", secret);
-    world.settle();
-    world
-}
-
-const KEY: &str = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
-
-#[test]
-fn a_secret_that_is_referred_to_is_mounted_and_not_told_to_the_program() {
-    let world = with_secret(json!({"stringData": {"ssh-privatekey": KEY.trim_end()}}));
-    let (config, _) = world.objects.iter().find(|(target, _)| target.kind == Kind::ConfigMap).unwrap();
-    let wish: Value =
-        serde_json::from_str(world.objects[config]["data"]["cluster.json"].as_str().unwrap()).unwrap();
-    assert_eq!(wish["spec"]["cluster"]["authConfig"], json!({"username": "admin"}));
-    let volumes = job(&world)["spec"]["template"]["spec"]["volumes"].as_array().unwrap().clone();
-    let auth = volumes.iter().find(|volume| volume["name"] == "auth").unwrap();
-    let copy = world.get(Kind::Secret, "default", auth["secret"]["secretName"].as_str().unwrap());
-    use base64::Engine as _;
-    let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-    assert_eq!(copy["data"], json!({"ssh-privatekey": encoded(KEY), "username": encoded("admin")}));
-}
-
-/// Contract B, case 14.
-#[test]
-fn b14_a_secret_that_cannot_log_in_is_named() {
-    let reason = |world: &World| {
-        let operation = world.all::<kubeon_api::ClusterOperation>(Kind::Operation).remove(0);
-        operation.status.clone().unwrap().reason.unwrap()
-    };
-    let world = with_secret(json!({"stringData": {"ssh-privatekey": "ssh-ed25519 AAAA"}}));
-    assert!(world.jobs().is_empty() && reason(&world).contains("this is a public key"), "{}", reason(&world));
-    let world = with_secret(json!({"stringData": {"token": "x"}}));
-    assert!(world.jobs().is_empty(), "it waits");
-    assert_eq!(
-        reason(&world),
-        "authConfig.credentialsRef default,login has neither key ssh-privatekey nor password"
-    );
-}
-
-#[test]
-fn checks_that_may_fail_reach_the_runner() {
-    let mut world = world(&["10.0.0.2"]);
-    let annotated = json!({"metadata": {"annotations": {"kubeon.io/ignore-checks": "swap,dns"}}});
-    world.change(Kind::Business, "default", NAME, &annotated);
-    world.settle();
-    assert_eq!(env(&job(&world), "IGNORE_CHECKS"), "swap,dns");
 }
