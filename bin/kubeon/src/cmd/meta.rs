@@ -3,6 +3,8 @@
 mod kubectl;
 mod up;
 
+use std::time::Duration;
+
 use kubeon_install::{InstallOptions, manifest, names};
 
 use super::Context;
@@ -13,6 +15,10 @@ use kubectl::Kubectl;
 
 /// The operator's pods.
 const SELECTOR: &str = "app.kubernetes.io/name=kubeon";
+
+/// How often admission is asked, and how long is waited in between.
+const ANSWER_TRIES: u32 = 120;
+const BETWEEN_TRIES: Duration = Duration::from_millis(250);
 
 /// Does it.
 pub async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), Stop> {
@@ -73,8 +79,34 @@ async fn put(
         let look = format!("kubectl -n {} describe pods -l {SELECTOR}", options.namespace);
         return Err(stop.hint(look));
     }
+    answers(kubectl, options).await?;
     context.talk.say("the operator runs");
     Ok(())
+}
+
+/// Waits until admission answers: what a person applies next is judged by it. A pod is ready before every node knows
+/// the way to its service.
+async fn answers(kubectl: &Kubectl, options: &InstallOptions) -> Result<(), Stop> {
+    let namespace = options.watch_namespaces.first().unwrap_or(&options.namespace);
+    let trial = serde_json::json!({
+        "apiVersion": "ecs.yun.com/v1",
+        "kind": "KubernetesCluster",
+        "metadata": {"name": "kubeon-trial", "namespace": namespace},
+        // An address for documentation (RFC 5737). Nothing is made.
+        "spec": {"cluster": {"masterList": [{"ip": "192.0.2.1"}]}},
+    });
+    let words = ["create", "--dry-run=server", "-f", "-"];
+    for _ in 0..ANSWER_TRIES {
+        match kubectl.run(&words, Some(&trial.to_string())).await {
+            Err(stop) if stop.rows.iter().any(|(_, text)| text.contains("calling webhook")) => {
+                tokio::time::sleep(BETWEEN_TRIES).await;
+            }
+            // Whatever else it says, it answers.
+            _ => return Ok(()),
+        }
+    }
+    let seconds = ANSWER_TRIES * u32::try_from(BETWEEN_TRIES.as_millis()).unwrap_or(u32::MAX) / 1000;
+    Err(Stop::failed(format!("the operator's admission webhook gives no answer within {seconds} s")))
 }
 
 /// What its pods wait for, one line each; nothing where nobody can say.
