@@ -1,0 +1,60 @@
+//! Lists the business clusters of a meta cluster, then tells every change, by the public types alone:
+//! `cargo run --release -p kubeon-link-kube --example watch_clusters [KUBECONFIG]`. What older clients did with a generated
+//! clientset, informer and lister: `Api` asks, `watch` informs, the map is the lister.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use futures::StreamExt as _;
+use kube::api::{Api, ListParams};
+use kube::{Resource as _, ResourceExt as _};
+use kubeon_api::{KubernetesCluster, Phase};
+use kubeon_link_kube::{Event, connect, watch};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let kubeconfig = std::env::args_os().nth(1).map(PathBuf::from);
+    let client = connect(kubeconfig.as_deref()).await?;
+    let clusters: Api<KubernetesCluster> = Api::all(client);
+    for cluster in clusters.list(&ListParams::default()).await? {
+        tell("is there", &cluster)?;
+    }
+    let mut known = BTreeMap::new();
+    let mut events = watch(clusters, None);
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Apply(cluster) | Event::InitApply(cluster)) => {
+                let state = (cluster.meta().generation, phase(&cluster));
+                if known.insert((cluster.namespace(), cluster.name_any()), state) != Some(state) {
+                    tell("is now", &cluster)?;
+                }
+            }
+            Ok(Event::Delete(cluster)) => {
+                known.remove(&(cluster.namespace(), cluster.name_any()));
+                tell("is gone, was", &cluster)?;
+            }
+            Ok(Event::Init | Event::InitDone) => {}
+            // It begins again by itself.
+            Err(error) => writeln!(io::stderr(), "the watch was interrupted: {error}")?,
+        }
+    }
+    Ok(())
+}
+
+fn phase(cluster: &KubernetesCluster) -> Option<Phase> {
+    cluster.status.as_ref()?.phase
+}
+
+fn tell(what: &str, cluster: &KubernetesCluster) -> io::Result<()> {
+    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let phase = phase(cluster).map_or("unseen", |phase| phase.as_str());
+    let (masters, workers) = (&cluster.spec.cluster.master_list, &cluster.spec.cluster.node_list);
+    writeln!(
+        io::stdout(),
+        "{namespace}/{name} {what} {phase}: {} master(s), {} worker(s)",
+        masters.len(),
+        workers.len()
+    )
+}
