@@ -7,6 +7,7 @@
 //! ```
 //!
 //! Decisions are `kubeon_operations`'; here they meet the API server. Lanes work side by side, one turn of a lane at a time.
+//! Admission reviews are answered aside, by every replica, also those that do not lead.
 
 mod admission;
 pub mod args;
