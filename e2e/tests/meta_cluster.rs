@@ -1,12 +1,12 @@
 //! The meta cluster raises clusters: operator, Jobs and hosts are real. While it works, the operator is killed.
 
-#[path = "meta/business.rs"]
+#[path = "meta_cluster/business.rs"]
 mod business;
-#[path = "meta/seed.rs"]
+#[path = "meta_cluster/seed.rs"]
 mod seed;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::Lab;
@@ -21,12 +21,19 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_meta_cluster_raises_clusters() -> Result<()> {
+    let start = Instant::now();
     let ground = Ground { lab: Lab::up("e2e-meta", 4)? };
     ground.raise()?;
+    told("lab, meta cluster and operator", start);
     ground.refuses()?;
     seed::shell_and_playbooks(&ground)?;
     business::made_grown_shrunk_and_gone(&ground)?;
     business::made_again_though_its_runner_is_killed(&ground)
+}
+
+#[allow(clippy::print_stderr, reason = "numbers for people who watch the test")]
+fn told(what: &str, start: Instant) {
+    eprintln!("{what}: {:.1} s", start.elapsed().as_secs_f64());
 }
 
 /// The lab: `h1` is the meta cluster, the others are free.

@@ -1,9 +1,11 @@
 //! The objects of kube-on-kube's samples, changed only in addresses, key and variables.
 
+use std::time::Instant;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Ground, MINUTE, SEED};
+use super::{Ground, MINUTE, SEED, told};
 
 /// The image that the samples name; the runner's image carries that name as well.
 const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
@@ -90,17 +92,16 @@ fn operate(ground: &Ground, name: &str, action: Value) -> Result<()> {
 }
 
 fn done(ground: &Ground, name: &str) -> Result<()> {
-    ground
-        .eventually(&format!("{name} ends"), MINUTE * 5, || {
-            let status = ground.get(&["clusteroperations.kubeonkube.clay.io", name])?["status"].clone();
-            let word = status["status"].as_str().unwrap_or_default();
-            ensure!(word == "Succeeded" || word == "Failed", "{status:#}");
-            Ok(word == "Succeeded")
-        })?
-        .then_some(())
-        .ok_or_else(|| {
-            anyhow::anyhow!("{name} failed\n{}", ground.story("clusteroperations.kubeonkube.clay.io", name))
-        })
+    let start = Instant::now();
+    let succeeded = ground.eventually(&format!("{name} ends"), MINUTE * 5, || {
+        let status = ground.get(&["clusteroperations.kubeonkube.clay.io", name])?["status"].clone();
+        let word = status["status"].as_str().unwrap_or_default();
+        ensure!(word == "Succeeded" || word == "Failed", "{status:#}");
+        Ok(word == "Succeeded")
+    })?;
+    ensure!(succeeded, "{name} failed\n{}", ground.story("clusteroperations.kubeonkube.clay.io", name));
+    told(name, start);
+    Ok(())
 }
 
 /// Every operation of the cluster stands in its status with how it ended.

@@ -1,12 +1,13 @@
 //! Declared clusters: made, grown, shrunk, taken down.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use kubeon_e2e::lab::VERSION;
 use serde_json::{Value, json};
 
-use super::{Ground, MINUTE};
+use super::{Ground, MINUTE, told};
 
 const NAME: &str = "shop";
 
@@ -88,6 +89,7 @@ fn busy_then_killed(ground: &Ground, begins: &str) -> Result<()> {
 
 /// The operation went well, and the cluster runs as declared.
 fn settled(ground: &Ground, word: &str) -> Result<()> {
+    let start = Instant::now();
     let seen = ground.eventually(word, MINUTE * 5, || {
         let object = ground.get(&["ecs", NAME])?;
         let told = object["metadata"]["annotations"]["app.kubernetes.io/operation"]
@@ -103,7 +105,10 @@ fn settled(ground: &Ground, word: &str) -> Result<()> {
         Ok((phase, told))
     });
     match seen {
-        Ok((phase, _)) if phase == "Running" => Ok(()),
+        Ok((phase, _)) if phase == "Running" => {
+            told(word, start);
+            Ok(())
+        }
         Ok(other) => bail!("{other:?}\n{}", ground.story("ecs", NAME)),
         Err(error) => Err(error.context(ground.story("ecs", NAME))),
     }
@@ -140,6 +145,7 @@ fn described(ground: &Ground) -> Result<()> {
 }
 
 fn gone(ground: &Ground) -> Result<()> {
+    let start = Instant::now();
     ground
         .eventually("the object goes", MINUTE * 3, || {
             let left = ground.kubectl(&["get", "ecs", NAME, "--ignore-not-found", "-o", "name"])?;
@@ -147,6 +153,7 @@ fn gone(ground: &Ground) -> Result<()> {
             Ok(())
         })
         .map_err(|error| error.context(ground.story("ecs", NAME)))?;
+    told("deleted, hosts bare", start);
     for host in ["h2", "h3", "h4"] {
         ground.is_bare(host)?;
     }
