@@ -3,7 +3,7 @@
 //! ```text
 //!   a Job ended ─────────► Urgent ──┐
 //!   anything else ───────► Fresh  ──┼──► workers; some take urgent lanes only
-//!   what can be told later ► Rest ──┘    (a lane that rested for 2 s goes before fresh ones)
+//!   what can be told later ► Rest ──┘    (those that rested for 2 s go beside fresh ones, four at a time)
 //! ```
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -18,8 +18,10 @@ use tokio::time::Instant;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// After many of them.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A lane that rested for so long goes before fresh ones.
+/// A lane that rested for so long goes before fresh ones,
 const LONGEST_REST: Duration = Duration::from_secs(2);
+/// as long as no more of its kind are worked on.
+const MOST_RESTED: usize = 4;
 
 /// How soon a lane is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,8 +52,10 @@ struct State {
     rest: VecDeque<(Instant, Lane)>,
     /// Lanes in one of the three; an entry there that is of another class is an old one.
     waiting: HashMap<Lane, Class>,
-    /// Lanes that are worked on, and how soon they were wanted again meanwhile.
-    working: HashMap<Lane, Option<Class>>,
+    /// Lanes that are worked on: as what, and how soon they were wanted again meanwhile.
+    working: HashMap<Lane, (Class, Option<Class>)>,
+    /// How many of those rested.
+    rested: usize,
     later: BTreeSet<(Instant, Lane)>,
     due: HashMap<Lane, Instant>,
     failures: HashMap<Lane, u32>,
@@ -95,7 +99,7 @@ impl Queue {
     /// Something of the lane changed.
     pub fn wake(&self, lane: &Lane, class: Class) {
         let mut state = self.state();
-        if let Some(again) = state.working.get_mut(lane) {
+        if let Some((_, again)) = state.working.get_mut(lane) {
             *again = Some(again.map_or(class, |before| before.min(class)));
             return;
         }
@@ -124,7 +128,8 @@ impl Queue {
                     && let Some((lane, class)) = state.take(least)
                 {
                     state.unschedule(&lane);
-                    state.working.insert(lane.clone(), None);
+                    state.working.insert(lane.clone(), (class, None));
+                    state.rested += usize::from(class == Class::Rest);
                     if !state.waiting.is_empty() {
                         self.changed.notify_one();
                     }
@@ -147,7 +152,8 @@ impl Queue {
     /// A lane's turn ended.
     pub fn done(&self, lane: &Lane, outcome: Outcome) {
         let mut state = self.state();
-        let again = state.working.remove(lane).flatten();
+        let (was, again) = state.working.remove(lane).unwrap_or((Class::Fresh, None));
+        state.rested -= usize::from(was == Class::Rest);
         self.ended.notify_one();
         let (class, when) = match outcome {
             Outcome::Done(when) => (again, when),
@@ -201,10 +207,8 @@ impl State {
     }
 
     fn take(&mut self, least: Class) -> Option<(Lane, Class)> {
-        let rested = self
-            .rest
-            .front()
-            .is_some_and(|(since, _)| since.elapsed() >= LONGEST_REST && least > Class::Urgent);
+        let long = |(since, _): &(Instant, Lane)| since.elapsed() >= LONGEST_REST;
+        let rested = self.rested < MOST_RESTED && self.rest.front().is_some_and(long);
         let order = match (least, rested) {
             (Class::Urgent, _) => &[Class::Urgent][..],
             (_, false) => &[Class::Urgent, Class::Fresh, Class::Rest],

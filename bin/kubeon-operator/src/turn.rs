@@ -11,7 +11,7 @@ use kubeon_api::ClusterOperation;
 use kubeon_link_kube::{Again, Hands, Herald, LinkError, Pace, Verb, Word};
 use kubeon_operations::settings::{LIMIT, limit};
 use kubeon_operations::{
-    Change, Data, Kind, Lane, Notice, Plan, Settings, Snapshot, Target, Trouble, Turn, names, turn,
+    Change, Data, Kind, Lane, Notice, Plan, Settings, Snapshot, Target, Trouble, Turn, Write, names, turn,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -171,7 +171,11 @@ pub(crate) async fn work(shared: Arc<Shared>, least: Class) {
 
 /// One turn of a lane.
 async fn one(shared: &Shared, lane: &Lane, class: Class) -> Outcome {
-    let pace = if class == Class::Urgent { Pace::Hurried } else { Pace::Calm };
+    let pace = match class {
+        Class::Urgent => Pace::Hurried,
+        Class::Fresh => Pace::Calm,
+        Class::Rest => Pace::Slow,
+    };
     let mut data = BTreeMap::new();
     let mut trouble = BTreeMap::new();
     let mut pause = None;
@@ -240,14 +244,14 @@ async fn carried(
     answer
 }
 
-/// Whether other lanes go on after these writes. Of a lane that hurries, the first ones are the end that somebody waits
-/// for: the others are planned again, with the rest. One whose Job is made has time to tell of it.
+/// Whether other lanes go on after these writes. Of a lane that hurries, as soon as the end is told that somebody waits
+/// for: what would come after it is planned again, with the rest. One whose Job is made has time to tell of it.
 fn yields(turn: &mut Turn, class: Class) -> bool {
     match class {
         Class::Urgent => {
             turn.stages.retain(|stage| !stage.is_empty());
             turn.stages.truncate(1);
-            true
+            turn.stages.iter().flatten().any(tells_an_end)
         }
         Class::Fresh => turn
             .stages
@@ -256,6 +260,14 @@ fn yields(turn: &mut Turn, class: Class) -> bool {
             .any(|write| write.target.kind == Kind::Job && matches!(write.change, Change::Create(_))),
         Class::Rest => false,
     }
+}
+
+/// Whether it is the status of an operation that ended.
+fn tells_an_end(write: &Write) -> bool {
+    let Change::Status(patch) = &write.change else { return false };
+    let ended =
+        patch["status"]["status"].as_str().is_some_and(|word| ["Succeeded", "Failed"].contains(&word));
+    ended && write.target.kind == Kind::Operation
 }
 
 fn plan(

@@ -15,17 +15,23 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Enough to keep a small API server busy; fewer would gain nothing for others.
+/// Enough to keep a small API server busy, also one that has to wait for its processor. Slow answers alone are no reason
+/// for fewer: they may be somebody else's work.
+const USUAL: usize = 24;
+/// What refusals for load leave.
 const FEWEST: usize = 8;
 /// Enough for a large API server with a slow disk.
 const MOST: usize = 64;
 
 /// Places that hurried requests leave to the others.
 const LEFT: usize = 2;
+/// Slow requests at once.
+const SLOW: usize = 8;
 
 /// Lets requests pass.
 pub(crate) struct Gate {
     permits: Semaphore,
+    slow: Semaphore,
     measure: Mutex<Measure>,
 }
 
@@ -33,6 +39,8 @@ pub(crate) struct Gate {
 pub(crate) struct Pass<'g> {
     gate: &'g Gate,
     permit: Option<SemaphorePermit<'g>>,
+    /// Its place among the slow ones.
+    _slow: Option<SemaphorePermit<'g>>,
 }
 
 /// A hurried request on its way.
@@ -59,8 +67,8 @@ struct Measure {
 impl Default for Gate {
     fn default() -> Self {
         let measure =
-            Measure { limit: FEWEST, owed: 0, hurried: 0, count: 0, sum: Duration::ZERO, best: None };
-        Self { permits: Semaphore::new(FEWEST), measure: Mutex::new(measure) }
+            Measure { limit: USUAL, owed: 0, hurried: 0, count: 0, sum: Duration::ZERO, best: None };
+        Self { permits: Semaphore::new(USUAL), slow: Semaphore::new(SLOW), measure: Mutex::new(measure) }
     }
 }
 
@@ -68,7 +76,13 @@ impl Gate {
     /// Waits for a place.
     pub(crate) async fn enter(&self) -> Pass<'_> {
         // It is never closed; if it were, nothing would be held back.
-        Pass { gate: self, permit: self.permits.acquire().await.ok() }
+        Pass { gate: self, permit: self.permits.acquire().await.ok(), _slow: None }
+    }
+
+    /// Waits for a place of a request that nobody waits for.
+    pub(crate) async fn enter_slowly(&self) -> Pass<'_> {
+        let slow = self.slow.acquire().await.ok();
+        Pass { gate: self, permit: self.permits.acquire().await.ok(), _slow: slow }
     }
 
     /// Passes at once, in the place of another.
@@ -133,7 +147,7 @@ impl Measure {
     /// How many places more there are now. `wanted`: whether all are taken.
     fn took(&mut self, time: Option<Duration>, wanted: bool) -> usize {
         let Some(time) = time else {
-            self.shrink(self.limit / 2);
+            self.shrink(self.limit / 2, FEWEST);
             return 0;
         };
         self.count += 1;
@@ -145,9 +159,9 @@ impl Measure {
         (self.count, self.sum) = (0, Duration::ZERO);
         let best = self.best.map_or(mean, |best| mean.min(best + best / 20));
         self.best = Some(best);
-        if mean > best * 2 {
-            self.shrink(self.limit / 8);
-        } else if mean < best * 3 / 2 && wanted && self.limit < MOST {
+        if mean > best * 2 && self.limit > USUAL {
+            self.shrink(self.limit / 8, USUAL);
+        } else if (mean < best * 3 / 2 || self.limit < USUAL) && wanted && self.limit < MOST {
             self.limit += 1;
             // A place that was still to be taken away stays instead.
             if self.owed == 0 {
@@ -158,8 +172,8 @@ impl Measure {
         0
     }
 
-    fn shrink(&mut self, by: usize) {
-        let by = by.clamp(1, MOST).min(self.limit - FEWEST);
+    fn shrink(&mut self, by: usize, least: usize) {
+        let by = by.clamp(1, MOST).min(self.limit.saturating_sub(least));
         self.limit -= by;
         self.owed += by;
     }
@@ -179,11 +193,11 @@ mod tests {
     async fn the_limit_grows_while_answers_stay_fast_and_only_when_it_is_used() {
         let gate = Gate::default();
         answers(&gate, 1000, 5);
-        assert_eq!(gate.limit(), FEWEST);
+        assert_eq!(gate.limit(), USUAL);
         let mut passes = Vec::new();
         for _ in 0..10_000 {
             while let Ok(permit) = gate.permits.try_acquire() {
-                passes.push(Pass { gate: &gate, permit: Some(permit) });
+                passes.push(Pass { gate: &gate, permit: Some(permit), _slow: None });
             }
             answers(&gate, 1, 5);
         }
@@ -196,16 +210,18 @@ mod tests {
         let mut passes = Vec::new();
         for _ in 0..2_000 {
             while let Ok(permit) = gate.permits.try_acquire() {
-                passes.push(Pass { gate: &gate, permit: Some(permit) });
+                passes.push(Pass { gate: &gate, permit: Some(permit), _slow: None });
             }
             answers(&gate, 1, 5);
         }
         let before = gate.limit();
         answers(&gate, 200, 50);
         assert!(gate.limit() < before, "{}", gate.limit());
-        gate.took(None);
-        gate.took(None);
-        gate.took(None);
+        answers(&gate, 300, 50);
+        assert_eq!(gate.limit(), USUAL, "slow answers alone leave so many");
+        for _ in 0..3 {
+            gate.took(None);
+        }
         assert_eq!(gate.limit(), FEWEST);
         passes.clear();
         assert_eq!(gate.permits.available_permits(), FEWEST);
@@ -219,14 +235,27 @@ mod tests {
         assert_eq!(gate.permits.available_permits(), 1);
         let another = gate.enter().await;
         drop((calm, hurried, another));
-        assert_eq!(gate.permits.available_permits(), FEWEST);
+        assert_eq!(gate.permits.available_permits(), USUAL);
+    }
+
+    #[tokio::test]
+    async fn slow_requests_leave_places_to_others() {
+        let gate = Gate::default();
+        let mut passes = Vec::new();
+        for _ in 0..SLOW {
+            passes.push(gate.enter_slowly().await);
+        }
+        assert!(tokio::time::timeout(Duration::from_millis(20), gate.enter_slowly()).await.is_err());
+        passes.push(gate.enter().await);
+        passes.clear();
+        gate.enter_slowly().await;
     }
 
     #[tokio::test]
     async fn a_place_is_had_when_another_is_free() {
         let gate = Gate::default();
         let mut passes = Vec::new();
-        for _ in 0..FEWEST {
+        for _ in 0..USUAL {
             passes.push(gate.enter().await);
         }
         let waits = tokio::time::timeout(Duration::from_millis(20), gate.enter());

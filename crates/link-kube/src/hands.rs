@@ -74,6 +74,8 @@ impl Verb {
 /// Whether a request waits until the API server has room for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
+    /// It waits in line while few others of its kind are on their way: nobody waits for it.
+    Slow,
     /// It waits in line while as many are on their way as the API server answers well.
     Calm,
     /// It goes at once: somebody waits for it.
@@ -107,6 +109,7 @@ impl Hands {
     /// When it was refused, lost, or not answered within 15 s.
     pub async fn send(&self, path: Path<'_>, verb: &Verb, pace: Pace) -> Result<Value, LinkError> {
         let _place = match pace {
+            Pace::Slow => (Some(self.gate.enter_slowly().await), None),
             Pace::Calm => (Some(self.gate.enter().await), None),
             Pace::Hurried => (None, Some(self.gate.hurry())),
         };
