@@ -94,6 +94,27 @@ impl Ground {
         self.lab.on("h1", "pkill -9 -x kubeon-operator; true").map(drop)
     }
 
+    /// The same for the one that leads; another one takes over when its lease ends.
+    fn kill_leader(&self) -> Result<()> {
+        let holder = self.kubectl(&[
+            "-n",
+            "kubeon-system",
+            "get",
+            "lease",
+            "kubeon-operator",
+            "-o",
+            "jsonpath={.spec.holderIdentity}",
+        ])?;
+        let pod = holder.split('_').next().unwrap_or_default();
+        let kill = format!(
+            "for pid in $(pgrep -x kubeon-operator); do \
+             tr '\\0' '\\n' </proc/$pid/environ | grep -qx 'POD_NAME={pod}' && kill -9 $pid && echo $pid; done; true"
+        );
+        let killed = self.lab.on("h1", &kill)?;
+        ensure!(killed.lines().count() == 1, "the leader {holder} is one process of h1: {killed}");
+        Ok(())
+    }
+
     /// Everything that was said about an object, for those who look why a test failed.
     fn story(&self, kind: &str, name: &str) -> String {
         let told = |words: &[&str]| self.kubectl(words).unwrap_or_else(|error| error.to_string());

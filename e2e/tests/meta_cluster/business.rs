@@ -20,7 +20,7 @@ pub fn declared(name: &str, version: &str, master: &str, workers: &[&str]) -> Va
 }
 
 /// One master and one worker, a second worker by spec, the first one taken out, bare hosts in the end. Each time the
-/// operators are killed while the Job works.
+/// operator that leads is killed while the Job works.
 pub fn made_grown_shrunk_and_gone(ground: &Ground) -> Result<()> {
     let [_, master, first, second] = &ground.lab.addresses[..] else { bail!("four hosts") };
     ground.apply(&declared(NAME, VERSION, master, &[first]))?;
@@ -84,7 +84,7 @@ fn at_work(ground: &Ground, begins: &str) -> Result<String> {
 
 fn busy_then_killed(ground: &Ground, begins: &str) -> Result<()> {
     at_work(ground, begins)?;
-    ground.kill_operators()
+    ground.kill_leader()
 }
 
 /// The operation went well, and the cluster runs as declared.
