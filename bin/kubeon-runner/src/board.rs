@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kubeon_api::HostAddress;
-use kubeon_api::kubeonkube::Steps;
-use kubeon_wire::{PrecheckReport, PrecheckSeverity, Progress};
+use kubeon_api::kubeonkube::{Finding, FindingSeverity, Steps};
+use kubeon_wire::{PrecheckReport, PrecheckResult, PrecheckSeverity, Progress};
 use serde_json::{Value, json};
 
 use crate::tail::clip;
@@ -16,6 +16,9 @@ pub const PROGRESSING: &str = "Progressing";
 /// The condition that says whether the hosts are fit for it.
 pub const PRECHECKED: &str = "Prechecked";
 
+/// Findings in the status, and characters of each, at most.
+const MOST_FINDINGS: usize = 256;
+const MOST_WORDS: usize = 1024;
 /// Failures kept: what a person reads, and the hosts of a precheck.
 const FAILURES: usize = 200;
 /// Bytes of a condition's message.
@@ -82,6 +85,8 @@ pub struct Board {
     then: Option<(&'static str, &'static str)>,
     /// What is wrong with which host, a line for each.
     unfit: String,
+    /// The same for machines, with what does not stand in the way.
+    findings: Vec<Finding>,
     done: u32,
     total: u32,
     /// Whether a plan said how many there are.
@@ -123,6 +128,7 @@ impl Board {
         let message = if message.is_empty() { "every host is fit".to_owned() } else { message };
         let (status, reason) = if report.ok { ("True", "Passed") } else { ("False", "Failed") };
         Mark::set(&mut self.prechecked, status, reason, &message);
+        self.findings = of_machines(report);
         if report.ok {
             self.go_on();
         }
@@ -278,8 +284,29 @@ impl Board {
         let marks = [(PROGRESSING, &self.progressing), (PRECHECKED, &self.prechecked)];
         let conditions: Vec<Condition> =
             marks.iter().filter_map(|(kind, mark)| Some(mark.as_ref()?.condition(kind))).collect();
-        json!({"steps": self.steps(), "conditions": conditions})
+        let mut status = json!({"steps": self.steps(), "conditions": conditions});
+        if !self.findings.is_empty() {
+            status["findings"] = json!(self.findings);
+        }
+        status
     }
+}
+
+/// Every check that failed, as it stands in the status: bounded, as that is.
+fn of_machines(report: &PrecheckReport) -> Vec<Finding> {
+    let failed = report.hosts.iter().flat_map(|host| host.checks.iter().map(move |check| (host.host, check)));
+    let failed = failed.filter(|(_, check)| !check.ok).take(MOST_FINDINGS);
+    let finding = |(host, check): (HostAddress, &PrecheckResult)| Finding {
+        host: host.to_string(),
+        check: check.check.clone(),
+        severity: match check.severity {
+            PrecheckSeverity::Error => FindingSeverity::Error,
+            PrecheckSeverity::Warning => FindingSeverity::Warning,
+        },
+        ignored: check.ignored,
+        message: check.message.trim_end().chars().take(MOST_WORDS).collect(),
+    };
+    failed.map(finding).collect()
 }
 
 /// `10.0.0.2 : what is wrong`, for checks that stand in the way or for those that do not.
@@ -381,6 +408,11 @@ mod tests {
             "{told}"
         );
         assert_eq!(board.unfit(), Some("10.0.0.2 : kernel version is minor < 3.10"));
+        let found = json!([
+            {"host": "10.0.0.2", "check": "kernel", "severity": "error", "message": "kernel version is minor < 3.10"},
+            {"host": "10.0.0.2", "check": "swap", "severity": "warning", "message": "swap is on"},
+        ]);
+        assert_eq!(board.status()["findings"], found);
         assert_eq!(board.status()["conditions"][0]["reason"], "Prechecking");
         assert_eq!(board.status()["conditions"][1]["message"], "10.0.0.2 : kernel version is minor < 3.10");
         board.take(&report(true));

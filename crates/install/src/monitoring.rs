@@ -8,8 +8,9 @@ use crate::objects::metadata;
 use crate::{InstallError, names};
 
 /// The operator's metrics, as Prometheus knows them.
-pub const METRICS: [&str; 9] = [
+pub const METRICS: [&str; 10] = [
     "kubeon_operator_requests_total",
+    "kubeon_operator_requests_at_once",
     "kubeon_operator_turns_total",
     "kubeon_operator_turn_seconds",
     "kubeon_operator_events_total",

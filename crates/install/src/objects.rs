@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod deployment;
+pub mod fairness;
 pub mod rbac;
 pub mod webhook;
 
@@ -46,7 +47,7 @@ impl Part {
             Self::Definitions => kubeon_api::definitions()?,
             Self::Rbac => rbac::objects(options),
             Self::Deployment => {
-                let mut all = vec![config::objects(options)];
+                let mut all = vec![config::objects(options), fairness::leases(options)];
                 all.extend(deployment::objects(options));
                 all
             }

@@ -12,8 +12,8 @@ mod reference;
 
 pub use cluster::{Cluster, ClusterCondition, ClusterSpec, ClusterStatus};
 pub use operation::{
-    Action, ActionSource, ClusterOperation, ClusterOperationSpec, ClusterOperationStatus, HookAction,
-    HookMoment, OperationResult, Steps,
+    Action, ActionSource, ClusterOperation, ClusterOperationSpec, ClusterOperationStatus, Finding,
+    FindingSeverity, HookAction, HookMoment, OperationResult, Steps,
 };
 pub use reference::DataRef;
 

@@ -192,6 +192,10 @@ pub struct ClusterOperationStatus {
     /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Steps>,
+    /// What was found wrong with the hosts before anything was done to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub findings: Vec<Finding>,
     /// The operation that must end first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
@@ -202,6 +206,35 @@ pub struct ClusterOperationStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+/// A check that does not hold on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// The host's address.
+    #[schemars(length(max = 64))]
+    pub host: String,
+    /// The check's name, under which it may be ignored: `kernel`.
+    #[schemars(length(max = 63))]
+    pub check: String,
+    /// How bad it is.
+    pub severity: FindingSeverity,
+    /// Whether somebody said that it does not matter. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignored: bool,
+    /// What is wrong and the way out.
+    #[schemars(length(max = 4096))]
+    pub message: String,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum FindingSeverity {
+    /// Nothing is done to any host, unless it is ignored.
+    Error,
+    /// A person should know.
+    Warning,
 }
 
 /// How far an operation is.
