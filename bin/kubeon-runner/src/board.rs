@@ -294,8 +294,6 @@ impl Board {
 
 /// Every check that failed, as it stands in the status: bounded, as that is.
 fn of_machines(report: &PrecheckReport) -> Vec<Finding> {
-    let failed = report.hosts.iter().flat_map(|host| host.checks.iter().map(move |check| (host.host, check)));
-    let failed = failed.filter(|(_, check)| !check.ok).take(MOST_FINDINGS);
     let finding = |(host, check): (HostAddress, &PrecheckResult)| Finding {
         host: host.to_string(),
         check: check.check.clone(),
@@ -306,14 +304,18 @@ fn of_machines(report: &PrecheckReport) -> Vec<Finding> {
         ignored: check.ignored,
         message: check.message.trim_end().chars().take(MOST_WORDS).collect(),
     };
-    failed.map(finding).collect()
+    failed(report).take(MOST_FINDINGS).map(finding).collect()
+}
+
+/// Every check that does not hold, with its host.
+fn failed(report: &PrecheckReport) -> impl Iterator<Item = (HostAddress, &PrecheckResult)> {
+    let all = report.hosts.iter().flat_map(|host| host.checks.iter().map(move |check| (host.host, check)));
+    all.filter(|(_, check)| !check.ok)
 }
 
 /// `10.0.0.2 : what is wrong`, for checks that stand in the way or for those that do not.
 fn findings(report: &PrecheckReport, in_the_way: bool) -> Vec<String> {
-    let wrong = report.hosts.iter().flat_map(|host| host.checks.iter().map(move |check| (host.host, check)));
-    let wrong = wrong.filter(|(_, check)| !check.ok);
-    let wrong = wrong.filter(|(_, check)| {
+    let wrong = failed(report).filter(|(_, check)| {
         let stands = check.severity == PrecheckSeverity::Error && !check.ignored;
         stands == in_the_way
     });
