@@ -314,7 +314,8 @@ async fn read(shared: &Shared, target: &Target, pace: Pace) -> Result<Data, Link
             Err(error) => Err(error),
         };
     }
-    match shared.hands.send(carry::path(target), &Verb::Get, pace).await {
+    let verb = shared.world.version(target).map_or(Verb::Get, Verb::GetAsOf);
+    match shared.hands.send(carry::path(target), &verb, pace).await {
         Ok(value) => Ok(carry::data(shared, target, value)),
         Err(error) if error.is_absent() => Ok(Data::Absent),
         Err(error) if error.again() == Again::WhenChanged => Ok(Data::Denied(error.said())),

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -56,9 +57,9 @@ impl Listed {
 
 /// Begins every watch.
 pub(crate) fn start(shared: &Arc<Shared>, client: &Client) {
-    guarded::<Cluster>(shared, Api::all(client.clone()));
-    guarded::<ClusterOperation>(shared, Api::all(client.clone()));
-    guarded::<KubernetesCluster>(shared, Api::all(client.clone()));
+    guarded::<Cluster>(shared, client);
+    guarded::<ClusterOperation>(shared, client);
+    guarded::<KubernetesCluster>(shared, client);
     let own = shared.settings().namespace.clone();
     let mut namespaces = shared.settings().watched.clone();
     namespaces.push(own);
@@ -72,15 +73,25 @@ pub(crate) fn start(shared: &Arc<Shared>, client: &Client) {
     }
 }
 
-/// An object of a kind that people write, as it was read or as it could not be.
-fn guarded<K>(shared: &Arc<Shared>, api: Api<DeserializeGuard<K>>)
-where
-    K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+/// What the events of one watch mean.
+trait Sink: Send + 'static {
+    type Object: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static;
+
+    /// An object was listed.
+    fn listed(&self, object: Self::Object);
+    /// An object is new, or another one than before.
+    fn changed(&self, object: Self::Object);
+    fn gone(&self, object: &Self::Object);
+    /// All were listed, under these names: what has another is gone.
+    fn only(&self, listed: &HashSet<String>);
+}
+
+/// Tells a sink of everything that happens, for ever.
+fn follow<S: Sink>(shared: &Arc<Shared>, api: Api<S::Object>, labels: Option<&'static str>, sink: S) {
     shared.listed.begun();
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let mut events = watch(api, None);
+        let mut events = watch(api, labels);
         let mut listed = HashSet::new();
         let mut first = true;
         while let Some(event) = events.next().await {
@@ -88,21 +99,56 @@ where
                 Ok(Event::Init) => listed.clear(),
                 Ok(Event::InitApply(object)) => {
                     listed.insert(key(object.meta()));
-                    shared.wake(take(&shared, object));
+                    sink.listed(object);
                 }
                 Ok(Event::InitDone) => {
-                    shared.wake(shared.world.keep::<K>(&listed, None));
-                    listed = HashSet::new();
+                    sink.only(&std::mem::take(&mut listed));
                     if std::mem::take(&mut first) {
                         shared.listed.ended();
                     }
                 }
-                Ok(Event::Apply(object)) => shared.wake(take(&shared, object)),
-                Ok(Event::Delete(object)) => shared.wake(shared.world.remove::<K>(object.meta())),
-                Err(error) => shared.watch_failed(&K::kind(&()), &error),
+                Ok(Event::Apply(object)) => sink.changed(object),
+                Ok(Event::Delete(object)) => sink.gone(&object),
+                Err(error) => shared.watch_failed(&S::Object::kind(&()), &error),
             }
         }
     });
+}
+
+/// Objects of a kind that people write, as they were read or as they could not be.
+struct Guarded<K> {
+    shared: Arc<Shared>,
+    kind: PhantomData<fn(K)>,
+}
+
+fn guarded<K>(shared: &Arc<Shared>, client: &Client)
+where
+    K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    follow(shared, Api::all(client.clone()), None, Guarded::<K> { shared: Arc::clone(shared), kind: PhantomData });
+}
+
+impl<K> Sink for Guarded<K>
+where
+    K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    type Object = DeserializeGuard<K>;
+
+    fn listed(&self, object: Self::Object) {
+        self.changed(object);
+    }
+
+    fn changed(&self, object: Self::Object) {
+        self.shared.wake(take(&self.shared, object));
+    }
+
+    fn gone(&self, object: &Self::Object) {
+        self.shared.wake(self.shared.world.remove::<K>(object.meta()));
+    }
+
+    fn only(&self, listed: &HashSet<String>) {
+        self.shared.wake(self.shared.world.keep::<K>(listed, None));
+    }
 }
 
 fn take<K>(shared: &Shared, object: DeserializeGuard<K>) -> Vec<Lane>
@@ -130,86 +176,98 @@ fn lane_of_unreadable(kind: &str, meta: &ObjectMeta) -> Option<Lane> {
     }
 }
 
-/// Jobs and pods of operations.
+/// Jobs and pods of operations, in one namespace.
+struct Labelled<K> {
+    shared: Arc<Shared>,
+    namespace: String,
+    kind: PhantomData<fn(K)>,
+}
+
 fn labelled<K>(shared: &Arc<Shared>, client: &Client, namespace: &str)
 where
     K: InLane + Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    shared.listed.begun();
-    let (shared, namespace) = (Arc::clone(shared), namespace.to_owned());
-    let api: Api<K> = Api::namespaced(client.clone(), &namespace);
-    tokio::spawn(async move {
-        let mut events = watch(api, Some(names::OPERATION_LABEL));
-        let mut listed = HashSet::new();
-        let mut first = true;
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Init) => listed.clear(),
-                Ok(Event::InitApply(object)) => {
-                    listed.insert(key(InLane::meta(&object)));
-                    shared.wake(shared.world.apply(object));
-                }
-                Ok(Event::InitDone) => {
-                    shared.wake(shared.world.keep::<K>(&listed, Some(&namespace)));
-                    listed = HashSet::new();
-                    if std::mem::take(&mut first) {
-                        shared.listed.ended();
-                    }
-                }
-                Ok(Event::Apply(object)) => {
-                    let ended = object.has_ended();
-                    let lanes = shared.world.apply(object);
-                    if ended { shared.hurry(lanes) } else { shared.wake(lanes) }
-                }
-                Ok(Event::Delete(object)) => shared.wake(shared.world.remove::<K>(InLane::meta(&object))),
-                Err(error) => shared.watch_failed(&K::kind(&()), &error),
-            }
-        }
-    });
+    let api = Api::namespaced(client.clone(), namespace);
+    let sink = Labelled::<K> { shared: Arc::clone(shared), namespace: namespace.to_owned(), kind: PhantomData };
+    follow(shared, api, Some(names::OPERATION_LABEL), sink);
 }
 
-/// ConfigMaps and Secrets of a namespace: that they are there, and whose they are. Never their content.
+impl<K> Sink for Labelled<K>
+where
+    K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    type Object = K;
+
+    fn listed(&self, object: K) {
+        self.shared.wake(self.shared.world.apply(object));
+    }
+
+    fn changed(&self, object: K) {
+        let ended = object.has_ended();
+        let lanes = self.shared.world.apply(object);
+        if ended { self.shared.hurry(lanes) } else { self.shared.wake(lanes) }
+    }
+
+    fn gone(&self, object: &K) {
+        self.shared.wake(self.shared.world.remove::<K>(InLane::meta(object)));
+    }
+
+    fn only(&self, listed: &HashSet<String>) {
+        self.shared.wake(self.shared.world.keep::<K>(listed, Some(&self.namespace)));
+    }
+}
+
+/// ConfigMaps or Secrets of a namespace: that they are there, and whose they are. Never their content.
+struct Metas<K> {
+    shared: Arc<Shared>,
+    namespace: String,
+    kind: Kind,
+    resource: PhantomData<fn(K)>,
+}
+
 fn metas<K>(shared: &Arc<Shared>, client: &Client, namespace: &str, kind: Kind)
 where
     K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    shared.listed.begun();
-    let (shared, namespace) = (Arc::clone(shared), namespace.to_owned());
-    let api: Api<PartialObjectMeta<K>> = Api::namespaced(client.clone(), &namespace);
-    tokio::spawn(async move {
-        let at = |meta: &ObjectMeta| Target::new(kind, &namespace, meta.name.clone().unwrap_or_default());
-        let mut events = watch(api, None);
-        let mut listed = HashSet::new();
-        let mut first = true;
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Init) => listed.clear(),
-                Ok(Event::InitApply(object)) => {
-                    let target = at(&object.metadata);
-                    listed.insert(target.clone());
-                    shared.seen(target, &object.metadata);
-                }
-                Ok(Event::InitDone) => {
-                    for target in shared.world.metas_of(kind, &namespace) {
-                        if !listed.contains(&target) {
-                            shared.wake(shared.world.remove_meta(&target, None));
-                        }
-                    }
-                    listed = HashSet::new();
-                    if std::mem::take(&mut first) {
-                        shared.listed.ended();
-                    }
-                }
-                Ok(Event::Apply(object)) => shared.seen(at(&object.metadata), &object.metadata),
-                Ok(Event::Delete(object)) => {
-                    let target = at(&object.metadata);
-                    shared.wake(shared.world.remove_meta(&target, object.metadata.uid.as_deref()));
-                    shared.configured(&target);
-                }
-                Err(error) => shared.watch_failed(kind.as_str(), &error),
+    let api = Api::namespaced(client.clone(), namespace);
+    let (own, namespace) = (Arc::clone(shared), namespace.to_owned());
+    follow(shared, api, None, Metas::<K> { shared: own, namespace, kind, resource: PhantomData });
+}
+
+impl<K> Metas<K> {
+    fn at(&self, meta: &ObjectMeta) -> Target {
+        Target::new(self.kind, &self.namespace, meta.name.clone().unwrap_or_default())
+    }
+}
+
+impl<K> Sink for Metas<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    type Object = PartialObjectMeta<K>;
+
+    fn listed(&self, object: Self::Object) {
+        self.changed(object);
+    }
+
+    fn changed(&self, object: Self::Object) {
+        self.shared.seen(self.at(&object.metadata), &object.metadata);
+    }
+
+    fn gone(&self, object: &Self::Object) {
+        let target = self.at(&object.metadata);
+        self.shared.wake(self.shared.world.remove_meta(&target, object.metadata.uid.as_deref()));
+        self.shared.configured(&target);
+    }
+
+    fn only(&self, listed: &HashSet<String>) {
+        let known = self.shared.world.metas_of(self.kind, &self.namespace);
+        for target in known {
+            if !listed.contains(&format!("{}/{}", target.namespace, target.name)) {
+                self.shared.wake(self.shared.world.remove_meta(&target, None));
             }
         }
-    });
+    }
 }

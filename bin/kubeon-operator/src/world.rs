@@ -240,6 +240,11 @@ impl World {
         inner.referrers.get(target).map(|lanes| lanes.iter().cloned().collect()).unwrap_or_default()
     }
 
+    /// The version of a ConfigMap or Secret that was seen, where versions are numbers.
+    pub fn version(&self, target: &Target) -> Option<u64> {
+        self.read().metas.get(target).map(|(_, version)| *version).filter(|version| *version != u64::MAX)
+    }
+
     /// ConfigMaps or Secrets of a namespace that are known.
     pub fn metas_of(&self, kind: Kind, namespace: &str) -> Vec<Target> {
         let inner = self.read();

@@ -96,24 +96,34 @@ async fn answers(kubectl: &Kubectl, options: &InstallOptions) -> Result<(), Stop
         "spec": {"cluster": {"masterList": [{"ip": "192.0.2.1"}]}},
     });
     let words = ["create", "--dry-run=server", "-f", "-"];
+    let mut last = None;
     for _ in 0..ANSWER_TRIES {
         match kubectl.run(&words, Some(&trial.to_string())).await {
-            Err(stop) if stop.rows.iter().any(|(_, text)| text.contains("calling webhook")) => {
-                tokio::time::sleep(BETWEEN_TRIES).await;
-            }
-            // Whatever else it says, it answers.
-            _ => return Ok(()),
+            Ok(_) => return Ok(()),
+            Err(stop) if is_judged(&stop) => return Ok(()),
+            Err(stop) => last = Some(stop),
         }
+        tokio::time::sleep(BETWEEN_TRIES).await;
     }
     let seconds = ANSWER_TRIES * u32::try_from(BETWEEN_TRIES.as_millis()).unwrap_or(u32::MAX) / 1000;
-    Err(Stop::failed(format!("the operator's admission webhook gives no answer within {seconds} s")))
+    let stop = Stop::failed(format!("the operator's admission webhook gives no answer within {seconds} s"));
+    let rows = last.map(|last| last.rows).unwrap_or_default();
+    let stop = rows.into_iter().fold(stop, |stop, (subject, text)| stop.row(subject, text));
+    Err(stop.hint(format!("kubectl -n {} logs deployment/{}", options.namespace, names::OPERATOR)))
 }
 
-/// What its pods wait for, one line each; nothing where nobody can say.
+/// Whether somebody judged the trial and did not like it. Whatever else goes wrong is no answer.
+fn is_judged(stop: &Stop) -> bool {
+    stop.rows.iter().any(|(_, text)| text.contains("denied the request") || text.contains(" is invalid: "))
+}
+
+/// What its pods wait for, one line each.
 async fn pods(kubectl: &Kubectl, options: &InstallOptions) -> Vec<String> {
     let state = r#"{range .items[*]}{.metadata.name}: {.status.phase} {range .status.containerStatuses[*]}{.state.waiting.reason} {.state.waiting.message}{end}{range .status.conditions[?(@.status=="False")]}{.message} {end}{"\n"}{end}"#;
     let output = format!("jsonpath={state}");
     let words = ["-n", &options.namespace, "get", "pods", "-l", SELECTOR, "-o", &output];
-    let said = kubectl.run(&words, None).await.unwrap_or_default();
-    said.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+    match kubectl.run(&words, None).await {
+        Ok(said) => said.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect(),
+        Err(stop) => vec![format!("what the pods wait for cannot be read: {}", stop.reason())],
+    }
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubeon_api::ClusterOperation;
-use kubeon_api::kubeonkube::OperationResult;
+use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 
 use super::{Progress, at, notice, shown, status, status_write};
 use crate::condition::{self, COMPLETE, FAILED, PRECHECKED, Says, clipped};
@@ -35,7 +35,16 @@ impl End {
 
 /// Writes the end: the status first, because people wait for it; the history after it.
 pub(crate) fn finish(s: &Snapshot<'_>, operation: &ClusterOperation, end: End) -> Progress {
-    let mut new = status(operation);
+    finish_from(s, operation, status(operation), end)
+}
+
+/// As [`finish`], of a status that was not written yet.
+pub(crate) fn finish_from(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    mut new: ClusterOperationStatus,
+    end: End,
+) -> Progress {
     let generation = operation.metadata.generation;
     let text = end.reason.as_deref().map(clipped);
     new.status = Some(end.result);

@@ -3,11 +3,11 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kubeon_api::kubeonkube::OperationResult;
+use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 use kubeon_api::{ClusterOperation, DataRef};
 use serde_json::json;
 
-use super::finish::{End, finish};
+use super::finish::{End, finish, finish_from};
 use super::{Progress, at, name, notice, shown, status, status_write, uid};
 use crate::condition::{self, INPUTS_FOUND, STOPPING, Says};
 use crate::job_state::{self, JobState, Stuck};
@@ -35,7 +35,7 @@ pub(crate) fn job_of(s: &Snapshot<'_>, operation: &ClusterOperation) -> Option<D
 }
 
 /// The status of an operation whose Job was just made, or found after a crash.
-pub(crate) fn adopt(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRef) -> Progress {
+fn adopted(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRef) -> ClusterOperationStatus {
     let mut new = status(operation);
     new.status = Some(OperationResult::Running);
     new.job_ref = Some(job.clone());
@@ -55,10 +55,22 @@ pub(crate) fn adopt(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRe
         let says = Says { status: true, reason: "Found", message: "what it refers to is there" };
         condition::set(&mut new.conditions, INPUTS_FOUND, says, operation.metadata.generation, s.now);
     }
+    new
+}
+
+/// Says that the operation runs; one whose Job ended before that could be said has its end told in the same write.
+fn adopt(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
+    let new = adopted(s, operation, at);
+    let started = notice(operation, false, "Started", format!("runs as Job {at}"));
+    if let Some(end) = ended(s, operation, job) {
+        let mut progress = finish_from(s, operation, new, end);
+        progress.turn.notices.insert(0, started);
+        return progress;
+    }
     let mut progress = Progress::default();
-    if let Some(write) = status_write(operation, &new, format!("its Job {job} is made")) {
+    if let Some(write) = status_write(operation, &new, format!("its Job {at} is made")) {
         progress.turn.stages.push(vec![write]);
-        progress.turn.notices.push(notice(operation, false, "Started", format!("runs as Job {job}")));
+        progress.turn.notices.push(started);
     }
     progress.shown = Some((0, shown(operation, &new)));
     progress
@@ -100,15 +112,14 @@ pub(crate) fn turn(
     let Some(job) = s.job(at) else { return lost(s, operation, at) };
     let current = status(operation);
     if current.job_ref.is_none() || current.status.is_none() {
-        return adopt(s, operation, at);
+        return adopt(s, operation, at, job);
     }
-    let live = s.pods_of(job).find(|pod| job_state::lives(pod));
+    if let Some(end) = ended(s, operation, job) {
+        return finish(s, operation, end);
+    }
     let state = job_state::job_state(job);
     let stopping =
         condition::find(&current.conditions, STOPPING).filter(|stopping| stopping.status == "True");
-    if let (None, Some(end)) = (live, end_of(s, operation, job, &state)) {
-        return finish(s, operation, end);
-    }
     let (wanted, wake) = wants_stop(s, operation, job, ordered);
     let mut progress = match (stopping, wanted) {
         (Some(_), _) if state == JobState::Works => suspend(operation, at, job),
@@ -135,6 +146,12 @@ fn lost(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef) -> Progres
         // It is there and the watch will tell, or it cannot be asked for: the next event decides.
         Some(_) => Progress { shown: Some((0, shown(operation, &status(operation)))), ..Progress::default() },
     }
+}
+
+/// How the operation ended, if its Job and the last of its pods did.
+fn ended(s: &Snapshot<'_>, operation: &ClusterOperation, job: &Job) -> Option<End> {
+    let live = s.pods_of(job).any(job_state::lives);
+    end_of(s, operation, job, &job_state::job_state(job)).filter(|_| !live)
 }
 
 /// How the operation ended, if its Job did.
