@@ -16,7 +16,7 @@ use kubeon_admission::Readiness;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::turn::Shared;
+use crate::shared::Shared;
 
 /// Connections at once; a further one waits.
 const MOST_CONNECTIONS: usize = 64;
@@ -80,7 +80,7 @@ async fn answer(subject: Subject, request: Request<Incoming>) -> Result<Response
             None => (StatusCode::OK, "ok".to_owned()),
             Some(what) => (StatusCode::SERVICE_UNAVAILABLE, format!("waits for: {what}")),
         },
-        "/metrics" => match shared.metrics.text(shared) {
+        "/metrics" => match shared.metrics_text() {
             Ok(text) => (StatusCode::OK, text),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         },

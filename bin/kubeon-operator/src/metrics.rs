@@ -1,5 +1,6 @@
 //! What is counted. Labels hold kinds, verbs and words of the program, never names.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -11,8 +12,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::turn::Shared;
-
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
     verb: String,
@@ -23,6 +22,18 @@ struct RequestLabels {
 #[derive(Debug, Clone, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct WordLabel {
     word: String,
+}
+
+/// What is not counted but looked at when somebody asks.
+pub(crate) struct Standing {
+    /// Objects that are known, by kind.
+    pub objects: BTreeMap<&'static str, usize>,
+    /// Lanes, by how they stand.
+    pub lanes: [(&'static str, usize); 2],
+    /// Requests that may be on their way at once.
+    pub at_once: usize,
+    /// Events that were dropped since the start.
+    pub events_dropped: u64,
 }
 
 /// The operator's metrics.
@@ -102,19 +113,19 @@ impl Metrics {
     }
 
     /// All of it as text.
-    pub fn text(&self, shared: &Shared) -> Result<String, std::fmt::Error> {
+    pub fn text(&self, now: &Standing) -> Result<String, std::fmt::Error> {
         let set = |family: &Family<WordLabel, Gauge>, word: &str, number: usize| {
             let label = WordLabel { word: word.to_owned() };
             family.get_or_create(&label).set(i64::try_from(number).unwrap_or(i64::MAX));
         };
-        for (kind, number) in shared.world.sizes() {
-            set(&self.objects, kind, number);
+        for (kind, number) in &now.objects {
+            set(&self.objects, kind, *number);
         }
-        let (ready, working) = shared.queue.load();
-        set(&self.lanes, "ready", ready);
-        set(&self.lanes, "working", working);
-        self.at_once.set(i64::try_from(shared.hands.limit()).unwrap_or(i64::MAX));
-        self.dropped.set(shared.herald.dropped());
+        for (word, number) in now.lanes {
+            set(&self.lanes, word, number);
+        }
+        self.at_once.set(i64::try_from(now.at_once).unwrap_or(i64::MAX));
+        self.dropped.set(now.events_dropped);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

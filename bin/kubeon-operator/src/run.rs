@@ -14,8 +14,9 @@ use tokio::sync::watch;
 use crate::admission::{self, Admission};
 use crate::health::{self, Subject};
 use crate::queue::Class;
+use crate::shared::Shared;
 use crate::spans::Spans;
-use crate::turn::{self, Shared};
+use crate::turn;
 use crate::watches;
 
 /// The lease's name.

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
@@ -15,45 +14,9 @@ use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_link_kube::{Client, DeserializeGuard, Event, PartialObjectMeta, watch};
 use kubeon_operations::{Kind, Lane, Target, names};
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
 
-use crate::turn::Shared;
+use crate::shared::Shared;
 use crate::world::{InLane, key};
-
-/// How many watches have listed what there is.
-#[derive(Default)]
-pub(crate) struct Listed {
-    open: AtomicUsize,
-    changed: Notify,
-}
-
-impl Listed {
-    fn begun(&self) {
-        self.open.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn ended(&self) {
-        if self.open.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.changed.notify_waiters();
-        }
-    }
-
-    /// Waits until every watch has listed what there is.
-    pub async fn all(&self) {
-        loop {
-            let changed = self.changed.notified();
-            if self.is_done() {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    /// Whether every watch has listed what there is.
-    pub fn is_done(&self) -> bool {
-        self.open.load(Ordering::SeqCst) == 0
-    }
-}
 
 /// Begins every watch.
 pub(crate) fn start(shared: &Arc<Shared>, client: &Client) {
@@ -125,7 +88,12 @@ fn guarded<K>(shared: &Arc<Shared>, client: &Client)
 where
     K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    follow(shared, Api::all(client.clone()), None, Guarded::<K> { shared: Arc::clone(shared), kind: PhantomData });
+    follow(
+        shared,
+        Api::all(client.clone()),
+        None,
+        Guarded::<K> { shared: Arc::clone(shared), kind: PhantomData },
+    );
 }
 
 impl<K> Sink for Guarded<K>
@@ -189,7 +157,8 @@ where
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let api = Api::namespaced(client.clone(), namespace);
-    let sink = Labelled::<K> { shared: Arc::clone(shared), namespace: namespace.to_owned(), kind: PhantomData };
+    let sink =
+        Labelled::<K> { shared: Arc::clone(shared), namespace: namespace.to_owned(), kind: PhantomData };
     follow(shared, api, Some(names::OPERATION_LABEL), sink);
 }
 

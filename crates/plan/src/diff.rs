@@ -75,33 +75,53 @@ fn count(facts: &Facts) -> usize {
     BASE + facts.journal.len() + facts.parts.len() + facts.certificates.len() + cluster
 }
 
+/// How many pieces the work on all wishes is cut into.
+const PIECES: usize = 8;
+
+/// A wish's effect, and where what it names stands among those before it.
+struct Traced {
+    effect: Sha256,
+    needs: Vec<Option<usize>>,
+    reads: Vec<usize>,
+}
+
 /// Looks at every wish once. What a wish comes after stands before it in the list.
 fn find(wishes: &[Wish], seen: &BTreeMap<HostAddress, Seen<'_>>, now: i64) -> Vec<Found> {
-    let mut places: HashMap<&str, usize> = HashMap::with_capacity(wishes.len());
     let mut all: Vec<Found> = Vec::with_capacity(wishes.len());
-    for (place, (wish, effect)) in wishes.iter().zip(effects(wishes)).enumerate() {
-        let before = |ids: &[String]| -> Vec<Option<usize>> {
-            ids.iter().map(|id| places.get(id.as_str()).copied()).collect()
-        };
-        let needs = before(&wish.needs);
-        let reads = if wish.check && wish.reads.is_empty() { needs.clone() } else { before(&wish.reads) };
-        let read: Vec<&Found> = reads.into_iter().flatten().map(|place| &all[place]).collect();
+    for (wish, Traced { effect, needs, reads }) in wishes.iter().zip(trace(wishes)) {
+        let read: Vec<&Found> = reads.into_iter().map(|place| &all[place]).collect();
         let digest = digest(effect, &read);
         let why = reason(wish, &digest, &seen[&wish.host], &read, now);
         all.push(Found { digest, why, needs });
-        places.insert(&wish.id, place);
     }
     all
 }
 
-/// SHA-256 over every wish's effect, by several hands: it is most of the work of a large plan.
-fn effects(wishes: &[Wish]) -> Vec<Sha256> {
-    const HANDS: usize = 8;
-    let share = |wishes: &[Wish]| -> Vec<Sha256> {
-        let mut json = Vec::new();
-        wishes.iter().map(|wish| effect(&wish.op, &mut json)).collect()
+/// What can be found out about each wish alone: most of the work of a large plan.
+fn trace(wishes: &[Wish]) -> Vec<Traced> {
+    let places: HashMap<&str, usize> =
+        wishes.iter().enumerate().map(|(place, wish)| (wish.id.as_str(), place)).collect();
+    let size = wishes.len().div_ceil(PIECES).max(1);
+    side_by_side(wishes.chunks(size).enumerate().map(|(piece, wishes)| {
+        let places = &places;
+        move || {
+            let mut json = Vec::new();
+            let one = |(at, wish)| trace_one(wish, piece * size + at, places, &mut json);
+            wishes.iter().enumerate().map(one).collect()
+        }
+    }))
+}
+
+/// `json` is room to write in.
+fn trace_one(wish: &Wish, place: usize, places: &HashMap<&str, usize>, json: &mut Vec<u8>) -> Traced {
+    let before = |id: &String| places.get(id.as_str()).copied().filter(|found| *found < place);
+    let needs: Vec<Option<usize>> = wish.needs.iter().map(before).collect();
+    let reads = if wish.check && wish.reads.is_empty() {
+        needs.iter().copied().flatten().collect()
+    } else {
+        wish.reads.iter().filter_map(before).collect()
     };
-    side_by_side(wishes.chunks(wishes.len().div_ceil(HANDS).max(1)).map(|wishes| move || share(wishes)))
+    Traced { effect: effect(&wish.op, json), needs, reads }
 }
 
 /// `json` is room to write in.
