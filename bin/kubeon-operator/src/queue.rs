@@ -3,7 +3,7 @@
 //! ```text
 //!   a Job ended ─────────► Urgent ──┐
 //!   anything else ───────► Fresh  ──┼──► workers; some take urgent lanes only
-//!   what can be told later ► Rest ──┘    (those that rested for 2 s go beside fresh ones, four at a time)
+//!   what can be told later ► Rest ──┘    (those that rested for 5 s go beside fresh ones, four at a time)
 //! ```
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -19,7 +19,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// After many of them.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A lane that rested for so long goes before fresh ones,
-const LONGEST_REST: Duration = Duration::from_secs(2);
+const LONGEST_REST: Duration = Duration::from_secs(5);
 /// as long as no more of its kind are worked on.
 const MOST_RESTED: usize = 4;
 

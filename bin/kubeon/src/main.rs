@@ -21,10 +21,15 @@ mod wish;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use mimalloc::MiMalloc;
 
 use args::{Cli, Environment};
 use output::Talk;
 use stop::{Code, Stop};
+
+/// A plan of 5,000 hosts is 150,000 steps of small texts, made and let go of by many threads at once: a third faster.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

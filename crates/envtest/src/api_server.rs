@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use kubeon_bundle::Version;
 use tokio::sync::OnceCell;
 
 use crate::EnvtestError;
@@ -14,10 +13,8 @@ use crate::arguments::{self, Ports};
 use crate::credentials::{self, Authority, Identity, Login};
 use crate::folder::Folder;
 use crate::process::Process;
-use crate::programs::Programs;
+use crate::programs::{Programs, VERSION};
 
-/// The version whose bundle the programs come from.
-const VERSION: Version = Version { major: 1, minor: 36, patch: 3 };
 /// A server that starts and says nothing for so long hangs.
 const SILENCE: Duration = Duration::from_secs(60);
 /// One that still talks may only be slow, on a machine with other work; but not for ever.

@@ -23,4 +23,5 @@ mod proxy;
 
 pub use api_server::{ApiServer, Options};
 pub use error::EnvtestError;
+pub use programs::program;
 pub use proxy::{Fault, FaultProxy, FaultRule, Request, When};

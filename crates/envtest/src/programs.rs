@@ -14,6 +14,9 @@ use kubeon_bundle::{Arch, Bundle, Store, Version};
 
 use crate::EnvtestError;
 
+/// The version whose bundle the programs come from.
+pub(crate) const VERSION: Version = Version { major: 1, minor: 36, patch: 3 };
+
 /// Where the programs lie.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
@@ -25,15 +28,13 @@ pub(crate) struct Programs {
 impl Programs {
     /// Finds them in the user's store, unpacking what was not used before.
     pub(crate) fn find(version: Version) -> Result<Self, EnvtestError> {
-        let no_home =
-            |error| EnvtestError::File { path: "~/.cache/kubeon".into(), source: io::Error::other(error) };
-        Self::of(&Store::from_env().map_err(no_home)?, version)
+        Self::of(&store()?, version)
     }
 
     fn of(store: &Store, version: Version) -> Result<Self, EnvtestError> {
         let bundle = store.find(version, Arch::native())?;
         let folder = store.cache().join("programs");
-        let program = |part: &str| program(&bundle, part, &folder);
+        let program = |part: &str| of_bundle(&bundle, part, &folder);
         Ok(Self {
             etcd: program("etcd")?,
             api_server: program("kube-apiserver")?,
@@ -42,8 +43,23 @@ impl Programs {
     }
 }
 
+/// A program of the bundle that the API server comes from, such as `kubectl`, unpacked if it was not used before.
+///
+/// # Errors
+/// The bundle is not built (the text says how), or does not hold it.
+pub fn program(name: &str) -> Result<PathBuf, EnvtestError> {
+    let store = store()?;
+    of_bundle(&store.find(VERSION, Arch::native())?, name, &store.cache().join("programs"))
+}
+
+fn store() -> Result<Store, EnvtestError> {
+    let no_home =
+        |error| EnvtestError::File { path: "~/.cache/kubeon".into(), source: io::Error::other(error) };
+    Store::from_env().map_err(no_home)
+}
+
 /// The program of a part that has the part's name.
-fn program(bundle: &Bundle, name: &str, folder: &Path) -> Result<PathBuf, EnvtestError> {
+fn of_bundle(bundle: &Bundle, name: &str, folder: &Path) -> Result<PathBuf, EnvtestError> {
     let digest = bundle.part(name)?.digest.clone();
     let place = folder.join(digest.as_str());
     let path = place.join("bin").join(name);

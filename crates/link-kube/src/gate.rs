@@ -26,7 +26,7 @@ const MOST: usize = 64;
 /// Places that hurried requests leave to the others.
 const LEFT: usize = 2;
 /// Slow requests at once.
-const SLOW: usize = 8;
+const SLOW: usize = 4;
 
 /// Lets requests pass.
 pub(crate) struct Gate {

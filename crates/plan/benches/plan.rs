@@ -7,7 +7,13 @@ mod support;
 
 use std::time::Instant;
 
+use mimalloc::MiMalloc;
+
 use kubeon_plan::{plan, sim};
+
+/// As the program `kubeon` has it.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() {
     for hosts in [5, 50, 500, 5000] {

@@ -12,6 +12,9 @@ use crate::output::{Note, Plan, PlannedHost, Step};
 use crate::site::Site;
 use crate::stages::side_by_side;
 
+/// How many pieces the work on all wishes, or on all hosts, is cut into.
+const PIECES: usize = 8;
+
 /// Looks up what a host has, once per host.
 struct Seen<'a> {
     facts: &'a Facts,
@@ -29,13 +32,11 @@ struct Found {
 
 /// Keeps the wishes that are needed, each with its reason.
 pub(crate) fn plan(site: &Site<'_>, now: i64, wishes: Vec<Wish>, notes: Vec<Note>) -> Plan {
-    let seen: BTreeMap<HostAddress, Seen<'_>> =
-        seen_hosts(site).map(|(address, facts)| (address, look(facts))).collect();
+    let seen = look(site);
     let found = find(&wishes, &seen, now);
     let standing = found.iter().filter(|found| found.why.is_none()).count();
     let needed: Vec<bool> = found.iter().map(|found| found.why.is_some()).collect();
-    let steps: Vec<Step> =
-        wishes.into_iter().zip(found).filter_map(|(wish, found)| step(wish, found, &needed)).collect();
+    let steps = steps(wishes, found, &needed);
     let generation = site.generation + u64::from(!steps.is_empty());
     Plan {
         cluster: site.spec().name.clone(),
@@ -56,8 +57,14 @@ fn seen_hosts<'s>(site: &'s Site<'_>) -> impl Iterator<Item = (HostAddress, &'s 
     site.hosts.iter().map(|host| (host.address(), host.facts)).chain(leaving)
 }
 
-fn look(facts: &Facts) -> Seen<'_> {
-    Seen { facts, journal: facts.journal.iter().map(|entry| (entry.id.as_str(), entry)).collect() }
+fn look<'s>(site: &'s Site<'_>) -> HashMap<HostAddress, Seen<'s>> {
+    let one = |(address, facts): (HostAddress, &'s Facts)| {
+        let journal = facts.journal.iter().map(|entry| (entry.id.as_str(), entry)).collect();
+        (address, Seen { facts, journal })
+    };
+    let hosts: Vec<_> = seen_hosts(site).collect();
+    let pieces = hosts.chunks(hosts.len().div_ceil(PIECES).max(1));
+    side_by_side(pieces.map(|hosts| move || hosts.iter().copied().map(one).collect())).into_iter().collect()
 }
 
 pub(crate) fn planned_hosts(site: &Site<'_>, generation: u64) -> BTreeMap<HostAddress, PlannedHost> {
@@ -75,9 +82,6 @@ fn count(facts: &Facts) -> usize {
     BASE + facts.journal.len() + facts.parts.len() + facts.certificates.len() + cluster
 }
 
-/// How many pieces the work on all wishes is cut into.
-const PIECES: usize = 8;
-
 /// A wish's effect, and where what it names stands among those before it.
 struct Traced {
     effect: Sha256,
@@ -86,7 +90,7 @@ struct Traced {
 }
 
 /// Looks at every wish once. What a wish comes after stands before it in the list.
-fn find(wishes: &[Wish], seen: &BTreeMap<HostAddress, Seen<'_>>, now: i64) -> Vec<Found> {
+fn find(wishes: &[Wish], seen: &HashMap<HostAddress, Seen<'_>>, now: i64) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::with_capacity(wishes.len());
     for (wish, Traced { effect, needs, reads }) in wishes.iter().zip(trace(wishes)) {
         let read: Vec<&Found> = reads.into_iter().map(|place| &all[place]).collect();
@@ -175,6 +179,19 @@ fn aging(op: &Op, facts: &Facts, now: i64) -> Option<String> {
         let days = (seen.not_after - now).div_euclid(86_400);
         (now >= due).then(|| format!("{} is past two thirds of its life ({days} days left)", seen.path))
     })
+}
+
+/// The steps that are needed, in order. What is not needed is let go of by as many threads.
+fn steps(wishes: Vec<Wish>, found: Vec<Found>, needed: &[bool]) -> Vec<Step> {
+    let size = wishes.len().div_ceil(PIECES).max(1);
+    let mut rest = wishes.into_iter().zip(found);
+    let pieces = std::iter::from_fn(move || {
+        let piece: Vec<(Wish, Found)> = rest.by_ref().take(size).collect();
+        (!piece.is_empty()).then_some(piece)
+    });
+    side_by_side(pieces.map(|piece| {
+        move || piece.into_iter().filter_map(|(wish, found)| step(wish, found, needed)).collect()
+    }))
 }
 
 fn step(wish: Wish, found: Found, needed: &[bool]) -> Option<Step> {

@@ -129,6 +129,29 @@ fn a33_a_job_that_was_made_before_a_crash_is_taken_for_the_operations() {
 }
 
 #[test]
+fn a_job_that_ended_before_its_start_was_told_is_told_of_in_one_write() {
+    let claimed = |most| {
+        let mut world = World::with_cluster();
+        world.ask("myops", |_| {});
+        world.settle_within(most);
+        world
+    };
+    let mut world = (0..8).map(claimed).find(|world| !world.jobs().is_empty()).unwrap();
+    assert!(world.status("myops").is_null(), "nothing was told yet");
+    world.written.clear();
+    world.job_says(JOB, "Complete");
+    world.settle();
+    let told = world.written.iter().filter(|write| {
+        write.target.kind == Kind::Operation && matches!(write.change, crate::write::Change::Status(_))
+    });
+    assert_eq!(told.count(), 1);
+    let status = world.status("myops");
+    assert_eq!((&status["status"], &status["jobRef"]["name"]), (&json!("Succeeded"), &json!(JOB)));
+    assert_eq!(status["inputs"].as_array().unwrap().len(), 2);
+    assert!(!status["startTime"].is_null() && !status["endTime"].is_null());
+}
+
+#[test]
 fn a35_a_playbook_from_a_configmap_is_mounted_where_it_is_looked_for() {
     let mut world = World::with_cluster();
     world.put(
