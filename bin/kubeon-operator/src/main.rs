@@ -4,12 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use kubeon_operator::args::Cli;
-use mimalloc::MiMalloc;
 use tokio::signal::unix::{SignalKind, signal};
-
-/// Its work is JSON: a fifth of its time went into small texts that live for a moment.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
