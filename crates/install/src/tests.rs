@@ -52,7 +52,7 @@ fn lets_a_runner_patch_and_nothing_else() {
     let rules = |kind: &str| named(&objects, kind, names::RUNNER)["rules"].clone();
     assert_eq!(
         rules("Role"),
-        serde_json::json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["patch"]}])
+        serde_json::json!([{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["patch"]}])
     );
     assert_eq!(rules("ClusterRole")[0]["resources"], serde_json::json!(["clusteroperations/status"]));
     assert_eq!(rules("ClusterRole")[0]["verbs"], serde_json::json!(["patch"]));

@@ -144,6 +144,12 @@ pub fn state(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}-state")
 }
 
+/// The ConfigMap with the SSH keys of a business cluster's hosts, which the runner writes and people mend.
+#[must_use]
+pub fn known_hosts(namespace: &str, name: &str) -> String {
+    format!("{namespace}-{name}-known-hosts")
+}
+
 /// The Secret with the admin kubeconfig of a cluster that playbooks made.
 #[must_use]
 pub fn cluster_kubeconfig(cluster: &str) -> String {

@@ -78,8 +78,15 @@ pub struct Mount {
 /// What a volume is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A ConfigMap, with its files' mode.
-    ConfigMap(String, Option<u32>),
+    /// A ConfigMap. It need not be there when `optional`.
+    ConfigMap {
+        /// Its name.
+        name: String,
+        /// Its files' mode, where it is not the usual one.
+        mode: Option<u32>,
+        /// Whether the volume is empty without it.
+        optional: bool,
+    },
     /// A Secret, whose files only the owner reads. It need not be there when `optional`.
     Secret {
         /// Its name.
@@ -218,7 +225,7 @@ fn fillers(mounts: &[Mount]) -> Vec<Value> {
             "volumeMounts": [{"name": mount.volume, "mountPath": FILLED}],
             "securityContext": privileges(true),
         })),
-        Source::ConfigMap(..) | Source::Secret { .. } => None,
+        Source::ConfigMap { .. } | Source::Secret { .. } => None,
     };
     mounts.iter().filter_map(filler).collect()
 }
@@ -239,9 +246,15 @@ fn volumes(mounts: &[Mount]) -> Vec<Value> {
         }
         let mut volume = Map::from_iter([("name".to_owned(), json!(mount.volume))]);
         match &mount.source {
-            Source::ConfigMap(name, None) => volume.insert("configMap".to_owned(), json!({"name": name})),
-            Source::ConfigMap(name, Some(mode)) => {
-                volume.insert("configMap".to_owned(), json!({"name": name, "defaultMode": mode}))
+            Source::ConfigMap { name, mode, optional } => {
+                let mut map = json!({"name": name});
+                if let Some(mode) = mode {
+                    map["defaultMode"] = json!(mode);
+                }
+                if *optional {
+                    map["optional"] = json!(true);
+                }
+                volume.insert("configMap".to_owned(), map)
             }
             Source::Secret { name, optional } => {
                 let mut secret = json!({"secretName": name, "defaultMode": 0o400});
@@ -264,7 +277,7 @@ mod tests {
     fn with_key(key: bool, program: Program) -> Value {
         let conf = |volume, mode, path: &str, key: &str| Mount {
             volume,
-            source: Source::ConfigMap("myops-entrypoint-0".into(), mode),
+            source: Source::ConfigMap { name: "myops-entrypoint-0".into(), mode, optional: false },
             path: path.into(),
             key: Some(key.into()),
         };

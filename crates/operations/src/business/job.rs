@@ -75,7 +75,7 @@ fn prepared(
     Ok(progress)
 }
 
-/// The Secrets that outlive the Job. Nothing owns them: deleting the cluster takes it down first, and that needs them.
+/// What outlives the Job. Nothing owns it: deleting the cluster takes it down first, and that needs it.
 fn kept(
     s: &Snapshot<'_>,
     object: &KubernetesCluster,
@@ -85,8 +85,8 @@ fn kept(
     let (ns, cluster) = (namespace(object), object_name(object));
     let label = keep::cluster(ns, cluster);
     let mut writes = Vec::new();
-    for name in [names::state(ns, cluster), names::kubeconfig(ns, cluster)] {
-        let kept = keep::Kept { name: &name, cluster: &label, owner: None };
+    for target in super::kept(ns, cluster) {
+        let kept = keep::Kept { kind: target.kind, name: &target.name, cluster: &label, owner: None };
         writes.extend(keep::hand_over(s, kept, at, crate::operation::name(operation))?);
     }
     Ok(writes)
@@ -259,9 +259,12 @@ fn the_job(
 ) -> Value {
     let whole = |volume, source, path: &str| Mount { volume, source, path: path.to_owned(), key: None };
     let state = names::state(namespace(object), object_name(object));
+    let known_hosts = names::known_hosts(namespace(object), object_name(object));
+    let map_of = |name, optional| Source::ConfigMap { name, mode: None, optional };
     let mut mounts = vec![
-        whole("conf", Source::ConfigMap(map.to_owned(), None), "/conf"),
+        whole("conf", map_of(map.to_owned(), false), "/conf"),
         whole("state", Source::Secret { name: state, optional: true }, "/state"),
+        whole("known-hosts", map_of(known_hosts, true), "/known-hosts"),
     ];
     mounts.extend(secret.map(|name| whole("auth", Source::Secret { name, optional: false }, "/auth")));
     if let Some(image) = &s.settings.bundle_image {

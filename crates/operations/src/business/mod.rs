@@ -242,6 +242,16 @@ fn carry_on(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Plan {
     Plan::Do(turn)
 }
 
+/// What outlives the Jobs of a cluster: the engine's state, the admin kubeconfig, the SSH keys of its hosts.
+#[must_use]
+pub fn kept(namespace: &str, name: &str) -> [Target; 3] {
+    [
+        Target::new(Kind::Secret, namespace, names::state(namespace, name)),
+        Target::new(Kind::Secret, namespace, names::kubeconfig(namespace, name)),
+        Target::new(Kind::ConfigMap, namespace, names::known_hosts(namespace, name)),
+    ]
+}
+
 pub(crate) fn object_target(object: &KubernetesCluster) -> Target {
     Target::new(Kind::Business, namespace(object), object_name(object))
 }
