@@ -125,7 +125,12 @@ fn guarded<K>(shared: &Arc<Shared>, client: &Client)
 where
     K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    follow(shared, Api::all(client.clone()), None, Guarded::<K> { shared: Arc::clone(shared), kind: PhantomData });
+    follow(
+        shared,
+        Api::all(client.clone()),
+        None,
+        Guarded::<K> { shared: Arc::clone(shared), kind: PhantomData },
+    );
 }
 
 impl<K> Sink for Guarded<K>
@@ -189,7 +194,8 @@ where
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let api = Api::namespaced(client.clone(), namespace);
-    let sink = Labelled::<K> { shared: Arc::clone(shared), namespace: namespace.to_owned(), kind: PhantomData };
+    let sink =
+        Labelled::<K> { shared: Arc::clone(shared), namespace: namespace.to_owned(), kind: PhantomData };
     follow(shared, api, Some(names::OPERATION_LABEL), sink);
 }
 
