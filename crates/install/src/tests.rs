@@ -83,6 +83,28 @@ fn refuses_when_the_webhook_is_away() {
 }
 
 #[test]
+fn tells_the_operator_of_a_listener_when_there_is_one() {
+    let flags = |options: &InstallOptions| {
+        let objects = objects(options).unwrap();
+        let pod = named(&objects, "Deployment", names::OPERATOR)["spec"]["template"]["spec"].clone();
+        let all: Vec<String> = serde_json::from_value(pod["containers"][0]["args"].clone()).unwrap();
+        (all.into_iter().filter(|one| one.contains("callback")).collect::<Vec<_>>(), pod)
+    };
+    let (none, pod) = flags(&InstallOptions::default());
+    assert!(none.is_empty() && pod["volumes"].is_null());
+    let options = InstallOptions {
+        callback_url: "https://gateway.example".into(),
+        callback_ca: "gateway-ca".into(),
+        ..InstallOptions::default()
+    };
+    let (given, pod) = flags(&options);
+    let wanted = ["--callback-url=https://gateway.example", "--callback-ca=/etc/kubeon/gateway-ca/ca.crt"];
+    assert_eq!(given, wanted);
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], "gateway-ca");
+    assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/kubeon/gateway-ca");
+}
+
+#[test]
 fn leaves_no_mark_in_the_chart() {
     for (file, text) in chart::files().unwrap() {
         assert!(!text.contains('«') && !text.contains('»'), "{file}");

@@ -90,6 +90,12 @@ pub fn log(job: &str) -> String {
     around("", job, "-log")
 }
 
+/// The audience of the token with which a Job tells somebody else what came of this operation, and of no other.
+#[must_use]
+pub fn callback_audience(operation_uid: &str) -> String {
+    format!("kubeon-callback/{operation_uid}")
+}
+
 /// What a derived Job's name begins with: `create` for `creating`.
 #[must_use]
 pub fn verb(action: &str) -> &'static str {

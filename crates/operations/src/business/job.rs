@@ -9,7 +9,7 @@ use kubeon_api::{
 use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
 use serde_json::{Value, json};
 
-use super::{inventory, namespace, object_name};
+use super::{callback, inventory, namespace, object_name};
 use crate::keep;
 use crate::names::{self, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
@@ -23,6 +23,9 @@ use crate::write::{Change, Kind, Target, Write};
 const MOST_IN_ENV: usize = 96 * 1024;
 /// How often another name is tried when a ConfigMap's five digits are taken.
 const ATTEMPTS: u8 = 16;
+
+/// Where the ConfigMap is mounted.
+pub(super) const CONF: &str = "/conf";
 
 type Values = BTreeMap<String, Vec<u8>>;
 
@@ -194,6 +197,14 @@ fn config(
         "metadata": {"name": object_name(object), "namespace": namespace(object)},
         "spec": spec,
     });
+    let mut data = json!({
+        "job-name": at.name,
+        "cluster.json": wish.to_string(),
+        "hosts.yml": inventory::yaml(&spec.cluster),
+    });
+    if let Some(authorities) = callback::authorities(s.settings) {
+        data[callback::AUTHORITIES] = json!(authorities);
+    }
     let map = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -204,11 +215,7 @@ fn config(
             "ownerReferences": [archive::owner(operation)],
         },
         "immutable": true,
-        "data": {
-            "job-name": at.name,
-            "cluster.json": wish.to_string(),
-            "hosts.yml": inventory::yaml(&spec.cluster),
-        },
+        "data": data,
     });
     Ok(Write {
         why: "what it does is what was seen first".to_owned(),
@@ -262,7 +269,7 @@ fn the_job(
     let known_hosts = names::known_hosts(namespace(object), object_name(object));
     let map_of = |name, optional| Source::ConfigMap { name, mode: None, optional };
     let mut mounts = vec![
-        whole("conf", map_of(map.to_owned(), false), "/conf"),
+        whole("conf", map_of(map.to_owned(), false), CONF),
         whole("state", Source::Secret { name: state, optional: true }, "/state"),
         whole("known-hosts", map_of(known_hosts, true), "/known-hosts"),
     ];
@@ -272,6 +279,7 @@ fn the_job(
             spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
         mounts.push(Mount::bundle(image, &version));
     }
+    mounts.extend(callback::token(s.settings, operation));
     let leaving = operation.spec.main.action == "terminating";
     // Deleting the object would take its Jobs along: the one that takes the cluster down belongs to nobody.
     let owner = (!leaving).then(|| {
@@ -298,7 +306,7 @@ fn the_job(
         program: Program::Runner {
             operation: name(operation).to_owned(),
             action: "kubeon",
-            more: Vec::new(),
+            more: callback::arguments(s.settings),
         },
         env: environment(object, operation, spec),
         mounts,

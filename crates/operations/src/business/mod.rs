@@ -7,6 +7,7 @@
 //! ```
 
 mod applied;
+mod callback;
 mod derive;
 mod inventory;
 mod job;

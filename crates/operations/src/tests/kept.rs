@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::business::{KNOWN_HOSTS, NAME, STATE, ends, env, job, object, running, saved, scaled, spec, world};
+use super::business::{
+    KNOWN_HOSTS, NAME, STATE, ends, env, job, object, running, saved, scaled, spec, world,
+};
+use crate::settings::Callback;
 use crate::testing::World;
 use crate::write::{Kind, Target};
 
@@ -102,6 +105,35 @@ fn keys_of_hosts_are_mounted_from_where_people_mend_them() {
     let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
     let inputs = world.status(&operation)["inputs"].to_string();
     assert!(!inputs.contains(KNOWN_HOSTS), "what changes is no input: {inputs}");
+}
+
+#[test]
+fn a_job_tells_a_listener_with_a_token_for_its_operation_alone() {
+    let mut quiet = world(&["10.0.0.2"]);
+    quiet.settle();
+    assert!(!job(&quiet).to_string().contains("callback"), "nobody is told when nobody listens");
+    let mut world = world(&["10.0.0.2"]);
+    let url = "https://gateway.example:8443".parse().unwrap();
+    world.settings.callback = Some(Callback { url, authorities: Some("-----BEGIN CERTIFICATE-----".into()) });
+    world.settle();
+    let job = job(&world);
+    let pod = &job["spec"]["template"]["spec"];
+    let command = pod["containers"][0]["command"].as_array().unwrap();
+    let flags = json!([
+        "--callback-url=https://gateway.example:8443",
+        "--callback-token-file=/callback/token",
+        "--callback-ca=/conf/callback-ca.crt",
+    ]);
+    assert_eq!(json!(command[command.len() - 3..]), flags);
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let audience = format!("kubeon-callback/uid-{operation}");
+    let token = json!({"audience": audience, "expirationSeconds": 3600, "path": "token"});
+    let volumes = pod["volumes"].as_array().unwrap();
+    let volume = volumes.iter().find(|volume| volume["name"] == "callback").unwrap();
+    assert_eq!(volume["projected"]["sources"], json!([{"serviceAccountToken": token}]));
+    let conf = volumes.iter().find(|volume| volume["name"] == "conf").unwrap();
+    let map = world.get(Kind::ConfigMap, "default", conf["configMap"]["name"].as_str().unwrap());
+    assert_eq!(map["data"]["callback-ca.crt"], "-----BEGIN CERTIFICATE-----");
 }
 
 fn pins(world: &mut World, message: &str, time: &str) {
