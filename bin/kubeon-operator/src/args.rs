@@ -1,14 +1,14 @@
 //! The command line and the environment: the only place that reads either.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
-use kubeon_api::Version;
+use kubeon_api::{HttpsUrl, Version};
 use kubeon_bundle::Catalogue;
 use kubeon_operations::Settings;
-use kubeon_operations::settings::LIMIT;
+use kubeon_operations::settings::{Callback, LIMIT};
 
 use crate::Options;
 use crate::admission::Admission;
@@ -55,6 +55,12 @@ pub struct Cli {
         default_value = "kubeon/kubeon-bundle:{version}"
     )]
     pub bundle_image: String,
+    /// Who is told what came of operations of a KubernetesCluster, such as https://gateway.example.com; a Job adds the route
+    #[arg(long, value_name = "URL", env = "KUBEON_CALLBACK_URL")]
+    pub callback_url: Option<HttpsUrl>,
+    /// Certificates that vouch for that listener, PEM [default: those of the runner's image]
+    #[arg(long, value_name = "FILE", requires = "callback_url")]
+    pub callback_ca: Option<PathBuf>,
     /// The Kubernetes version of clusters that name none
     #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
     pub default_version: String,
@@ -96,8 +102,9 @@ impl Cli {
     /// What was asked for, with what a pod knows of itself.
     ///
     /// # Errors
-    /// When an address or name makes no sense.
+    /// When an address or name makes no sense, or a file cannot be read.
     pub fn options(self) -> anyhow::Result<Options> {
+        let callback = callback(self.callback_url, self.callback_ca.as_deref())?;
         let own = || std::fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
         let namespace = self.namespace.filter(|name| !name.is_empty()).or_else(own);
         let host = || std::env::var("HOSTNAME").ok();
@@ -115,6 +122,7 @@ impl Cli {
                 bundle_image: Some(self.bundle_image).filter(|image| !image.is_empty()),
                 default_version: self.default_version,
                 history_limit: LIMIT,
+                callback,
             },
             leader_elect: self.leader_elect,
             metrics_address: self.metrics_address,
@@ -126,6 +134,19 @@ impl Cli {
             instance: format!("{}_{}", name.as_deref().unwrap_or("kubeon-operator"), uuid::Uuid::new_v4()),
         })
     }
+}
+
+/// Where to and who vouches for it. What holds no certificate would make every callback fail, long afterwards.
+fn callback(url: Option<HttpsUrl>, file: Option<&Path>) -> anyhow::Result<Option<Callback>> {
+    let Some(url) = url else { return Ok(None) };
+    let read = |file: &Path| {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("reading --callback-ca {}", file.display()))?;
+        let holds_one = text.contains("-----BEGIN CERTIFICATE-----");
+        anyhow::ensure!(holds_one, "--callback-ca {} holds no certificate in PEM", file.display());
+        Ok(text)
+    };
+    Ok(Some(Callback { url, authorities: file.map(read).transpose()? }))
 }
 
 /// Those that were named, else those of the catalogue; oldest first.
@@ -156,6 +177,29 @@ mod tests {
     fn the_command_line_is_sound() {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_callback_goes_to_somebody_whom_a_certificate_vouches_for() {
+        let parsed = |words: &[&str]| Cli::try_parse_from([&["x"], words].concat());
+        let refused = parsed(&["--callback-url=http://gateway.example"]).unwrap_err().to_string();
+        assert!(refused.contains("is not a URL that begins with https://"), "{refused}");
+        assert!(
+            parsed(&["--callback-ca=ca.crt"]).is_err(),
+            "without a listener there is nobody to vouch for"
+        );
+        let told = |words: &[&str]| parsed(words).unwrap().options().map(|options| options.settings.callback);
+        assert_eq!(told(&[]).unwrap(), None);
+        let url = "--callback-url=https://gateway.example";
+        assert_eq!(told(&[url]).unwrap().unwrap().authorities, None);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.crt");
+        let ca = format!("--callback-ca={}", file.display());
+        assert!(told(&[url, &ca]).unwrap_err().to_string().contains("reading --callback-ca"));
+        std::fs::write(&file, "no certificate").unwrap();
+        assert!(told(&[url, &ca]).unwrap_err().to_string().contains("holds no certificate in PEM"));
+        std::fs::write(&file, "-----BEGIN CERTIFICATE-----\n").unwrap();
+        assert!(told(&[url, &ca]).unwrap().unwrap().authorities.is_some());
     }
 
     #[test]

@@ -147,7 +147,7 @@ fn is_same(target: &Target, wanted: &Value, found: &Value) -> bool {
     match target.kind {
         Kind::Job => label(wanted) == label(found) && !label(found).is_null(),
         Kind::ConfigMap if target.name.ends_with("-log") => label(wanted) == label(found),
-        Kind::Secret if kept(wanted).is_some() => kept(wanted) == kept(found),
+        Kind::ConfigMap | Kind::Secret if kept(wanted).is_some() => kept(wanted) == kept(found),
         Kind::ConfigMap | Kind::Secret => wanted["data"] == found["data"] && found["immutable"] == true,
         Kind::Operation => {
             wanted["metadata"]["labels"][names::DERIVED_UID_LABEL]
@@ -157,9 +157,9 @@ fn is_same(target: &Target, wanted: &Value, found: &Value) -> bool {
     }
 }
 
-/// For which cluster and into whose hands a Secret is made that outlives operations.
-fn kept(secret: &Value) -> Option<(&str, &str)> {
-    let meta = &secret["metadata"];
+/// For which cluster and into whose hands something is made that outlives operations.
+fn kept(object: &Value) -> Option<(&str, &str)> {
+    let meta = &object["metadata"];
     Some((meta["labels"][labels::CLUSTER].as_str()?, meta["annotations"][labels::JOB].as_str()?))
 }
 

@@ -10,8 +10,9 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
+use kubeon_operations::business::kept;
 use kubeon_operations::job_state::{self, JobState};
-use kubeon_operations::{Kind, Lane, Meta, Objects, Seen, Subject, Target, cluster, names};
+use kubeon_operations::{Kind, Lane, Meta, Objects, Seen, Subject, Target, cluster};
 
 pub(crate) use table::{Gone, Stored, Table, key};
 
@@ -94,11 +95,9 @@ impl InLane for KubernetesCluster {
     fn refers_to(&self) -> Vec<Target> {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
         let name = self.metadata.name.as_deref().unwrap_or_default();
-        let secret = |name: String| Target::new(Kind::Secret, namespace, name);
         let reference = self.spec.cluster.auth_config.as_ref().and_then(|auth| auth.credentials_ref.as_ref());
-        let named = reference.map(|reference| secret(reference.name.as_str().to_owned()));
-        let kept = [names::kubeconfig(namespace, name), names::state(namespace, name)];
-        named.into_iter().chain(kept.map(secret)).collect()
+        let named = reference.map(|reference| Target::new(Kind::Secret, namespace, reference.name.as_str()));
+        named.into_iter().chain(kept(namespace, name)).collect()
     }
 }
 

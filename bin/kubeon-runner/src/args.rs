@@ -97,6 +97,9 @@ pub struct KubeonFlags {
     /// What an earlier operation left; need not be there
     #[arg(long, value_name = "FILE", default_value = "/state/state.tar.zst")]
     pub state: PathBuf,
+    /// Where the ConfigMap with the keys of the hosts is mounted; without it they are kept in the state alone
+    #[arg(long, value_name = "DIR", default_value = "/known-hosts")]
+    pub known_hosts: PathBuf,
     /// The bundle, or a folder of bundles; need not be there
     #[arg(long, value_name = "DIR", default_value = "/bundle")]
     pub bundle: PathBuf,
@@ -112,7 +115,7 @@ pub struct MetaFlags {
     /// How to reach it [default: the service account of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Namespace of the Secrets [default: $CLUSTER_NAMESPACE]
+    /// Namespace of the Secrets and the ConfigMap [default: $CLUSTER_NAMESPACE]
     #[arg(long, value_name = "NAME")]
     pub secret_namespace: Option<String>,
     /// Secret of the state [default: NAMESPACE-NAME-state; a script keeps none without it]
@@ -121,6 +124,9 @@ pub struct MetaFlags {
     /// Secret of the admin kubeconfig [default: NAMESPACE-NAME-kubeconfig]
     #[arg(long, value_name = "NAME")]
     pub kubeconfig_secret: Option<String>,
+    /// ConfigMap of the keys of the hosts [default: NAMESPACE-NAME-known-hosts]
+    #[arg(long, value_name = "NAME")]
+    pub known_hosts_config_map: Option<String>,
 }
 
 /// Who else is told what came of the work.

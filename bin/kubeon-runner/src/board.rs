@@ -15,6 +15,8 @@ use crate::tail::clip;
 pub const PROGRESSING: &str = "Progressing";
 /// The condition that says whether the hosts are fit for it.
 pub const PRECHECKED: &str = "Prechecked";
+/// The condition that says which hosts were met for the first time.
+pub const HOST_KEYS_PINNED: &str = "HostKeysPinned";
 
 /// Findings in the status, and characters of each, at most.
 const MOST_FINDINGS: usize = 256;
@@ -23,6 +25,8 @@ const MOST_WORDS: usize = 1024;
 const FAILURES: usize = 200;
 /// Bytes of a condition's message.
 const MESSAGE: usize = 16 * 1024;
+/// Bytes of what is said of new keys: an event takes no more.
+const PINNED: usize = 1024;
 /// Bytes of a step's name.
 const CURRENT: usize = 200;
 
@@ -81,6 +85,7 @@ struct Step {
 pub struct Board {
     progressing: Option<Mark>,
     prechecked: Option<Mark>,
+    pinned: Option<Mark>,
     /// What comes when the hosts are known to be fit: reason and message of the condition.
     then: Option<(&'static str, &'static str)>,
     /// What is wrong with which host, a line for each.
@@ -136,6 +141,13 @@ impl Board {
         let lines: String =
             errors.iter().map(told("error")).chain(warnings.iter().map(told("warning"))).collect();
         format!("precheck: {count}{lines}")
+    }
+
+    /// Keys of hosts were pinned that nobody knew before, each as `10.0.0.1 SHA256:…`.
+    pub fn host_keys_pinned(&mut self, keys: &[String]) {
+        if !keys.is_empty() {
+            Mark::set(&mut self.pinned, "True", "FirstContact", &counted(keys));
+        }
     }
 
     fn go_on(&mut self) {
@@ -281,7 +293,11 @@ impl Board {
     /// What the runner says of it in the status of the operation.
     #[must_use]
     pub fn status(&self) -> Value {
-        let marks = [(PROGRESSING, &self.progressing), (PRECHECKED, &self.prechecked)];
+        let marks = [
+            (PROGRESSING, &self.progressing),
+            (PRECHECKED, &self.prechecked),
+            (HOST_KEYS_PINNED, &self.pinned),
+        ];
         let conditions: Vec<Condition> =
             marks.iter().filter_map(|(kind, mark)| Some(mark.as_ref()?.condition(kind))).collect();
         let mut status = json!({"steps": self.steps(), "conditions": conditions});
@@ -290,6 +306,21 @@ impl Board {
         }
         status
     }
+}
+
+/// `3 new: 10.0.0.1 SHA256:…, …`, whole keys only.
+fn counted(keys: &[String]) -> String {
+    const MORE: &str = ", …";
+    let mut text = format!("{} new: ", keys.len());
+    for (at, key) in keys.iter().enumerate() {
+        let between = if at == 0 { "" } else { ", " };
+        if text.len() + between.len() + key.len() + MORE.len() > PINNED {
+            return text + MORE;
+        }
+        text.push_str(between);
+        text.push_str(key);
+    }
+    text
 }
 
 /// Every check that failed, as it stands in the status: bounded, as that is.
@@ -421,6 +452,22 @@ mod tests {
         assert_eq!(board.unfit(), None);
         assert_eq!(board.status()["conditions"][0]["reason"], "Creating");
         assert_eq!(board.status()["conditions"][1]["status"], "True");
+    }
+
+    #[test]
+    fn new_keys_are_counted_and_as_many_shown_as_an_event_takes() {
+        let mut board = Board::default();
+        board.host_keys_pinned(&[]);
+        assert_eq!(board.status()["conditions"], json!([]));
+        let keys: Vec<String> = (1..=100).map(|n| format!("10.0.0.{n} SHA256:{}", "x".repeat(43))).collect();
+        board.host_keys_pinned(&keys[..2]);
+        let condition = &board.status()["conditions"][0];
+        assert_eq!((&condition["type"], &condition["status"]), (&json!("HostKeysPinned"), &json!("True")));
+        assert_eq!(condition["message"], format!("2 new: {}, {}", keys[0], keys[1]));
+        board.host_keys_pinned(&keys);
+        let message = board.status()["conditions"][0]["message"].as_str().unwrap().to_owned();
+        assert!(message.starts_with("100 new: ") && message.ends_with("x, …"), "{message}");
+        assert!((900..=1024).contains(&message.len()), "{}", message.len());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The status of the operation is the truth; this is an extra notice, in the routes and words of kubernetes-operator.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,7 +89,8 @@ impl CallbackError {
 struct Notice {
     agent: ureq::Agent,
     url: String,
-    bearer: String,
+    /// Read for every try: the kubelet renews what is in it.
+    token: PathBuf,
     body: String,
 }
 
@@ -136,8 +137,9 @@ async fn deliver(
 }
 
 async fn once(notice: Notice) -> Result<(), CallbackError> {
+    let bearer = format!("Bearer {}", String::from_utf8_lossy(&read(&notice.token)?).trim());
     let request = move || {
-        let request = notice.agent.post(&notice.url).header("authorization", &notice.bearer);
+        let request = notice.agent.post(&notice.url).header("authorization", &bearer);
         request
             .header("content-type", "application/json")
             .send(&notice.body)
@@ -185,8 +187,7 @@ fn notice(settings: &Settings, url: &str, outcome: &Outcome, masks: &Masks) -> R
     let (region, name) = (encode(&payload.region), encode(&payload.name));
     let url = format!("{}/api/v1/region/{region}/cluster/{name}/{route}/callback", url.trim_end_matches('/'));
     let token = flags.callback_token_file.as_deref().ok_or(CallbackError::NoToken)?;
-    let bearer = format!("Bearer {}", String::from_utf8_lossy(&read(token)?).trim());
-    Ok(Notice { agent: agent(flags)?, url, bearer, body: serde_json::to_string(&payload)? })
+    Ok(Notice { agent: agent(flags)?, url, token: token.to_owned(), body: serde_json::to_string(&payload)? })
 }
 
 fn payload(settings: &Settings, outcome: &Outcome, masks: &Masks) -> Result<Payload, CallbackError> {

@@ -40,6 +40,8 @@ pub struct Engine {
     pub home: PathBuf,
     /// Where bundles lie, when there are any.
     pub bundles: Option<PathBuf>,
+    /// What people call the place that the keys of the hosts come from, when it is not the state.
+    pub pinned_in: Option<String>,
 }
 
 impl Engine {
@@ -48,6 +50,9 @@ impl Engine {
         command.env("KUBEON_HOME", &self.home).env("KUBEON_CACHE", self.home.join("cache"));
         if let Some(bundles) = &self.bundles {
             command.env("KUBEON_BUNDLES", bundles);
+        }
+        if let Some(place) = &self.pinned_in {
+            command.env("KUBEON_PINNED_IN", place);
         }
     }
 
@@ -86,6 +91,12 @@ impl Engine {
             names.filter(|name| name.parse::<kubeon_api::ClusterName>().is_ok()).collect();
         names.sort();
         names
+    }
+
+    /// Where the keys of a cluster's hosts are pinned.
+    #[must_use]
+    pub fn known_hosts(&self, cluster: &str) -> PathBuf {
+        self.home.join("known_hosts").join(cluster)
     }
 
     /// Where the admin kubeconfig of a cluster lies.

@@ -104,6 +104,7 @@ pub fn engine(settings: &Settings, home: &Path) -> Result<Engine, InputError> {
         program: flags.kubeon.clone().or_else(beside).ok_or(InputError::NoProgram)?,
         home: home.to_owned(),
         bundles: bundle::folder(&flags.bundle, home)?,
+        pinned_in: None,
     })
 }
 

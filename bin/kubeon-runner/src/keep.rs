@@ -1,5 +1,5 @@
 //! What outlives a Job: the engine's state of a cluster and its admin kubeconfig, each in a Secret that the operator made
-//! for this Job.
+//! for this Job, and beside them the keys of its hosts in a ConfigMap.
 //!
 //! ```text
 //!   /state ─► import ─► home ─► work ─► export ─► Secret      before the first effect on a host, and at the end
@@ -14,9 +14,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::args::Settings;
 use crate::commands::Engine;
 use crate::inputs;
 use crate::job::{HelperError, Job};
+use crate::known_hosts::{self, KnownHosts};
 use crate::meta::{LARGEST_SECRET, MetaError, Place};
 use crate::outcome::Outcome;
 
@@ -64,6 +66,8 @@ pub struct Keep<'a> {
     pub job: &'a Job,
     /// The program and its folder.
     pub engine: &'a Engine,
+    /// The keys of the hosts, where they have a ConfigMap of their own.
+    pub known_hosts: Option<&'a KnownHosts>,
 }
 
 impl Keep<'_> {
@@ -106,7 +110,8 @@ impl Keep<'_> {
         }
     }
 
-    /// Saves the state.
+    /// Saves the state, and before it the keys of the hosts: what the next Job finds there wins over the state's, so
+    /// they must never be older.
     ///
     /// # Errors
     /// When that did not succeed.
@@ -114,10 +119,34 @@ impl Keep<'_> {
         if self.job.meta.is_none() {
             return Ok(());
         }
+        if let Some(known) = self.known_hosts {
+            self.save_known_hosts(known).await?;
+        }
         let state = self.job.helper(&mut self.engine.export_state(cluster), None, LARGEST_SECRET).await?;
         let named = self.job.settings.flags.meta.state_secret.as_ref();
         let data = BTreeMap::from([(STATE, state), (NAME, cluster.as_bytes().to_vec())]);
         self.write(self.place(cluster, named, "state"), data).await
+    }
+
+    async fn save_known_hosts(&self, known: &KnownHosts) -> Result<(), SaveError> {
+        let text = known.now()?;
+        if known.differs(&text) {
+            self.write_text(known.map(), &text).await?;
+            known.written(&text);
+        }
+        self.job.board.send_modify(|board| board.host_keys_pinned(&known.new_in(&text)));
+        Ok(())
+    }
+
+    /// Writes that no key of a host is known any more, where they have a ConfigMap.
+    ///
+    /// # Errors
+    /// When that did not succeed.
+    pub async fn forget_known_hosts(&self) -> Result<(), SaveError> {
+        match self.known_hosts {
+            Some(known) => self.write_text(known.map(), "").await,
+            None => Ok(()),
+        }
     }
 
     /// Writes that nothing is remembered any more.
@@ -146,18 +175,41 @@ impl Keep<'_> {
 
     async fn write(&self, place: Place, data: BTreeMap<&'static str, Vec<u8>>) -> Result<(), SaveError> {
         let Some(meta) = &self.job.meta else { return Ok(()) };
+        self.in_time(&place, meta.save_secret(&place, data)).await
+    }
+
+    async fn write_text(&self, place: &Place, text: &str) -> Result<(), SaveError> {
+        let Some(meta) = &self.job.meta else { return Ok(()) };
+        self.in_time(place, meta.save_text(place, known_hosts::KEY, text.to_owned())).await
+    }
+
+    async fn in_time(
+        &self,
+        place: &Place,
+        saving: impl Future<Output = Result<(), MetaError>>,
+    ) -> Result<(), SaveError> {
         tokio::select! {
-            saved = meta.save(&place, data) => saved.map_err(|error| SaveError::Write(place.clone(), error)),
+            saved = saving => saved.map_err(|error| SaveError::Write(place.clone(), error)),
             () = self.job.stop.last_word(SAVE) => Err(SaveError::Late(place.clone())),
         }
     }
 
-    fn place(&self, cluster: &str, named: Option<&String>, kind: &str) -> Place {
-        let settings = &self.job.settings;
-        let of_cluster = inputs::namespace(settings);
-        let name = named.cloned().unwrap_or_else(|| format!("{of_cluster}-{cluster}-{kind}"));
-        Place { namespace: settings.flags.meta.secret_namespace.clone().unwrap_or(of_cluster), name }
+    fn place(&self, cluster: &str, named: Option<&String>, what: &str) -> Place {
+        place(&self.job.settings, cluster, named, ("Secret", what))
     }
+}
+
+/// Where something of a cluster is kept: under the name that was given, else under the one that it has by itself.
+pub fn place(
+    settings: &Settings,
+    cluster: &str,
+    named: Option<&String>,
+    (kind, what): (&'static str, &str),
+) -> Place {
+    let of_cluster = inputs::namespace(settings);
+    let name = named.cloned().unwrap_or_else(|| format!("{of_cluster}-{cluster}-{what}"));
+    let namespace = settings.flags.meta.secret_namespace.clone().unwrap_or(of_cluster);
+    Place { kind, namespace, name }
 }
 
 fn read(file: &Path) -> Result<String, SaveError> {

@@ -5,9 +5,10 @@
 //!                                                                                             └─► export ─► Secrets
 //! ```
 //!
-//! Before the first effect on a host, everything that the next operation needs is in the Secret.
+//! Before the first effect on a host, everything that the next operation needs is in the Secret, and the keys of the hosts
+//! are in their ConfigMap.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
 use kubeon_api::Operation;
@@ -19,6 +20,7 @@ use crate::family::Ending;
 use crate::inputs::{self, Task};
 use crate::job::{Job, Running};
 use crate::keep::{self, Keep, SaveError};
+use crate::known_hosts::KnownHosts;
 use crate::outcome::Outcome;
 use crate::sinks::{Plain, Story};
 use crate::stream::PROGRESS;
@@ -35,9 +37,12 @@ pub async fn run(job: &Job) -> Outcome {
         Ok(ready) => ready,
         Err(reason) => return Outcome::failed(1, reason),
     };
-    let work = Work { job, kubeon };
+    let mut work = Work { job, kubeon, known_hosts: None };
     if let Err(outcome) = work.keep().restore(&work.kubeon.cluster).await {
         return outcome;
+    }
+    if let Err(error) = work.take_known_hosts() {
+        return Outcome::failed(1, format!("cannot put the keys of the hosts in place: {error}"));
     }
     match task {
         Task::Precheck => {
@@ -51,11 +56,19 @@ pub async fn run(job: &Job) -> Outcome {
 struct Work<'a> {
     job: &'a Job,
     kubeon: Kubeon,
+    known_hosts: Option<KnownHosts>,
 }
 
 impl Work<'_> {
     fn keep(&self) -> Keep<'_> {
-        Keep { job: self.job, engine: &self.kubeon.engine }
+        Keep { job: self.job, engine: &self.kubeon.engine, known_hosts: self.known_hosts.as_ref() }
+    }
+
+    fn take_known_hosts(&mut self) -> io::Result<()> {
+        let Kubeon { engine, cluster, .. } = &mut self.kubeon;
+        self.known_hosts = KnownHosts::begin(&self.job.settings, engine, cluster)?;
+        engine.pinned_in = self.known_hosts.as_ref().map(|known| known.map().to_string());
+        Ok(())
     }
 
     async fn change(&self, operation: Operation) -> Outcome {
@@ -76,6 +89,9 @@ impl Work<'_> {
         let made = operation == Operation::Creating && outcome.code == 0;
         let (keep, cluster) = (self.keep(), &self.kubeon.cluster);
         let mut failures = Vec::new();
+        if gone {
+            failures.extend(keep.forget_known_hosts().await.err());
+        }
         if !gone && (self.kubeon.engine.knows(cluster) || outcome.code == 0) {
             failures.extend(keep.save_state(cluster).await.err());
         }

@@ -20,6 +20,7 @@ mod family;
 mod inputs;
 mod job;
 mod keep;
+mod known_hosts;
 mod kubeon;
 mod masks;
 mod meta;

@@ -1,16 +1,18 @@
-//! The meta cluster, as far as the runner may reach: the status of one operation, the Secrets made for it.
+//! The meta cluster, as far as the runner may reach: the status of one operation, Secrets and the ConfigMap made for it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, ResourceExt as _};
+use kube::{Client, Config, Resource, ResourceExt as _};
 use kubeon_api::ClusterOperation;
 use kubeon_api::labels::NO_JOB_YET;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -115,28 +117,37 @@ impl Meta {
         answered(api.patch_status(operation, &ours, &Patch::Apply(&object))).await.map(|_| ())
     }
 
-    /// Writes the keys of a Secret that are the runner's; trying again is left to [`Self::save`].
-    async fn write_secret(&self, secret: &Secret) -> Result<(), MetaError> {
-        let namespace = secret.namespace().unwrap_or_default();
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
-        let ours = PatchParams::apply(MANAGER).force();
-        answered(api.patch(&secret.name_any(), &ours, &Patch::Apply(secret))).await.map(|_| ())
-    }
-
-    /// Writes the keys of a Secret that are the runner's, and tries again while that may help. Does not end by itself while the server
-    /// cannot be reached: the caller says when to give up.
+    /// Writes keys of a Secret, as [`Self::save`] does.
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn save(&self, place: &Place, data: BTreeMap<&str, Vec<u8>>) -> Result<(), MetaError> {
+    pub async fn save_secret(&self, place: &Place, data: BTreeMap<&str, Vec<u8>>) -> Result<(), MetaError> {
         let data = data.into_iter().map(|(key, bytes)| (key.to_owned(), ByteString(bytes))).collect();
-        let mut secret = Secret { data: Some(data), ..Secret::default() };
-        secret.metadata.name = Some(place.name.clone());
-        secret.metadata.namespace = Some(place.namespace.clone());
+        self.save(place, Secret { data: Some(data), ..Secret::default() }).await
+    }
+
+    /// Writes a key of a ConfigMap, as [`Self::save`] does.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn save_text(&self, place: &Place, key: &str, text: String) -> Result<(), MetaError> {
+        let data = BTreeMap::from([(key.to_owned(), text)]);
+        self.save(place, ConfigMap { data: Some(data), ..ConfigMap::default() }).await
+    }
+
+    /// Writes what of an object is the runner's, and tries again while that may help. Does not end by itself while the
+    /// server cannot be reached: the caller says when to give up.
+    async fn save<K>(&self, place: &Place, mut object: K) -> Result<(), MetaError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    {
+        object.meta_mut().name = Some(place.name.clone());
+        object.meta_mut().namespace = Some(place.namespace.clone());
         let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
         let mut refusals = 0;
         loop {
-            let Err(error) = self.write_secret(&secret).await else { return Ok(()) };
+            let Err(error) = self.write(&object).await else { return Ok(()) };
             refusals += u32::from(error.retry() == Retry::AFewTimes);
             if error.retry() == Retry::Never || refusals >= REFUSALS {
                 return Err(error);
@@ -144,14 +155,27 @@ impl Meta {
             backoff.wait().await;
         }
     }
+
+    /// Tries it once.
+    async fn write<K>(&self, object: &K) -> Result<(), MetaError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
+        let ours = PatchParams::apply(MANAGER).force();
+        answered(api.patch(&object.name_any(), &ours, &Patch::Apply(object))).await.map(|_| ())
+    }
 }
 
 /// How often permission is asked for: with the waits between, about ten seconds.
 pub const REFUSALS: u32 = 6;
 
-/// Which Secret.
+/// Which Secret or ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
+    /// What it is, in one word.
+    pub kind: &'static str,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -160,7 +184,7 @@ pub struct Place {
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Secret {}/{}", self.namespace, self.name)
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 

@@ -50,7 +50,7 @@ impl<'a> Ground<'a> {
     }
 
     fn keep(&self) -> Keep<'_> {
-        Keep { job: self.job, engine: &self.engine }
+        Keep { job: self.job, engine: &self.engine, known_hosts: None }
     }
 }
 

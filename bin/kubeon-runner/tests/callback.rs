@@ -163,6 +163,21 @@ fn failure_is_told_and_keeps_its_exit_code() {
     assert!(done.says("status 500") && done.says("the callback was delivered"), "{done:?}");
 }
 
+/// A Job may work for longer than a token is good, and so may a listener be away.
+#[test]
+fn the_token_is_read_at_the_moment_of_every_try() {
+    let setup = Setup::new();
+    let requests = setup.listen(&[503, 200]);
+    let running = setup.run("echo ready; until [ -e go ]; do sleep 0.05; done", &[]);
+    running.line();
+    setup.place.write("token", "renewed while it worked\n");
+    setup.place.write("go", "");
+    assert_eq!(requests.recv_timeout(PATIENCE).unwrap().authorization, "Bearer renewed while it worked");
+    setup.place.write("token", "renewed once more\n");
+    assert_eq!(requests.recv_timeout(PATIENCE).unwrap().authorization, "Bearer renewed once more");
+    assert_eq!(running.end().code, Some(0));
+}
+
 /// Contract B, case 41: the listener is away when the work ends.
 #[test]
 fn a_listener_that_comes_back_is_told() {

@@ -1,4 +1,4 @@
-//! Status and Secrets, written to a real API server by an account that may do nothing else.
+//! Status, Secrets and ConfigMap, written to a real API server by an account that may do nothing else.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
@@ -23,10 +23,14 @@ use support::{Done, Place, Running};
 
 const PROGRAM: &str = r#"#!/bin/bash
 say() { echo "$1" >&2; }
+pin() { mkdir -p "$KUBEON_HOME/known_hosts"; echo "$1" >>"$KUBEON_HOME/known_hosts/demo"; }
 case "$1 $2" in
 "state export") echo "state $(cat state-now)" ;;
-"state import") cat >imported ;;
+"state import") cat >imported; pin "10.0.0.1 is what the state says" ;;
 *)
+    mkdir -p "$KUBEON_HOME/known_hosts"; touch "$KUBEON_HOME/known_hosts/demo"
+    cp "$KUBEON_HOME/known_hosts/demo" seen; echo "$KUBEON_PINNED_IN" >pinned-in
+    [ ! -e pins ] || pin "$(cat pins)"
     say '{"event":"precheck","report":{"cluster":"demo","ok":true,"errors":0,"warnings":0,"hosts":[]}}'
     mkdir -p "$KUBEON_HOME/conf/cluster"; echo '{}' >"$KUBEON_HOME/demo.json"
     echo "kubeconfig of demo" >"$KUBEON_HOME/conf/cluster/demo.yaml"
@@ -64,7 +68,7 @@ impl Ground {
         ground
     }
 
-    /// The operation, as the operator left it; empty Secrets; an account that may change these and nothing else.
+    /// The operation, as the operator left it; empty Secrets and ConfigMap; an account that may change these and nothing else.
     async fn make_objects(&self) {
         let name = &self.namespace;
         let operation = json!({
@@ -85,6 +89,8 @@ impl Ground {
             let secret = json!({"metadata": {"name": format!("{name}-demo-{kind}"), "namespace": name}});
             self.create("v1", "Secret", secret).await;
         }
+        let map = json!({"metadata": {"name": format!("{name}-demo-known-hosts"), "namespace": name}});
+        self.create("v1", "ConfigMap", map).await;
         let role = json!({"metadata": {"name": name}, "rules": [
             {"apiGroups": ["kubeonkube.clay.io"], "resources": ["clusteroperations/status"], "verbs": ["patch"]},
         ]});
@@ -98,6 +104,9 @@ impl Ground {
         let role = json!({"metadata": {"name": name, "namespace": name}, "rules": [{
             "apiGroups": [""], "resources": ["secrets"], "verbs": ["patch"],
             "resourceNames": [format!("{name}-demo-state"), format!("{name}-demo-kubeconfig")],
+        }, {
+            "apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"],
+            "resourceNames": [format!("{name}-demo-known-hosts")],
         }]});
         self.create("rbac.authorization.k8s.io/v1", "Role", role).await;
         let binding = json!({"metadata": {"name": name, "namespace": name}, "subjects": subject,
@@ -134,6 +143,23 @@ impl Ground {
             .data
             .and_then(|mut data| data.remove(key))
             .map_or_else(String::new, |bytes| String::from_utf8(bytes.0).unwrap())
+    }
+
+    /// What stands in the ConfigMap of the keys; none before anybody wrote there.
+    async fn known_hosts(&self) -> Option<String> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let map = api.get(&format!("{}-demo-known-hosts", self.namespace)).await.unwrap();
+        map.data?.remove("known_hosts")
+    }
+
+    /// Lets the program do all that it does.
+    async fn all_of_it(&self, mut command: Command) -> Done {
+        let running = Running::start(command.args(["--action", "kubeon"]));
+        for line in ["let go", "at etcd"] {
+            assert_eq!(running.line(), line);
+            self.go();
+        }
+        end(running).await
     }
 
     /// The runner, as the restricted account, through the proxy.
@@ -218,6 +244,79 @@ async fn a_state_that_cannot_be_saved_lets_nothing_begin() {
     let status = ground.status().await;
     assert_eq!(condition(&status, "Progressing")["reason"], "Failed");
     assert!(condition(&status, "Progressing")["message"].as_str().unwrap().contains("forbidden"), "{status}");
+}
+
+const LINE: &str =
+    "10.0.0.4 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
+const PRINT: &str = "10.0.0.4 SHA256:T7SvZ2cslqpPj6nKzitCBHHlpVF3r3MvLwmFL0fk0IE";
+
+/// A first Job pins; what a person makes of that is what the next one goes by.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_hosts_are_kept_where_people_mend_them() {
+    let ground = Ground::new().await;
+    let folder = ground.place.file("known-hosts");
+    std::fs::create_dir(&folder).unwrap();
+    ground.place.write("pins", LINE);
+    let running = ground.begin(&["--action", "kubeon"]).await;
+    assert_eq!(running.line(), "let go");
+    assert_eq!(ground.known_hosts().await, Some(format!("{LINE}\n")), "before the first effect on a host");
+    ground.go();
+    assert_eq!(running.line(), "at etcd");
+    ground.go();
+    let done = end(running).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let status = ground.status().await;
+    let told = condition(&status, "HostKeysPinned");
+    assert_eq!((&told["status"], &told["message"]), (&json!("True"), &json!(format!("1 new: {PRINT}"))));
+
+    let mended = "# the host was installed anew\n10.0.0.9 ssh-ed25519 AAAA\n";
+    std::fs::write(folder.join("known_hosts"), mended).unwrap();
+    std::fs::remove_file(ground.place.file("pins")).unwrap();
+    ground.place.write("state", "an old state");
+    let writes = || ground.proxy.writes().iter().filter(|it| it.resource == "configmaps").count();
+    let before = writes();
+    let done = ground.all_of_it(ground.command_for(&ground.namespace).await).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(ground.place.read("seen"), mended, "not what the state says");
+    let map = format!("ConfigMap {0}/{0}-demo-known-hosts\n", ground.namespace);
+    assert_eq!(ground.place.read("pinned-in"), map);
+    assert_eq!(writes(), before, "nothing is new: whoever mends it is not written over");
+    assert_eq!(condition(&ground.status().await, "HostKeysPinned"), &Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_only_the_state_knows_are_brought_along() {
+    let ground = Ground::new().await;
+    std::fs::create_dir(ground.place.file("known-hosts")).unwrap();
+    ground.place.write("state", "an old state");
+    let done = ground.all_of_it(ground.command_for(&ground.namespace).await).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(ground.known_hosts().await.as_deref(), Some("10.0.0.1 is what the state says\n"));
+    assert_eq!(condition(&ground.status().await, "HostKeysPinned"), &Value::Null, "none of them is new");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_hosts_are_forgotten_with_the_cluster() {
+    let ground = Ground::new().await;
+    std::fs::create_dir(ground.place.file("known-hosts")).unwrap();
+    ground.place.write("known-hosts/known_hosts", LINE);
+    let mut command = ground.command_for(&ground.namespace).await;
+    command.env("OPERATION", "terminating");
+    let done = ground.all_of_it(command).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(ground.known_hosts().await.as_deref(), Some(""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_cannot_be_kept_let_nothing_begin() {
+    let ground = Ground::new().await;
+    std::fs::create_dir(ground.place.file("known-hosts")).unwrap();
+    ground.place.write("pins", LINE);
+    let done = end(ground.begin(&["--action", "kubeon", "--known-hosts-config-map", "another"]).await).await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(!done.says("let go") && done.says("no host was changed"), "{done:?}");
+    assert!(done.says(&format!("cannot write ConfigMap {}/another", ground.namespace)), "{done:?}");
+    assert_eq!(ground.secret("state", "state.tar.zst").await, "", "the state is not newer than they are");
 }
 
 /// Two Jobs of playbooks: the second one finds what the first one left, and nothing is done before it is safe.

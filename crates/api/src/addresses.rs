@@ -21,6 +21,10 @@ text_newtype! {
     Registry
 }
 text_newtype! {
+    /// What routes are added to: `https://`, an [`Endpoint`], an optional port and path, no more.
+    HttpsUrl
+}
+text_newtype! {
     /// The name of an account on a host: 1 to 32 of a-z, 0-9, `_` and `-`, a letter or `_` first.
     LoginName
 }
@@ -85,6 +89,20 @@ impl FromStr for Registry {
             return Ok(Self(text.to_owned()));
         }
         Err(malformed("an image registry such as registry.example.com:5000/mirror", text))
+    }
+}
+
+impl FromStr for HttpsUrl {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let rest = text.strip_prefix("https://").unwrap_or_default();
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
+        let in_path = |c: char| c.is_ascii_alphanumeric() || "/._~-".contains(c);
+        if name.parse::<Endpoint>().is_ok() && port.is_none_or(is_port) && path.chars().all(in_path) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(malformed("a URL that begins with https://, such as https://gateway.example.com:8443", text))
     }
 }
 
@@ -182,6 +200,25 @@ mod tests {
         }
         for bad in ["", "300.1.1.1", "1.2.3", "$(id)", "a b", "-x.com", "a..b", "A.b", "h:6443", "::1"] {
             assert!(bad.parse::<Endpoint>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn takes_urls_that_nobody_can_read_along_and_routes_can_be_added_to() {
+        for good in ["https://gateway.example", "https://10.0.0.1:8443/kubeon/", "https://a"] {
+            assert!(good.parse::<HttpsUrl>().is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "https://",
+            "http://a",
+            "HTTPS://a",
+            "https://a:0",
+            "https://u@a",
+            "https://a?b",
+            "https://a/ b",
+        ] {
+            assert!(bad.parse::<HttpsUrl>().is_err(), "{bad}");
         }
     }
 

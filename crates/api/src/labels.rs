@@ -13,9 +13,9 @@ pub const APPLIED_SPEC: &str = "app.kubernetes.io/spec";
 pub const DELETION_PROTECTION: &str = "ecs.yun.com/deletion-protection";
 /// The value of [`DELETION_PROTECTION`] that protects.
 pub const PROTECTED: &str = "true";
-/// Label of a Secret that the operator made for a cluster; only such a Secret may be written by a runner.
+/// Label of a Secret or ConfigMap that the operator made for a cluster; only such a one may be written by a runner.
 pub const CLUSTER: &str = "kubeon.io/cluster";
-/// Annotation of such a Secret: the name of the Job whose runner may write it.
+/// Annotation of such a one: the name of the Job whose runner may write it.
 pub const JOB: &str = "kubeon.io/job";
 /// Annotation of a `KubernetesCluster` and of its operations: checks of the hosts that may fail, by name, joined by
 /// commas.

@@ -22,7 +22,7 @@ mod schema;
 mod secret;
 mod words;
 
-pub use addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
+pub use addresses::{DnsName, Endpoint, HttpsUrl, LoginName, PortRange, Registry};
 pub use crd::{GenerateError, crds, definitions, json_schema};
 pub use kubeonkube::{Cluster, ClusterOperation, DataRef};
 pub use kubernetes_cluster::{

@@ -6,7 +6,8 @@
 //! ```text
 //!   «replicas»                →  {{ .Values.replicas }}
 //!   key: «block resources»    →  key: {{- toYaml .Values.resources | nindent N }}
-//!   - «each F watchNamespaces»→  {{- range .Values.watchNamespaces }} - F={{ . }} {{- end }}
+//!   - F=«each watchNamespaces»→  {{- range .Values.watchNamespaces }} - F={{ . }} {{- end }}
+//!   - F=«if callback.url»     →  {{- with .Values.callback.url }} - F={{ . }} {{- end }}
 //! ```
 
 use std::collections::BTreeMap;
@@ -63,6 +64,8 @@ fn marked() -> InstallOptions {
         leader_election: "«leaderElection»".to_owned(),
         bundle_image: "«bundleImage»".to_owned(),
         history_limit: "«historyLimit»".to_owned(),
+        callback_url: "«if callback.url»".to_owned(),
+        callback_ca: "«if callback.caConfigMap»".to_owned(),
     }
 }
 
@@ -91,13 +94,29 @@ fn accounts(options: &InstallOptions) -> Result<String, InstallError> {
 fn templated(file: &str, text: &str) -> Result<String, InstallError> {
     let mut lines = Vec::new();
     let mut skip_next = false;
+    let mut block: Option<usize> = None;
     for line in text.lines() {
         if std::mem::take(&mut skip_next) {
             continue;
         }
         let indent = line.len() - line.trim_start().len();
+        if let Some(outer) = block.filter(|outer| indent <= *outer && !line.trim_start().starts_with("- ")) {
+            lines.push(format!("{}{{{{- end }}}}", " ".repeat(outer)));
+            block = None;
+        }
         match line.trim_start() {
-            item if item.starts_with("- ") && item.contains("«each ") => lines.push(repeated(item, indent)),
+            item if item.starts_with("- ") && item.contains("«each ") => {
+                lines.push(repeated(item, indent, ("each", "range")));
+            }
+            item if is_flag(item) && item.contains("«if ") => {
+                lines.push(repeated(item, indent, ("if", "with")));
+            }
+            // The only files of the operator are those that vouch for the listener.
+            key @ ("volumes:" | "volumeMounts:") => {
+                let pad = " ".repeat(indent);
+                lines.push(format!("{pad}{{{{- with .Values.callback.caConfigMap }}}}\n{pad}{key}"));
+                block = Some(indent);
+            }
             "nodeSelector:" => {
                 lines.push(optional("nodeSelector", indent));
                 skip_next = true;
@@ -116,14 +135,19 @@ fn templated(file: &str, text: &str) -> Result<String, InstallError> {
     }
 }
 
-/// A list's item, once for each of a value's.
-fn repeated(item: &str, indent: usize) -> String {
+/// Whether a list's item is a flag of a program.
+fn is_flag(item: &str) -> bool {
+    item.strip_prefix("- ").is_some_and(|text| unquoted(text).starts_with("--"))
+}
+
+/// A list's item, once for each of a value's, or once if there is a value.
+fn repeated(item: &str, indent: usize, (word, action): (&str, &str)) -> String {
     let pad = " ".repeat(indent);
-    let plain = unquoted(item.trim_start_matches("- "));
-    let (before, rest) = plain.split_once("«each ").unwrap_or((plain, ""));
-    let value = rest.trim_end_matches(CLOSE);
+    let plain = unquoted(item.strip_prefix("- ").unwrap_or(item));
+    let (before, rest) = plain.split_once(&format!("{OPEN}{word} ")).unwrap_or((plain, ""));
+    let (value, after) = rest.split_once(CLOSE).unwrap_or((rest, ""));
     format!(
-        "{pad}{{{{- range .Values.{value} }}}}\n{pad}- {{{{ printf \"{before}%s\" . | quote }}}}\n{pad}{{{{- end }}}}"
+        "{pad}{{{{- {action} .Values.{value} }}}}\n{pad}- {{{{ printf \"{before}%s{after}\" . | quote }}}}\n{pad}{{{{- end }}}}"
     )
 }
 
@@ -151,6 +175,7 @@ fn filled(line: &str, indent: usize) -> String {
         .replace("«bundleImage»", "{{ .Values.bundleImage }}")
         .replace("«historyLimit»", "{{ .Values.historyLimit | quote }}")
         .replace(", '«operators»'", "{{ range .Values.operators }}, '{{ . }}'{{ end }}")
+        .replace("«if callback.caConfigMap»", "{{ . }}")
         .replace(EACH_NAMESPACE, "{{ . }}")
 }
 
@@ -184,6 +209,9 @@ fn values() -> String {
          leaderElection: true\n\
          # Namespaces beside the release's own whose clusters, Secrets and Jobs are looked after. They must exist.\n\
          watchNamespaces:\n{watched}\
+         # Who is told what came of operations of a KubernetesCluster, at https://…, and the ConfigMap beside the operator\n\
+         # whose key ca.crt vouches for it. Default: nobody; the authorities of the runner's image.\n\
+         callback:\n  url: \"\"\n  caConfigMap: \"\"\n\
          # Users beside the service account that may write what is the operator's.\n\
          operators: []\n\
          # Operations of a cluster that are kept, 1 to 200.\n\

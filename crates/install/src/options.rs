@@ -30,6 +30,11 @@ pub struct InstallOptions {
     pub runner_images: Vec<String>,
     /// The image that holds a bundle; empty: a Job's hosts get theirs otherwise.
     pub bundle_image: String,
+    /// Who is told what came of operations of a `KubernetesCluster`: `https://…`; empty: nobody.
+    pub callback_url: String,
+    /// The ConfigMap in the operator's namespace whose key `ca.crt` vouches for that listener; empty: the authorities of
+    /// the runner's image do.
+    pub callback_ca: String,
     /// Users beside the operator's service account that may write what is the operator's: one that runs outside of the
     /// cluster, from a kubeconfig.
     pub operators: Vec<String>,
@@ -54,6 +59,8 @@ impl Default for InstallOptions {
             replicas: json!(2),
             runner_images: RUNNER_IMAGES.map(str::to_owned).to_vec(),
             bundle_image: BUNDLE_IMAGE.to_owned(),
+            callback_url: String::new(),
+            callback_ca: String::new(),
             operators: Vec::new(),
             resources: json!({
                 "requests": {"cpu": "50m", "memory": "64Mi"},

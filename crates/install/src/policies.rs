@@ -7,7 +7,7 @@
 //! | `kubeon-derived-operations` | nobody but the operator says that an operation belongs to a `KubernetesCluster` |
 //! | `kubeon-references` | who names a Secret or ConfigMap must be allowed to read it |
 //! | `kubeon-runner-status` | a runner writes the status of its own operation, and only what is its own there |
-//! | `kubeon-runner-secrets` | a runner writes only Secrets that were made for its Job |
+//! | `kubeon-runner-secrets` | a runner writes only Secrets and ConfigMaps that were made for its Job |
 //!
 //! These need no look-up of other objects and no process that is up; what does is the webhook's.
 

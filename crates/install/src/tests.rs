@@ -52,7 +52,7 @@ fn lets_a_runner_patch_and_nothing_else() {
     let rules = |kind: &str| named(&objects, kind, names::RUNNER)["rules"].clone();
     assert_eq!(
         rules("Role"),
-        serde_json::json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["patch"]}])
+        serde_json::json!([{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["patch"]}])
     );
     assert_eq!(rules("ClusterRole")[0]["resources"], serde_json::json!(["clusteroperations/status"]));
     assert_eq!(rules("ClusterRole")[0]["verbs"], serde_json::json!(["patch"]));
@@ -80,6 +80,28 @@ fn refuses_when_the_webhook_is_away() {
     assert_eq!(hook["failurePolicy"], "Fail");
     assert_eq!(hook["timeoutSeconds"], 5);
     assert!(hook["clientConfig"].get("caBundle").is_none(), "the operator's, not the manifest's");
+}
+
+#[test]
+fn tells_the_operator_of_a_listener_when_there_is_one() {
+    let flags = |options: &InstallOptions| {
+        let objects = objects(options).unwrap();
+        let pod = named(&objects, "Deployment", names::OPERATOR)["spec"]["template"]["spec"].clone();
+        let all: Vec<String> = serde_json::from_value(pod["containers"][0]["args"].clone()).unwrap();
+        (all.into_iter().filter(|one| one.contains("callback")).collect::<Vec<_>>(), pod)
+    };
+    let (none, pod) = flags(&InstallOptions::default());
+    assert!(none.is_empty() && pod["volumes"].is_null());
+    let options = InstallOptions {
+        callback_url: "https://gateway.example".into(),
+        callback_ca: "gateway-ca".into(),
+        ..InstallOptions::default()
+    };
+    let (given, pod) = flags(&options);
+    let wanted = ["--callback-url=https://gateway.example", "--callback-ca=/etc/kubeon/gateway-ca/ca.crt"];
+    assert_eq!(given, wanted);
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], "gateway-ca");
+    assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/kubeon/gateway-ca");
 }
 
 #[test]

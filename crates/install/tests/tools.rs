@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The version that is built when there is no helm.
 const HELM_PACKAGE: &str = "helm.sh/helm/v4/cmd/helm@v4.3.1";
@@ -136,6 +136,7 @@ fn helm_takes_what_a_person_sets() {
         &[
             "--set=replicas=3,leaderElection=false,image.repository=r.example.com/op,image.tag=v9,historyLimit=5",
             "--set=watchNamespaces={a,b,kubeon-system},operators={alice},crds.install=false",
+            "--set=callback.url=https://gateway.example,callback.caConfigMap=gateway-ca",
             "--set=nodeSelector.disk=ssd,resources.requests.cpu=1",
             "--set-json=tolerations=[{\"key\":\"x\",\"operator\":\"Exists\"}]",
         ],
@@ -146,9 +147,14 @@ fn helm_takes_what_a_person_sets() {
     assert_eq!(deployment["spec"]["replicas"], 3);
     assert_eq!(container["image"], "r.example.com/op:v9");
     let arguments = container["args"].to_string();
-    for argument in ["--leader-elect=false", "--watch-namespace=a", "--watch-namespace=b"] {
+    let callback = ["--callback-url=https://gateway.example", "--callback-ca=/etc/kubeon/gateway-ca/ca.crt"];
+    for argument in
+        ["--leader-elect=false", "--watch-namespace=a", "--watch-namespace=b"].iter().chain(&callback)
+    {
         assert!(arguments.contains(argument), "{arguments}");
     }
+    assert_eq!(pod["volumes"], json!([{"name": "callback-ca", "configMap": {"name": "gateway-ca"}}]));
+    assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/kubeon/gateway-ca");
     assert_eq!(pod["nodeSelector"]["disk"], "ssd");
     assert_eq!(pod["tolerations"][0]["key"], "x");
     assert_eq!(container["resources"]["requests"]["cpu"], 1);

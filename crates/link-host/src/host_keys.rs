@@ -1,6 +1,7 @@
 //! Which key a host must show. Compared before anything secret is sent to it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -36,10 +37,10 @@ pub enum HostKeyError {
         source: io::Error,
     },
     /// A line of it is no known-hosts line.
-    #[error("{path}, line {line}, is not a line of known_hosts: mend or remove it")]
+    #[error("{place}, line {line}, is not a line of known_hosts: mend or remove it")]
     Line {
-        /// The file.
-        path: PathBuf,
+        /// Where it stands.
+        place: KeyPlace,
         /// Counted from 1.
         line: usize,
     },
@@ -58,11 +59,29 @@ pub struct SeenKey {
     pub line: String,
 }
 
+/// Where known keys stand, as a person is told who is to mend them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// In a file of this machine.
+    File(PathBuf),
+    /// Somewhere else, of which a file here is a copy: what people call it.
+    Elsewhere(String),
+}
+
+impl fmt::Display for KeyPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Elsewhere(name) => f.write_str(name),
+        }
+    }
+}
+
 /// The known keys, and those met on the way.
 pub struct HostKeys {
     policy: Policy,
-    pinned: Option<(PathBuf, String)>,
-    known: Vec<(PathBuf, Entry)>,
+    pinned: Option<(KeyPlace, String)>,
+    known: Vec<(KeyPlace, Entry)>,
     met: Mutex<BTreeMap<(HostAddress, u16), (PublicKey, bool)>>,
 }
 
@@ -77,9 +96,18 @@ impl HostKeys {
     ///
     /// # Errors
     /// When the file cannot be read, or a line of it is damaged.
-    pub fn with_pinned(mut self, path: &Path) -> Result<Self, HostKeyError> {
-        let text = self.read(path)?;
-        self.pinned = Some((path.to_owned(), text));
+    pub fn with_pinned(self, path: &Path) -> Result<Self, HostKeyError> {
+        self.with_pinned_of(path, KeyPlace::File(path.to_owned()))
+    }
+
+    /// As [`HostKeys::with_pinned`], where people do not know the file but the `place` that it is a copy of: what is
+    /// said of a key names that.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a line of it is damaged.
+    pub fn with_pinned_of(mut self, path: &Path, place: KeyPlace) -> Result<Self, HostKeyError> {
+        let text = self.read(path, &place)?;
+        self.pinned = Some((place, text));
         Ok(self)
     }
 
@@ -88,19 +116,19 @@ impl HostKeys {
     /// # Errors
     /// When the file cannot be read, or a line of it is damaged.
     pub fn with_known_hosts(mut self, path: &Path) -> Result<Self, HostKeyError> {
-        self.read(path)?;
+        self.read(path, &KeyPlace::File(path.to_owned()))?;
         Ok(self)
     }
 
-    fn read(&mut self, path: &Path) -> Result<String, HostKeyError> {
+    fn read(&mut self, path: &Path, place: &KeyPlace) -> Result<String, HostKeyError> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Err(source) => return Err(HostKeyError::Read { path: path.to_owned(), source }),
         };
         let entries =
-            known_hosts::parse(&text).map_err(|line| HostKeyError::Line { path: path.to_owned(), line })?;
-        self.known.extend(entries.into_iter().map(|entry| (path.to_owned(), entry)));
+            known_hosts::parse(&text).map_err(|line| HostKeyError::Line { place: place.clone(), line })?;
+        self.known.extend(entries.into_iter().map(|entry| (place.clone(), entry)));
         Ok(text)
     }
 
@@ -140,19 +168,19 @@ impl HostKeys {
         let mut known = self.known.iter().filter(|(_, entry)| entry.names(&name)).peekable();
         let unknown = known.peek().is_none();
         let mut expected = None;
-        for (path, entry) in known {
+        for (place, entry) in known {
             match (same(&entry.key, key), entry.revoked) {
-                (true, true) => return Err(revoked(host, key, path, entry.line)),
+                (true, true) => return Err(revoked(host, key, place, entry.line)),
                 (true, false) => {
                     self.remember(host, port, key);
                     return Ok(());
                 }
-                (false, false) => expected = expected.or(Some((path, entry))),
+                (false, false) => expected = expected.or(Some((place, entry))),
                 (false, true) => {}
             }
         }
-        if let Some((path, entry)) = expected {
-            return Err(changed(host, &name, key, path, entry));
+        if let Some((place, entry)) = expected {
+            return Err(changed(host, &name, key, place, entry));
         }
         let met = self.met.lock().unwrap_or_else(PoisonError::into_inner).get(&(host, port)).cloned();
         match met {
@@ -175,11 +203,11 @@ impl HostKeys {
 
     fn remember(&self, host: HostAddress, port: u16, key: &PublicKey) {
         let name = host_name(&host.to_string(), port);
-        let pinned = self.pinned.as_ref().map(|(path, _)| path);
+        let pinned = self.pinned.as_ref().map(|(place, _)| place);
         let is_pinned = self
             .known
             .iter()
-            .any(|(path, entry)| Some(path) == pinned && entry.names(&name) && same(&entry.key, key));
+            .any(|(place, entry)| Some(place) == pinned && entry.names(&name) && same(&entry.key, key));
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         met.insert((host, port), (key.clone(), is_pinned));
     }
@@ -209,12 +237,18 @@ fn fingerprint(key: &PublicKey) -> String {
     format!("{kind} {}", key.fingerprint(HashAlg::Sha256))
 }
 
-fn changed(host: HostAddress, name: &str, key: &PublicKey, path: &Path, entry: &Entry) -> StepFailure {
-    let path = path.display().to_string();
-    let file = shlex::try_quote(&path).map_or_else(|_| path.clone(), |quoted| quoted.into_owned());
+fn changed(host: HostAddress, name: &str, key: &PublicKey, place: &KeyPlace, entry: &Entry) -> StepFailure {
+    let forget = match place {
+        KeyPlace::File(path) => {
+            let path = path.display().to_string();
+            let file = shlex::try_quote(&path).map_or_else(|_| path.clone(), |quoted| quoted.into_owned());
+            format!("forget its old key with: ssh-keygen -R '{name}' -f {file}")
+        }
+        KeyPlace::Elsewhere(_) => format!("take that line out of {place}"),
+    };
     let cause = format!(
-        "{host} shows another SSH host key than the pinned one: {} is expected ({path}, line {}), {} was shown; \
-         somebody may be in between. If the host was installed anew, forget its old key with: ssh-keygen -R '{name}' -f {file}",
+        "{host} shows another SSH host key than the pinned one: {} is expected ({place}, line {}), {} was shown; \
+         somebody may be in between. If the host was installed anew, {forget}",
         fingerprint(&entry.key),
         entry.line,
         fingerprint(key),
@@ -222,11 +256,10 @@ fn changed(host: HostAddress, name: &str, key: &PublicKey, path: &Path, entry: &
     failure(Category::Denied, cause)
 }
 
-fn revoked(host: HostAddress, key: &PublicKey, path: &Path, line: usize) -> StepFailure {
+fn revoked(host: HostAddress, key: &PublicKey, place: &KeyPlace, line: usize) -> StepFailure {
     let cause = format!(
-        "{host} shows the SSH host key {}, which is marked as revoked in {}, line {line}; give the host a new key",
+        "{host} shows the SSH host key {}, which is marked as revoked in {place}, line {line}; give the host a new key",
         fingerprint(key),
-        path.display()
     );
     failure(Category::Denied, cause)
 }

@@ -31,7 +31,7 @@ mod shell;
 
 pub use copy::{Copied, Copy};
 pub use exec::{Command, Exit, Input, Stream};
-pub use host_keys::{HostKeyError, HostKeys, Policy, SeenKey};
+pub use host_keys::{HostKeyError, HostKeys, KeyPlace, Policy, SeenKey};
 pub use login::{Login, Method};
 pub use node::NodeProgram;
 pub use pool::{Limits, Settings, SshHosts};

@@ -13,6 +13,8 @@ pub const COMPLETE: &str = "Complete";
 pub const FAILED: &str = "Failed";
 /// The runner's precheck: written by the runner.
 pub const PRECHECKED: &str = "Prechecked";
+/// Hosts were met for the first time, and their SSH keys pinned: written by the runner, shown by the business cluster.
+pub const HOST_KEYS_PINNED: &str = "HostKeysPinned";
 /// A business cluster is as declared and usable.
 pub const READY: &str = "Ready";
 /// An operation of a business cluster works.
@@ -66,7 +68,12 @@ pub fn set(
         last_transition_time: since,
         observed_generation: generation,
     };
-    match conditions.iter_mut().find(|condition| condition.type_ == type_) {
+    put(conditions, entry);
+}
+
+/// Puts an entry in the place of the one of its type, with its own time.
+pub fn put(conditions: &mut Vec<Condition>, entry: Condition) {
+    match conditions.iter_mut().find(|condition| condition.type_ == entry.type_) {
         Some(place) => *place = entry,
         None => conditions.push(entry),
     }

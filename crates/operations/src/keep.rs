@@ -1,5 +1,6 @@
-//! Secrets that outlive operations: what the engine must remember of a cluster, its admin kubeconfig. The operator makes
-//! them empty; the runner of the Job that is named on them, and no other, writes what is in them.
+//! Secrets and ConfigMaps that outlive operations: what the engine must remember of a cluster, its admin kubeconfig, the
+//! SSH keys of its hosts. The operator makes them empty; the runner of the Job that is named on them, and no other, writes
+//! what is in them.
 
 use kubeon_api::{DataRef, labels};
 use serde_json::{Value, json};
@@ -10,8 +11,10 @@ use crate::operation::wait::Wait;
 use crate::snapshot::Snapshot;
 use crate::write::{Change, Kind, Target, Write};
 
-/// A Secret that is kept.
+/// What is kept.
 pub(crate) struct Kept<'a> {
+    /// Secret or ConfigMap.
+    pub kind: Kind,
     /// Its name.
     pub name: &'a str,
     /// The cluster that it is for, as a label has it.
@@ -25,19 +28,20 @@ pub(crate) fn cluster(namespace: &str, name: &str) -> String {
     names::label(&format!("{namespace}.{name}"))
 }
 
-/// Makes the Secret, or gives it into the hands of this Job; nothing when that is so already.
+/// Makes it, or gives it into the hands of this Job; nothing when that is so already.
 pub(crate) fn hand_over(
     s: &Snapshot<'_>,
     kept: Kept<'_>,
     job: &DataRef,
     operation: &str,
 ) -> Result<Option<Write>, Obstacle> {
-    let target = Target::new(Kind::Secret, &job.namespace, kept.name);
+    let target = Target::new(kept.kind, &job.namespace, kept.name);
     let (why, change) = match s.objects.meta(&target) {
-        None => ("what its runner keeps has a place", Change::Create(secret(&target, kept, &job.name))),
+        None => ("what its runner keeps has a place", Change::Create(empty(&target, kept, &job.name))),
         Some(meta) if meta.cluster.as_deref() != Some(kept.cluster) => {
             let text = format!(
-                "Secret {}/{} is there and was not made for this cluster: take it away, or label it {}={}",
+                "{} {}/{} is there and was not made for this cluster: take it away, or label it {}={}",
+                target.kind.as_str(),
                 target.namespace,
                 target.name,
                 labels::CLUSTER,
@@ -54,7 +58,7 @@ pub(crate) fn hand_over(
     Ok(Some(Write { why: why.to_owned(), target, change, operation: Some(operation.to_owned()) }))
 }
 
-fn secret(target: &Target, kept: Kept<'_>, job: &str) -> Value {
+fn empty(target: &Target, kept: Kept<'_>, job: &str) -> Value {
     let mut metadata = json!({
         "name": target.name,
         "namespace": target.namespace,
@@ -64,5 +68,9 @@ fn secret(target: &Target, kept: Kept<'_>, job: &str) -> Value {
     if let Some(owner) = kept.owner {
         metadata["ownerReferences"] = json!([owner]);
     }
-    json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"})
+    let mut object = json!({"apiVersion": "v1", "kind": target.kind.as_str(), "metadata": metadata});
+    if target.kind == Kind::Secret {
+        object["type"] = json!("Opaque");
+    }
+    object
 }

@@ -90,6 +90,12 @@ pub fn log(job: &str) -> String {
     around("", job, "-log")
 }
 
+/// The audience of the token with which a Job tells somebody else what came of this operation, and of no other.
+#[must_use]
+pub fn callback_audience(operation_uid: &str) -> String {
+    format!("kubeon-callback/{operation_uid}")
+}
+
 /// What a derived Job's name begins with: `create` for `creating`.
 #[must_use]
 pub fn verb(action: &str) -> &'static str {
@@ -142,6 +148,12 @@ pub fn kubeconfig(namespace: &str, name: &str) -> String {
 #[must_use]
 pub fn state(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}-state")
+}
+
+/// The ConfigMap with the SSH keys of a business cluster's hosts, which the runner writes and people mend.
+#[must_use]
+pub fn known_hosts(namespace: &str, name: &str) -> String {
+    format!("{namespace}-{name}-known-hosts")
 }
 
 /// The Secret with the admin kubeconfig of a cluster that playbooks made.

@@ -1,6 +1,6 @@
 //! What the operator was started with, and the history's limit.
 
-use kubeon_api::DataRef;
+use kubeon_api::{DataRef, HttpsUrl};
 
 /// Seconds that an operation without `activeDeadlineSeconds` waits for objects that it refers to.
 pub const PATIENCE_SECONDS: i64 = 3600;
@@ -25,6 +25,17 @@ pub struct Settings {
     pub default_version: String,
     /// Operations that ended and are kept for each cluster.
     pub history_limit: usize,
+    /// Who is told what came of operations that are derived from a `KubernetesCluster`.
+    pub callback: Option<Callback>,
+}
+
+/// Who else is told what came of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Callback {
+    /// What the routes of contract B are added to.
+    pub url: HttpsUrl,
+    /// Certificates that vouch for the listener, PEM; none where those of the runner's image do.
+    pub authorities: Option<String>,
 }
 
 impl Settings {

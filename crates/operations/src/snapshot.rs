@@ -51,7 +51,7 @@ pub struct Meta {
     pub owners: Vec<String>,
     /// Whether one of them controls it.
     pub controlled: bool,
-    /// The cluster that the operator made it for, a Secret that a runner writes.
+    /// The cluster that the operator made it for, one that a runner writes.
     pub cluster: Option<String>,
     /// The Job whose runner may write it.
     pub job: Option<String>,

@@ -57,6 +57,7 @@ impl World {
             bundle_image: Some("kubeon/kubeon-bundle:{version}".into()),
             default_version: "v1.36.3".into(),
             history_limit: 30,
+            callback: None,
         };
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (objects, trouble, written) = (BTreeMap::new(), BTreeMap::new(), Vec::new());

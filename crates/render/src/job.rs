@@ -10,6 +10,8 @@ const NONROOT: i64 = 65532;
 const FILLED: &str = "/target";
 /// The only folder of a runner's container that it may write in.
 const SCRATCH: &str = "/tmp";
+/// The file of a token in its volume.
+pub const TOKEN: &str = "token";
 /// Seconds between the signal that ends a pod and its death: hooks that always run need them.
 const GRACE_SECONDS: i64 = 120;
 /// What of them the runner leaves to its work.
@@ -78,14 +80,28 @@ pub struct Mount {
 /// What a volume is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A ConfigMap, with its files' mode.
-    ConfigMap(String, Option<u32>),
+    /// A ConfigMap. It need not be there when `optional`.
+    ConfigMap {
+        /// Its name.
+        name: String,
+        /// Its files' mode, where it is not the usual one.
+        mode: Option<u32>,
+        /// Whether the volume is empty without it.
+        optional: bool,
+    },
     /// A Secret, whose files only the owner reads. It need not be there when `optional`.
     Secret {
         /// Its name.
         name: String,
         /// Whether the volume is empty without it.
         optional: bool,
+    },
+    /// A token of the pod's service account for nobody but this audience, file `token`. The kubelet renews it in time.
+    Token {
+        /// Who takes it.
+        audience: String,
+        /// For how many seconds it is good, 600 at least.
+        seconds: u32,
     },
     /// Nothing at first. The init container that is named after the volume fills it: its image copies files that it
     /// brings along to `/target`.
@@ -218,7 +234,7 @@ fn fillers(mounts: &[Mount]) -> Vec<Value> {
             "volumeMounts": [{"name": mount.volume, "mountPath": FILLED}],
             "securityContext": privileges(true),
         })),
-        Source::ConfigMap(..) | Source::Secret { .. } => None,
+        Source::ConfigMap { .. } | Source::Secret { .. } | Source::Token { .. } => None,
     };
     mounts.iter().filter_map(filler).collect()
 }
@@ -239,9 +255,15 @@ fn volumes(mounts: &[Mount]) -> Vec<Value> {
         }
         let mut volume = Map::from_iter([("name".to_owned(), json!(mount.volume))]);
         match &mount.source {
-            Source::ConfigMap(name, None) => volume.insert("configMap".to_owned(), json!({"name": name})),
-            Source::ConfigMap(name, Some(mode)) => {
-                volume.insert("configMap".to_owned(), json!({"name": name, "defaultMode": mode}))
+            Source::ConfigMap { name, mode, optional } => {
+                let mut map = json!({"name": name});
+                if let Some(mode) = mode {
+                    map["defaultMode"] = json!(mode);
+                }
+                if *optional {
+                    map["optional"] = json!(true);
+                }
+                volume.insert("configMap".to_owned(), map)
             }
             Source::Secret { name, optional } => {
                 let mut secret = json!({"secretName": name, "defaultMode": 0o400});
@@ -249,6 +271,11 @@ fn volumes(mounts: &[Mount]) -> Vec<Value> {
                     secret["optional"] = json!(true);
                 }
                 volume.insert("secret".to_owned(), secret)
+            }
+            Source::Token { audience, seconds } => {
+                let token = json!({"audience": audience, "expirationSeconds": seconds, "path": TOKEN});
+                let sources = json!([{"serviceAccountToken": token}]);
+                volume.insert("projected".to_owned(), json!({"sources": sources, "defaultMode": 0o400}))
             }
             Source::FilledBy(_) => volume.insert("emptyDir".to_owned(), json!({})),
         };
@@ -264,7 +291,7 @@ mod tests {
     fn with_key(key: bool, program: Program) -> Value {
         let conf = |volume, mode, path: &str, key: &str| Mount {
             volume,
-            source: Source::ConfigMap("myops-entrypoint-0".into(), mode),
+            source: Source::ConfigMap { name: "myops-entrypoint-0".into(), mode, optional: false },
             path: path.into(),
             key: Some(key.into()),
         };
@@ -368,6 +395,15 @@ mod tests {
         let foreign = with_key(true, Program::Script);
         let pod = &foreign["spec"]["template"]["spec"];
         assert!(pod["securityContext"]["runAsUser"].is_null() && pod["initContainers"].is_null());
+    }
+
+    #[test]
+    fn a_token_is_for_one_audience_and_a_bounded_time() {
+        let source = Source::Token { audience: "kubeon-callback/uid-1".into(), seconds: 3600 };
+        let mount = Mount { volume: "callback-token", source, path: "/callback".into(), key: None };
+        let token = json!({"audience": "kubeon-callback/uid-1", "expirationSeconds": 3600, "path": "token"});
+        let projected = json!({"sources": [{"serviceAccountToken": token}], "defaultMode": 0o400});
+        assert_eq!(volumes(&[mount]), [json!({"name": "callback-token", "projected": projected})]);
     }
 
     #[test]

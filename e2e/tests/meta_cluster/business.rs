@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Ground, MINUTE, told};
 
 const NAME: &str = "shop";
+const KNOWN_HOSTS: &str = "default-shop-known-hosts";
 
 /// A cluster as a person declares it.
 pub fn declared(name: &str, version: &str, master: &str, workers: &[&str]) -> Value {
@@ -30,9 +31,11 @@ pub fn made_grown_shrunk_and_gone(ground: &Ground) -> Result<()> {
     ground.kubectl(&words)?;
     let kubeconfig = kubeconfig(ground)?;
     nodes(ground, &kubeconfig, 2)?;
+    pinned(ground, &[master, first], "2 new: ")?;
     ground.apply(&declared(NAME, VERSION, master, &[first, second]))?;
     busy_then_killed(ground, "scale-up-")?;
     settled(ground, "scale-up-finished")?;
+    pinned(ground, &[master, first, second], "1 new: ")?;
     nodes(ground, &kubeconfig, 3)?;
     ground.apply(&declared(NAME, VERSION, master, &[second]))?;
     busy_then_killed(ground, "scale-down-")?;
@@ -144,6 +147,26 @@ fn described(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
+/// The keys of the hosts stand beside the object, and an event about it and one about the operation said so.
+fn pinned(ground: &Ground, hosts: &[&String], begins: &str) -> Result<()> {
+    let text = ground.get(&["configmap", KNOWN_HOSTS])?["data"]["known_hosts"].clone();
+    let known: Vec<&str> =
+        text.as_str().unwrap_or_default().lines().filter_map(|line| line.split(' ').next()).collect();
+    ensure!(known.len() == hosts.len() && hosts.iter().all(|host| known.contains(&host.as_str())), "{text}");
+    ground.eventually("events tell of the keys", MINUTE, || {
+        let events = ground.get(&["events", "-A", "--field-selector", "reason=HostKeysPinned"])?;
+        let all = events["items"].as_array().cloned().unwrap_or_default();
+        let about = |kind: &str| {
+            let said = all.iter().filter(|event| event["involvedObject"]["kind"] == kind);
+            said.filter(|event| event["message"].as_str().is_some_and(|said| said.starts_with(begins)))
+                .count()
+        };
+        let count = (about("KubernetesCluster"), about("ClusterOperation"));
+        ensure!(count == (1, 1), "{begins:?}: {count:?} in {events:#}");
+        Ok(())
+    })
+}
+
 fn gone(ground: &Ground) -> Result<()> {
     let start = Instant::now();
     ground
@@ -154,6 +177,8 @@ fn gone(ground: &Ground) -> Result<()> {
         })
         .map_err(|error| error.context(ground.story("ecs", NAME)))?;
     told("deleted, hosts bare", start);
+    let left = ground.kubectl(&["get", "configmap", KNOWN_HOSTS, "--ignore-not-found", "-o", "name"])?;
+    ensure!(left.trim().is_empty(), "{left} is there");
     for host in ["h2", "h3", "h4"] {
         ground.is_bare(host)?;
     }

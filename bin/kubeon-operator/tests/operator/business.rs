@@ -1,6 +1,7 @@
 //! A `KubernetesCluster` from its declaration to its end, its Jobs ended by the test.
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::authentication::v1::TokenReview;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Phase};
@@ -27,10 +28,42 @@ async fn nodes(lab: &Lab, nodes: &[&str]) {
     lab.businesses().patch("shop", &PatchParams::default(), &patch).await.unwrap();
 }
 
+/// Whether a listener that asks for this audience takes the token, as it finds that out: by `TokenReview`.
+async fn takes(lab: &Lab, token: &str, audiences: &[&str]) -> bool {
+    let review = json!({"spec": {"token": token, "audiences": audiences}});
+    let review: TokenReview = serde_json::from_value(review).unwrap();
+    let answer = Api::all(lab.client.clone()).create(&PostParams::default(), &review).await.unwrap();
+    answer.status.and_then(|status| status.authenticated) == Some(true)
+}
+
+async fn tells_a_listener_with_a_token_for_its_operation_alone(lab: &Lab, job: &str) {
+    let job = lab.jobs().get(job).await.unwrap();
+    let pod = job.spec.unwrap().template.spec.unwrap();
+    let command = pod.containers[0].command.clone().unwrap();
+    assert!(command.contains(&"--callback-url=https://gateway.example".to_owned()), "{command:?}");
+    let volumes = pod.volumes.unwrap();
+    let sources = volumes.into_iter().find_map(|volume| volume.projected).unwrap().sources.unwrap();
+    let audience = sources[0].service_account_token.as_ref().unwrap().audience.clone().unwrap();
+    let operations = lab.operations().list(&ListParams::default()).await.unwrap();
+    assert_eq!(audience, format!("kubeon-callback/{}", operations.items[0].metadata.uid.as_deref().unwrap()));
+
+    let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), &lab.namespace);
+    let account = serde_json::from_value(json!({"metadata": {"name": "kubeon-runner"}})).unwrap();
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let request = json!({"spec": {"audiences": [audience], "expirationSeconds": 3600}});
+    let request = serde_json::from_value(request).unwrap();
+    let answer =
+        accounts.create_token_request("kubeon-runner", &PostParams::default(), &request).await.unwrap();
+    let token = answer.status.unwrap().token.unwrap();
+    assert!(takes(lab, &token, &[&audience]).await);
+    assert!(!takes(lab, &token, &["kubeon-callback/of-another-operation"]).await);
+    assert!(!takes(lab, &token, &[]).await, "an API server");
+}
+
 #[tokio::test]
 async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
     let mut lab = Lab::open().await;
-    lab.start();
+    lab.start_with(&["--leader-elect=false", "--callback-url=https://gateway.example"]);
     let wish: KubernetesCluster = serde_json::from_value(json!({
         "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "shop"},
         "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}], "nodeList": [{"ip": "10.0.0.2"}],
@@ -39,7 +72,9 @@ async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
     lab.businesses().create(&PostParams::default(), &wish).await.unwrap();
     let at_work =
         |object: &KubernetesCluster| object.status.as_ref().is_some_and(|status| status.job_name.is_some());
-    lab.until_business("shop", at_work).await;
+    let object = lab.until_business("shop", at_work).await;
+    tells_a_listener_with_a_token_for_its_operation_alone(&lab, &object.status.unwrap().job_name.unwrap())
+        .await;
     let state = format!("{}-shop-state", lab.namespace);
     let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), &lab.namespace);
     let saved = Patch::Merge(json!({"stringData": {"state.tar.zst": "keys"}}));

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::lab::{PATIENCE, end_job};
 
 const SYSTEM: &str = "kubeon-system";
+const KNOWN_HOSTS: &str = "default-shop-known-hosts";
 
 struct Installed {
     // They end before the server that they ask.
@@ -141,7 +142,9 @@ impl Installed {
             "metadata": {"name": operation},
             "status": {"steps": {"done": 9, "total": 27, "current": "etcd on h1", "text": "9/27"},
                 "conditions": [{"type": "Prechecked", "status": "True", "reason": "Passed", "message": "every host is fit",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}, {"type": "HostKeysPinned", "status": "True",
+                    "reason": "FirstContact", "message": "1 new: 10.0.0.1 SHA256:abc",
+                    "lastTransitionTime": "2026-01-01T00:00:00.123456Z"}]}});
         let ours = PatchParams::apply("kubeon-runner").force();
         let kind = kube::api::ApiResource::erase::<ClusterOperation>(&());
         let api = Api::<kube::api::DynamicObject>::all_with(client.clone(), &kind);
@@ -157,6 +160,21 @@ impl Installed {
         let ours = PatchParams::apply("kubeon-runner").force();
         let api: Api<Secret> = Api::namespaced(client.clone(), "default");
         api.patch(secret, &ours, &Patch::Apply(&object)).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Writes a ConfigMap as the runner does.
+    async fn pins(&self, client: &Client, map: &str) -> Result<(), String> {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": map, "namespace": "default"},
+            "data": {"known_hosts": "10.0.0.1 ssh-ed25519 AAAA\n"}});
+        let ours = PatchParams::apply("kubeon-runner").force();
+        let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+        api.patch(map, &ours, &Patch::Apply(&object)).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn config_maps(&self, selector: &str) -> Vec<String> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
+        let found = api.list(&ListParams::default().labels(selector)).await.unwrap();
+        found.items.iter().map(kube::ResourceExt::name_any).collect()
     }
 
     async fn ends(&self, job: &str) {
@@ -199,6 +217,24 @@ async fn eventually<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
     timeout(PATIENCE, asks).await.unwrap_or_else(|_| panic!("in vain: {what}"));
 }
 
+/// The ConfigMap that was made for its Job, and of that nothing but the data.
+async fn keys_of_hosts_are_written_by_their_runner(installed: &Installed, runner: &Client, other: &Client) {
+    let refused = installed.pins(other, KNOWN_HOSTS).await.unwrap_err();
+    assert!(refused.contains("this ConfigMap was made for Job create-default-shop"), "{refused}");
+    installed.pins(runner, KNOWN_HOSTS).await.unwrap();
+    let somebodys = json!({"metadata": {"name": "somebodys"}});
+    let theirs: Api<ConfigMap> = Api::namespaced(installed.client.clone(), "default");
+    theirs.create(&PostParams::default(), &serde_json::from_value(somebodys).unwrap()).await.unwrap();
+    let refused = installed.pins(runner, "somebodys").await.unwrap_err();
+    assert!(refused.contains("this ConfigMap was not made for a cluster"), "{refused}");
+    assert!(installed.pins(runner, "another").await.is_err(), "a runner makes no ConfigMap");
+    let maps: Api<ConfigMap> = Api::namespaced(runner.clone(), "default");
+    assert!(maps.get(KNOWN_HOSTS).await.is_err(), "a runner reads none either");
+    let theft = json!({"metadata": {"annotations": {"kubeon.io/job": "create-default-shopping-job-12345"}}});
+    let stolen = maps.patch(KNOWN_HOSTS, &PatchParams::default(), &Patch::Merge(theft)).await;
+    assert!(stolen.unwrap_err().to_string().contains("writes the data of a ConfigMap and nothing else"));
+}
+
 #[tokio::test]
 async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down() {
     let installed = Installed::raise().await;
@@ -228,6 +264,7 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
         .await;
     assert!(installed.says_of(&other, &operation).await.unwrap_err().contains("is written by its own Job"));
     assert!(installed.saves(&other, state, "state.tar.zst").await.unwrap_err().contains("was made for Job"));
+    keys_of_hosts_are_written_by_their_runner(&installed, &runner, &other).await;
     installed.says_of(&runner, &operation).await.unwrap();
     installed.saves(&runner, state, "state.tar.zst").await.unwrap();
     installed.saves(&runner, "default-shop-kubeconfig", "kubeconfig").await.unwrap();
@@ -254,6 +291,7 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
     installed.businesses().delete("shop", &DeleteParams::default()).await.unwrap();
     let (down, _) = installed.at_work("shop", "delete-").await;
     assert!(installed.saves(&runner, state, "state.tar.zst").await.is_err(), "it changed hands");
+    assert!(installed.pins(&runner, KNOWN_HOSTS).await.is_err(), "it changed hands, too");
     installed.saves(&installed.runner(&down).await, state, "state.tar.zst").await.unwrap();
     assert_eq!(installed.secrets().await.len(), 2, "not before the cluster is gone");
     installed.ends(&down).await;
@@ -263,7 +301,11 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
         .expect("it is gone")
         .unwrap();
     assert!(installed.secrets().await.is_empty());
+    assert!(installed.config_maps("kubeon.io/cluster").await.is_empty());
     let told = installed.told("shop").await;
+    for about in [&told, &installed.told(&operation).await] {
+        assert_eq!(about.iter().filter(|one| *one == "HostKeysPinned").count(), 1, "{about:?}");
+    }
     for reason in ["Creating", "Prechecked", "CreateKubeJobSuccess", "Terminating", "DeleteKubeJobSuccess"] {
         assert!(told.iter().any(|one| one == reason), "{reason} is missing in {told:?}");
     }

@@ -53,7 +53,7 @@ impl Place {
         let named = [("--auth", "auth"), ("--conf", "conf"), ("--termination-log", "termination-log")];
         let more =
             [("--state", "state"), ("--bundle", "bundle"), ("--script", "script"), ("--kubeon", "kubeon")];
-        let flags = named.iter().chain(&more);
+        let flags = named.iter().chain(&more).chain(&[("--known-hosts", "known-hosts")]);
         let flags =
             flags.flat_map(|(flag, name)| [(*flag).to_owned(), self.file(name).display().to_string()]);
         ["run".to_owned()].into_iter().chain(flags).collect()

@@ -16,6 +16,8 @@ pub struct Environment {
     pub bundles: Option<PathBuf>,
     /// `$KUBEON_NODE_PROGRAM`: the node program, in place of the one beside this program.
     pub node_program: Option<PathBuf>,
+    /// `$KUBEON_PINNED_IN`: what people call the place that pinned host keys are a copy of, where that is no file here.
+    pub pinned_in: Option<String>,
     /// `$NO_COLOR` is set and not empty.
     pub no_color: bool,
     /// `$TERM` is `dumb`.
@@ -45,6 +47,7 @@ impl Environment {
                 .and_then(absolute),
             bundles: file("KUBEON_BUNDLES").and_then(absolute),
             node_program: file("KUBEON_NODE_PROGRAM"),
+            pinned_in: env::var("KUBEON_PINNED_IN").ok().filter(|name| !name.is_empty()),
             no_color: file("NO_COLOR").is_some(),
             dumb_terminal: env::var("TERM").is_ok_and(|term| term == "dumb"),
             ssh_agent: file("SSH_AUTH_SOCK"),

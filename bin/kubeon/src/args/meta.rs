@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use kubeon_api::HttpsUrl;
 use kubeon_install::{InstallOptions, names};
 use serde_json::json;
 
@@ -52,6 +53,12 @@ pub struct InstallFlags {
     /// The image that holds a bundle; {version} stands for the version, empty for none
     #[arg(long, value_name = "IMAGE", default_value = kubeon_install::BUNDLE_IMAGE)]
     pub bundle_image: String,
+    /// Who is told what came of operations of a KubernetesCluster, such as https://gateway.example.com
+    #[arg(long, value_name = "URL")]
+    pub callback_url: Option<HttpsUrl>,
+    /// The ConfigMap in the operator's namespace whose key ca.crt vouches for that listener [default: the authorities of the runner's image]
+    #[arg(long, value_name = "NAME", requires = "callback_url")]
+    pub callback_ca_config_map: Option<String>,
     /// How many operators run; one works, all answer admission
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub replicas: u8,
@@ -75,6 +82,8 @@ impl InstallFlags {
             image: self.image.clone(),
             runner_images: self.runner_images.clone(),
             bundle_image: self.bundle_image.clone(),
+            callback_url: self.callback_url.as_ref().map(ToString::to_string).unwrap_or_default(),
+            callback_ca: self.callback_ca_config_map.clone().unwrap_or_default(),
             replicas: json!(self.replicas),
             operators: self.operators.clone(),
             ..usual

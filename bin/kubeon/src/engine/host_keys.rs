@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use kubeon_api::{ClusterName, HostAddress};
-use kubeon_link_host::{HostKeys, Login, Policy, SeenKey, Settings, SshHosts};
+use kubeon_link_host::{HostKeys, KeyPlace, Login, Policy, SeenKey, Settings, SshHosts};
 
 use super::Engine;
 use super::login::Logins;
@@ -58,8 +58,12 @@ impl Engine<'_> {
 
     fn known(&self, cluster: &ClusterName, policy: Policy, files: &[PathBuf]) -> Result<HostKeys, Stop> {
         let unreadable = |error| Stop::refused(chain(&error));
-        let mut keys =
-            HostKeys::new(policy).with_pinned(&self.store.known_hosts_path(cluster)).map_err(unreadable)?;
+        let path = self.store.known_hosts_path(cluster);
+        let place = match &self.context.environment.pinned_in {
+            Some(name) => KeyPlace::Elsewhere(name.clone()),
+            None => KeyPlace::File(path.clone()),
+        };
+        let mut keys = HostKeys::new(policy).with_pinned_of(&path, place).map_err(unreadable)?;
         for file in files {
             keys = keys.with_known_hosts(file).map_err(unreadable)?;
         }

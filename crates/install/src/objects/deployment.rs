@@ -7,6 +7,8 @@ use crate::{InstallOptions, names};
 
 /// The user and group of the process: `nonroot` of distroless images.
 const USER: u32 = 65532;
+/// The volume of the certificates that vouch for the listener of callbacks.
+const CALLBACK_CA: &str = "callback-ca";
 
 /// Deployment, Services, `PodDisruptionBudget`, `NetworkPolicy`.
 #[must_use]
@@ -43,6 +45,13 @@ fn workload(options: &InstallOptions) -> Value {
         }],
         "containers": [container(options)],
     });
+    if !options.callback_ca.is_empty() {
+        let map = json!({"name": options.callback_ca});
+        pod["volumes"] = json!([{"name": CALLBACK_CA, "configMap": map}]);
+        let path = callback_ca(options);
+        pod["containers"][0]["volumeMounts"] =
+            json!([{"name": CALLBACK_CA, "mountPath": path, "readOnly": true}]);
+    }
     if !options.node_selector.is_empty() {
         pod["nodeSelector"] = json!(options.node_selector);
     }
@@ -96,9 +105,20 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
         format!("--leader-elect={}", options.leader_election),
         format!("--bundle-image={}", options.bundle_image),
     ];
+    if !options.callback_url.is_empty() {
+        arguments.push(format!("--callback-url={}", options.callback_url));
+    }
+    if !options.callback_ca.is_empty() {
+        arguments.push(format!("--callback-ca={}/ca.crt", callback_ca(options)));
+    }
     arguments.extend(options.watch_namespaces.iter().map(|name| format!("--watch-namespace={name}")));
     arguments.extend(options.runner_images.iter().map(|name| format!("--runner-image={name}")));
     arguments
+}
+
+/// Where the certificates are that vouch for the listener of callbacks.
+fn callback_ca(options: &InstallOptions) -> String {
+    format!("/etc/kubeon/{}", options.callback_ca)
 }
 
 fn service(options: &InstallOptions, name: &str, port_name: &str, port: u16) -> Value {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   operator   its three kinds everywhere · Jobs, Pods, ConfigMaps, Secrets in its namespaces · its Lease, its webhook
-//!   runner     the status of operations · Secrets, without reading any   (which ones: see the policies)
+//!   runner     the status of operations · Secrets, ConfigMaps, without reading any   (which ones: see the policies)
 //!   people     kubeon-viewer, kubeon-editor: to be bound by whoever owns the meta cluster
 //! ```
 //!
@@ -53,7 +53,7 @@ pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Vec<Value
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": metadata(namespace, names::RUNNER),
-            "rules": [rule(&[""], &["secrets"], &["patch"])],
+            "rules": [rule(&[""], &["configmaps", "secrets"], &["patch"])],
         }),
         binding(namespace, names::RUNNER, "Role", names::RUNNER, &[runner]),
         binding("", &format!("{}-{namespace}", names::RUNNER), "ClusterRole", names::RUNNER, &[runner]),

@@ -88,7 +88,7 @@ pub(super) fn status() -> Policy {
     }
 }
 
-/// A Secret is written by the Job that it was made for.
+/// A Secret or ConfigMap is written by the Job that it was made for.
 pub(super) fn secrets() -> Policy {
     let label = format!(
         "oldObject != null && has(oldObject.metadata.labels) && {} in oldObject.metadata.labels",
@@ -96,27 +96,27 @@ pub(super) fn secrets() -> Policy {
     );
     Policy {
         name: "kubeon-runner-secrets",
-        about: vec![("", "v1", &["secrets"])],
+        about: vec![("", "v1", &["configmaps", "secrets"])],
         operations: &["CREATE", "UPDATE", "DELETE"],
         only_when: vec![by_a_runner()],
         variables: identity(format!("oldObject == null ? '' : {}", annotation("oldObject", JOB))),
         validations: vec![
             Validation {
                 expression: "request.operation == 'UPDATE'".to_owned(),
-                message: cel_text("a runner neither makes nor removes Secrets"),
+                message: cel_text("a runner neither makes nor removes Secrets and ConfigMaps"),
                 reason: "Forbidden",
             },
             Validation {
                 expression: label,
-                message: cel_text(&format!(
-                    "metadata.labels[{CLUSTER}]: this Secret was not made for a cluster"
-                )),
+                message: format!(
+                    "'metadata.labels[{CLUSTER}]: this ' + request.kind.kind + ' was not made for a cluster'"
+                ),
                 reason: "Forbidden",
             },
             Validation {
                 expression: "variables.mine && request.namespace == variables.home".to_owned(),
                 message: format!(
-                    "'metadata.annotations[{JOB}]: this Secret was made for ' + \
+                    "'metadata.annotations[{JOB}]: this ' + request.kind.kind + ' was made for ' + \
                      (variables.job == '' ? 'no Job' : 'Job ' + variables.job) + '; this is pod ' + \
                      variables.home + '/' + variables.pod"
                 ),
@@ -126,7 +126,9 @@ pub(super) fn secrets() -> Policy {
                 expression: ["labels", "annotations", "ownerReferences", "finalizers"]
                     .map(|field| format!("object.metadata.?{field} == oldObject.metadata.?{field}"))
                     .join(" && "),
-                message: cel_text("metadata: a runner writes the data of a Secret and nothing else"),
+                message:
+                    "'metadata: a runner writes the data of a ' + request.kind.kind + ' and nothing else'"
+                        .to_owned(),
                 reason: "Forbidden",
             },
         ],

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use crate::support::{Sshd, host, key, sh};
 use futures::future::join_all;
 use kubeon_api::HostAddress;
-use kubeon_link_host::{Command, Exit, HostKeys, Limits, Login, Method, Policy, Secret, Settings, SshHosts};
+use kubeon_link_host::{
+    Command, Exit, HostKeys, KeyPlace, Limits, Login, Method, Policy, Secret, Settings, SshHosts,
+};
 use kubeon_wire::{Category, StepFailure};
 
 async fn run(hosts: &SshHosts, line: &str) -> Result<Exit, StepFailure> {
@@ -175,6 +177,23 @@ async fn a_changed_host_key_is_refused_before_the_login() {
     assert_eq!(sshd.logins(), 0);
 }
 
+/// What is compared may be a copy: whoever mends it must know of what.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_host_key_is_looked_for_where_people_can_mend_it() {
+    let Some(sshd) = Sshd::start() else { return };
+    key(&sshd.path("old_host"), "-t ed25519", "");
+    let public = fs::read_to_string(sshd.path("old_host.pub")).unwrap();
+    let copy = sshd.path("copy");
+    fs::write(&copy, format!("# by hand\n[127.0.0.1]:{} {public}", sshd.port)).unwrap();
+    let place = KeyPlace::Elsewhere("ConfigMap default/default-shop-known-hosts".to_owned());
+    let keys = HostKeys::new(Policy::AcceptNew).with_pinned_of(&copy, place).unwrap();
+    let words = run(&hosts(sshd.login(), keys), "exit 0").await.unwrap_err().to_string();
+    let (map, line) = ("ConfigMap default/default-shop-known-hosts", "line 2");
+    assert!(words.contains(&format!("({map}, {line})")), "{words}");
+    assert!(words.ends_with(&format!("take that line out of {map}")), "{words}");
+    assert!(!words.contains("copy"), "{words}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_contact_is_pinned_and_then_needed() {
     let Some(sshd) = Sshd::start() else { return };
@@ -249,6 +268,9 @@ async fn a_damaged_known_hosts_file_is_named() {
     fs::write(&path, "127.0.0.1 ssh-ed25519 AAAA\n").unwrap();
     let error = HostKeys::new(Policy::Pinned).with_pinned(&path).err().unwrap().to_string();
     assert!(error.contains("pinned, line 1,"), "{error}");
+    let elsewhere = KeyPlace::Elsewhere("ConfigMap default/default-shop-known-hosts".to_owned());
+    let error = HostKeys::new(Policy::Pinned).with_pinned_of(&path, elsewhere).err().unwrap().to_string();
+    assert!(error.starts_with("ConfigMap default/default-shop-known-hosts, line 1,"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use kubeon_api::{
 use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
 use serde_json::{Value, json};
 
-use super::{inventory, namespace, object_name};
+use super::{callback, inventory, namespace, object_name};
 use crate::keep;
 use crate::names::{self, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
@@ -23,6 +23,9 @@ use crate::write::{Change, Kind, Target, Write};
 const MOST_IN_ENV: usize = 96 * 1024;
 /// How often another name is tried when a ConfigMap's five digits are taken.
 const ATTEMPTS: u8 = 16;
+
+/// Where the ConfigMap is mounted.
+pub(super) const CONF: &str = "/conf";
 
 type Values = BTreeMap<String, Vec<u8>>;
 
@@ -75,7 +78,7 @@ fn prepared(
     Ok(progress)
 }
 
-/// The Secrets that outlive the Job. Nothing owns them: deleting the cluster takes it down first, and that needs them.
+/// What outlives the Job. Nothing owns it: deleting the cluster takes it down first, and that needs it.
 fn kept(
     s: &Snapshot<'_>,
     object: &KubernetesCluster,
@@ -85,8 +88,8 @@ fn kept(
     let (ns, cluster) = (namespace(object), object_name(object));
     let label = keep::cluster(ns, cluster);
     let mut writes = Vec::new();
-    for name in [names::state(ns, cluster), names::kubeconfig(ns, cluster)] {
-        let kept = keep::Kept { name: &name, cluster: &label, owner: None };
+    for target in super::kept(ns, cluster) {
+        let kept = keep::Kept { kind: target.kind, name: &target.name, cluster: &label, owner: None };
         writes.extend(keep::hand_over(s, kept, at, crate::operation::name(operation))?);
     }
     Ok(writes)
@@ -194,6 +197,14 @@ fn config(
         "metadata": {"name": object_name(object), "namespace": namespace(object)},
         "spec": spec,
     });
+    let mut data = json!({
+        "job-name": at.name,
+        "cluster.json": wish.to_string(),
+        "hosts.yml": inventory::yaml(&spec.cluster),
+    });
+    if let Some(authorities) = callback::authorities(s.settings) {
+        data[callback::AUTHORITIES] = json!(authorities);
+    }
     let map = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -204,11 +215,7 @@ fn config(
             "ownerReferences": [archive::owner(operation)],
         },
         "immutable": true,
-        "data": {
-            "job-name": at.name,
-            "cluster.json": wish.to_string(),
-            "hosts.yml": inventory::yaml(&spec.cluster),
-        },
+        "data": data,
     });
     Ok(Write {
         why: "what it does is what was seen first".to_owned(),
@@ -259,9 +266,12 @@ fn the_job(
 ) -> Value {
     let whole = |volume, source, path: &str| Mount { volume, source, path: path.to_owned(), key: None };
     let state = names::state(namespace(object), object_name(object));
+    let known_hosts = names::known_hosts(namespace(object), object_name(object));
+    let map_of = |name, optional| Source::ConfigMap { name, mode: None, optional };
     let mut mounts = vec![
-        whole("conf", Source::ConfigMap(map.to_owned(), None), "/conf"),
+        whole("conf", map_of(map.to_owned(), false), CONF),
         whole("state", Source::Secret { name: state, optional: true }, "/state"),
+        whole("known-hosts", map_of(known_hosts, true), "/known-hosts"),
     ];
     mounts.extend(secret.map(|name| whole("auth", Source::Secret { name, optional: false }, "/auth")));
     if let Some(image) = &s.settings.bundle_image {
@@ -269,6 +279,7 @@ fn the_job(
             spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
         mounts.push(Mount::bundle(image, &version));
     }
+    mounts.extend(callback::token(s.settings, operation));
     let leaving = operation.spec.main.action == "terminating";
     // Deleting the object would take its Jobs along: the one that takes the cluster down belongs to nobody.
     let owner = (!leaving).then(|| {
@@ -295,7 +306,7 @@ fn the_job(
         program: Program::Runner {
             operation: name(operation).to_owned(),
             action: "kubeon",
-            more: Vec::new(),
+            more: callback::arguments(s.settings),
         },
         env: environment(object, operation, spec),
         mounts,

@@ -7,6 +7,7 @@
 //! ```
 
 mod applied;
+mod callback;
 mod derive;
 mod inventory;
 mod job;
@@ -240,6 +241,16 @@ fn carry_on(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Plan {
     }
     turn.stages.retain(|stage| !stage.is_empty());
     Plan::Do(turn)
+}
+
+/// What outlives the Jobs of a cluster: the engine's state, the admin kubeconfig, the SSH keys of its hosts.
+#[must_use]
+pub fn kept(namespace: &str, name: &str) -> [Target; 3] {
+    [
+        Target::new(Kind::Secret, namespace, names::state(namespace, name)),
+        Target::new(Kind::Secret, namespace, names::kubeconfig(namespace, name)),
+        Target::new(Kind::ConfigMap, namespace, names::known_hosts(namespace, name)),
+    ]
 }
 
 pub(crate) fn object_target(object: &KubernetesCluster) -> Target {

@@ -9,7 +9,6 @@ use super::{
     standing, status_write,
 };
 use crate::condition::{self, PRECHECKED};
-use crate::names;
 use crate::operation::at;
 use crate::snapshot::{Data, Snapshot};
 use crate::write::{Change, Kind, Plan, Target, Turn, Write};
@@ -104,7 +103,7 @@ fn ended(
         ("scaling-down", false) => "CreateScaleDownJobFailed",
         _ => "DeleteKubeJobFailed",
     };
-    let mut turn = Turn::default();
+    let mut turn = Turn { notices: show::pinned(&mut new, object, operation), ..Turn::default() };
     turn.stages.push(status_write(object, &new, "its operation ended").into_iter().collect());
     turn.notices.push(object_notice(object, !succeeded, reason, text));
     turn
@@ -149,12 +148,11 @@ pub(super) fn release(s: &Snapshot<'_>, object: &KubernetesCluster, why: &str) -
         return Turn::default();
     }
     let ns = namespace(object);
-    let kept = [names::state(ns, object_name(object)), names::kubeconfig(ns, object_name(object))];
-    let kept = kept.into_iter().map(|name| Target::new(Kind::Secret, ns, name));
     let retained =
         object.spec.deletion_policy == Some(kubeon_api::kubernetes_cluster::DeletionPolicy::Retain);
+    let kept = super::kept(ns, object_name(object)).into_iter();
     let gone = kept.filter(|target| !retained && s.settings.watches(ns) && s.objects.meta(target).is_some());
-    let secrets: Vec<Write> = gone
+    let removed: Vec<Write> = gone
         .map(|target| Write {
             why: why.to_owned(),
             target,
@@ -168,7 +166,7 @@ pub(super) fn release(s: &Snapshot<'_>, object: &KubernetesCluster, why: &str) -
     let metadata = json!({"finalizers": left, "resourceVersion": object.metadata.resource_version});
     let free = object_write(object, why, Change::Merge(json!({"metadata": metadata})));
     Turn {
-        stages: vec![secrets, vec![free]],
+        stages: vec![removed, vec![free]],
         notices: vec![object_notice(object, false, "DeleteKubeJobSuccess", why)],
         wake: None,
     }

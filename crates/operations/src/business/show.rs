@@ -1,12 +1,13 @@
 //! What the status of a `KubernetesCluster` says.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::SecretName;
 use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterStatus, Phase};
 
 use super::want::Want;
 use super::{namespace, object_name, object_notice, status_write};
-use crate::condition::{self, DEGRADED, DELETING, PRECHECKED, PROGRESSING, READY, Says};
+use crate::condition::{self, DEGRADED, DELETING, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY, Says};
 use crate::names;
 use crate::operation::{at, notice, running};
 use crate::snapshot::Snapshot;
@@ -103,6 +104,7 @@ pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cl
         let text = format!("Job {} is made", new.job_name.as_deref().unwrap_or_default());
         turn.notices.push(object_notice(object, false, "JobMade", text));
     }
+    turn.notices.extend(pinned(&mut new, object, operation));
     turn.stages.push(status_write(object, &new, "its operation works").into_iter().collect());
     turn
 }
@@ -118,6 +120,29 @@ pub(super) fn fitness(object: &KubernetesCluster, operation: &ClusterOperation) 
         if found.status == "True" { (false, "Prechecked") } else { (true, "PrecheckFailed") };
     let text = found.message.as_str();
     vec![object_notice(object, warning, reason, text), notice(operation, warning, reason, text)]
+}
+
+/// That hosts were met for the first time. The object's status shows the same, so that it is told once.
+pub(super) fn pinned(
+    new: &mut KubernetesClusterStatus,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Vec<Notice> {
+    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let Some(found) = condition::find(conditions, HOST_KEYS_PINNED) else { return Vec::new() };
+    let shown = Condition { observed_generation: new.observed_generation, ..found.clone() };
+    let same = |told: &Condition| {
+        (&told.message, &told.last_transition_time) == (&shown.message, &shown.last_transition_time)
+    };
+    if condition::find(&new.conditions, HOST_KEYS_PINNED).is_some_and(same) {
+        return Vec::new();
+    }
+    let text = shown.message.clone();
+    condition::put(&mut new.conditions, shown);
+    vec![
+        object_notice(object, false, HOST_KEYS_PINNED, text.as_str()),
+        notice(operation, false, HOST_KEYS_PINNED, text),
+    ]
 }
 
 /// What is seen of a cluster for which nothing is begun.

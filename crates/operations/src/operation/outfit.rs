@@ -11,7 +11,7 @@ use crate::cluster::owner;
 use crate::keep::{self, Kept};
 use crate::names;
 use crate::snapshot::Snapshot;
-use crate::write::Write;
+use crate::write::{Kind, Write};
 
 /// Playbooks that need no bundle: they put nothing on hosts.
 const WITHOUT_BUNDLE: [&str; 2] = ["ping.yml", "reset.yml"];
@@ -45,7 +45,7 @@ pub(crate) fn outfit(
     let (state, kubeconfig) = (names::cluster_state(cluster_name), names::cluster_kubeconfig(cluster_name));
     let mut outfit = Outfit::default();
     for secret in [&state, &kubeconfig] {
-        let kept = Kept { name: secret, cluster: &label, owner: Some(owner(cluster)) };
+        let kept = Kept { kind: Kind::Secret, name: secret, cluster: &label, owner: Some(owner(cluster)) };
         outfit.secrets.extend(keep::hand_over(s, kept, job, name(operation))?);
     }
     let source = Source::Secret { name: state.clone(), optional: true };

@@ -90,7 +90,8 @@ fn inputs(job: &Job) -> Vec<DataRef> {
     let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
     let mut found: Vec<DataRef> = Vec::new();
     for volume in pod.iter().flat_map(|pod| pod.volumes.iter().flatten()) {
-        let map = volume.config_map.as_ref().map(|source| source.name.clone());
+        let map = volume.config_map.as_ref().filter(|map| map.optional != Some(true));
+        let map = map.map(|source| source.name.clone());
         let secret = volume.secret.as_ref().filter(|secret| secret.optional != Some(true));
         let name = map.or_else(|| secret.and_then(|source| source.secret_name.clone()));
         if let Some(reference) = name.map(|name| DataRef::new(&namespace, name))

@@ -231,7 +231,7 @@ fn the_job(
     let executable = if ours { 0o750 } else { 0o700 };
     let file = |volume, mode, path: &str, key: &str| Mount {
         volume,
-        source: Source::ConfigMap(map.to_owned(), mode),
+        source: Source::ConfigMap { name: map.to_owned(), mode, optional: false },
         path: path.to_owned(),
         key: Some(key.to_owned()),
     };

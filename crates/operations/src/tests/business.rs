@@ -8,6 +8,7 @@ use crate::write::Kind;
 
 pub(super) const NAME: &str = "test-cluster";
 pub(super) const STATE: &str = "default-test-cluster-state";
+pub(super) const KNOWN_HOSTS: &str = "default-test-cluster-known-hosts";
 
 pub(super) fn spec(nodes: &[&str]) -> Value {
     let list = |all: &[&str]| all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>();
@@ -112,8 +113,10 @@ fn b10_b11_b12_b13_creating_is_one_job_after_the_finalizer_and_without_secrets()
     );
     assert_eq!(job["metadata"]["ownerReferences"][0]["kind"], "KubernetesCluster");
     let maps: Vec<_> = world.objects.keys().filter(|target| target.kind == Kind::ConfigMap).collect();
-    assert!(maps.len() == 1 && maps[0].name.starts_with("kube-creating-"), "{maps:?}");
-    assert_eq!(world.objects[maps[0]]["data"]["job-name"], name);
+    let [known_hosts, config] = maps[..] else { panic!("{maps:?}") };
+    assert_eq!(known_hosts.name, KNOWN_HOSTS);
+    assert!(config.name.starts_with("kube-creating-"), "{config:?}");
+    assert_eq!(world.objects[config]["data"]["job-name"], name);
     assert_eq!(env(&job, "MASTER_HOSTS"), "10.0.0.1,10.0.0.3");
     assert_eq!(env(&job, "NODE_HOSTS"), "10.0.0.2");
     assert_eq!(
@@ -334,7 +337,7 @@ fn deleting_ends_what_works_and_protection_and_retain_are_kept() {
 
 #[test]
 fn b42_b43_killed_anywhere_there_is_one_operation_one_job_one_finalizer() {
-    for killed_after in 0..12 {
+    for killed_after in 0..13 {
         let mut world = world(&["10.0.0.2"]);
         world.settle_within(killed_after);
         world.settle();

@@ -2,16 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::business::{NAME, STATE, ends, env, job, object, running, saved, scaled, spec, world};
+use super::business::{
+    KNOWN_HOSTS, NAME, STATE, ends, env, job, object, running, saved, scaled, spec, world,
+};
+use crate::settings::Callback;
 use crate::testing::World;
-use crate::write::Kind;
+use crate::write::{Kind, Target};
 
 #[test]
 fn what_outlives_a_job_is_there_before_it_and_changes_hands_with_each_operation() {
     let mut world = world(&["10.0.0.2"]);
     world.settle();
-    let keeper = |world: &World, name: &str| {
-        let meta = world.get(Kind::Secret, "default", name)["metadata"].clone();
+    let keeper = |world: &World, kind, name: &str| {
+        let meta = world.get(kind, "default", name)["metadata"].clone();
         assert_eq!(meta["labels"]["kubeon.io/cluster"], "default.test-cluster");
         assert!(meta["ownerReferences"].is_null(), "taking the cluster down needs it");
         meta["annotations"]["kubeon.io/job"].as_str().unwrap().to_owned()
@@ -20,16 +23,22 @@ fn what_outlives_a_job_is_there_before_it_and_changes_hands_with_each_operation(
     let first = |kind, name: &str| {
         order.iter().position(|one| one.kind == kind && one.name.starts_with(name)).unwrap()
     };
-    assert!(first(Kind::Secret, STATE) < first(Kind::Job, "create-"));
     let create = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
-    for name in [STATE, "default-test-cluster-kubeconfig"] {
-        assert_eq!(keeper(&world, name), create);
+    let kubeconfig = (Kind::Secret, "default-test-cluster-kubeconfig");
+    let all = [(Kind::Secret, STATE), kubeconfig, (Kind::ConfigMap, KNOWN_HOSTS)];
+    for (kind, name) in all {
+        assert!(first(kind, name) < first(Kind::Job, "create-"), "{name}");
+        assert_eq!(keeper(&world, kind, name), create);
     }
+    assert!(world.get(Kind::ConfigMap, "default", KNOWN_HOSTS)["data"].is_null(), "until a runner writes");
     saved(&mut world);
     ends(&mut world, "Complete");
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
     let up = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
-    assert_eq!((keeper(&world, STATE), up.starts_with("scale-up-")), (up.clone(), true));
+    assert!(up.starts_with("scale-up-"), "{up}");
+    for (kind, name) in all {
+        assert_eq!(keeper(&world, kind, name), up);
+    }
     assert_eq!(world.get(Kind::Secret, "default", STATE)["stringData"]["state.tar.zst"], "keys");
 }
 
@@ -65,6 +74,110 @@ fn a_secret_that_is_not_the_operators_is_named_and_left_alone() {
     assert!(world.get(Kind::Secret, "default", STATE)["metadata"]["labels"].is_null());
 }
 
+/// Somebody may know the keys of hosts before any of them is met.
+#[test]
+fn known_hosts_that_a_person_wrote_first_are_taken_over_when_they_say_for_which_cluster() {
+    let mut world = world(&["10.0.0.2"]);
+    let lines = json!({"data": {"known_hosts": "10.0.0.1 ssh-ed25519 AAAA\n"}});
+    world.put(Kind::ConfigMap, "default", KNOWN_HOSTS, lines);
+    world.settle();
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let reason = world.status(&operation)["reason"].as_str().unwrap().to_owned();
+    assert!(world.jobs().is_empty() && reason.starts_with("ConfigMap default/"), "{reason}");
+    let label = json!({"metadata": {"labels": {"kubeon.io/cluster": "default.test-cluster"}}});
+    world.change(Kind::ConfigMap, "default", KNOWN_HOSTS, &label);
+    world.settle();
+    let map = world.get(Kind::ConfigMap, "default", KNOWN_HOSTS).clone();
+    assert_eq!(map["data"]["known_hosts"], "10.0.0.1 ssh-ed25519 AAAA\n");
+    assert_eq!(map["metadata"]["annotations"]["kubeon.io/job"], job(&world)["metadata"]["name"]);
+}
+
+#[test]
+fn keys_of_hosts_are_mounted_from_where_people_mend_them() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    let job = job(&world);
+    let pod = &job["spec"]["template"]["spec"];
+    let volume = json!({"name": "known-hosts", "configMap": {"name": KNOWN_HOSTS, "optional": true}});
+    assert!(pod["volumes"].as_array().unwrap().contains(&volume), "{}", pod["volumes"]);
+    let mount = json!({"name": "known-hosts", "mountPath": "/known-hosts", "readOnly": true});
+    assert!(pod["containers"][0]["volumeMounts"].as_array().unwrap().contains(&mount));
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let inputs = world.status(&operation)["inputs"].to_string();
+    assert!(!inputs.contains(KNOWN_HOSTS), "what changes is no input: {inputs}");
+}
+
+#[test]
+fn a_job_tells_a_listener_with_a_token_for_its_operation_alone() {
+    let mut quiet = world(&["10.0.0.2"]);
+    quiet.settle();
+    assert!(!job(&quiet).to_string().contains("callback"), "nobody is told when nobody listens");
+    let mut world = world(&["10.0.0.2"]);
+    let url = "https://gateway.example:8443".parse().unwrap();
+    world.settings.callback = Some(Callback { url, authorities: Some("-----BEGIN CERTIFICATE-----".into()) });
+    world.settle();
+    let job = job(&world);
+    let pod = &job["spec"]["template"]["spec"];
+    let command = pod["containers"][0]["command"].as_array().unwrap();
+    let flags = json!([
+        "--callback-url=https://gateway.example:8443",
+        "--callback-token-file=/callback/token",
+        "--callback-ca=/conf/callback-ca.crt",
+    ]);
+    assert_eq!(json!(command[command.len() - 3..]), flags);
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let audience = format!("kubeon-callback/uid-{operation}");
+    let token = json!({"audience": audience, "expirationSeconds": 3600, "path": "token"});
+    let volumes = pod["volumes"].as_array().unwrap();
+    let volume = volumes.iter().find(|volume| volume["name"] == "callback").unwrap();
+    assert_eq!(volume["projected"]["sources"], json!([{"serviceAccountToken": token}]));
+    let conf = volumes.iter().find(|volume| volume["name"] == "conf").unwrap();
+    let map = world.get(Kind::ConfigMap, "default", conf["configMap"]["name"].as_str().unwrap());
+    assert_eq!(map["data"]["callback-ca.crt"], "-----BEGIN CERTIFICATE-----");
+}
+
+fn pins(world: &mut World, message: &str, time: &str) {
+    let operation = object(world)["status"]["operation"].as_str().unwrap().to_owned();
+    let condition = json!({"type": "HostKeysPinned", "status": "True", "reason": "FirstContact", "message": message,
+        "lastTransitionTime": time});
+    world.change(Kind::Operation, "", &operation, &json!({"status": {"conditions": [condition]}}));
+}
+
+fn told_of_keys(world: &World) -> Vec<(Kind, String)> {
+    let told = world.next().notices.into_iter().filter(|notice| notice.reason == "HostKeysPinned");
+    told.map(|notice| (notice.about.kind, notice.text)).collect()
+}
+
+#[test]
+fn hosts_that_are_met_for_the_first_time_are_told_of_once() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    assert!(told_of_keys(&world).is_empty());
+    pins(&mut world, "1 new: 10.0.0.1 SHA256:abc", "2026-01-01T00:00:00Z");
+    let text = "1 new: 10.0.0.1 SHA256:abc".to_owned();
+    assert_eq!(told_of_keys(&world), [(Kind::Business, text.clone()), (Kind::Operation, text.clone())]);
+    world.settle();
+    assert!(told_of_keys(&world).is_empty());
+    let conditions = object(&world)["status"]["conditions"].as_array().unwrap().clone();
+    let shown = conditions.iter().find(|one| one["type"] == "HostKeysPinned").unwrap();
+    assert_eq!((&shown["message"], &shown["observedGeneration"]), (&json!(text), &json!(1)));
+    saved(&mut world);
+    ends(&mut world, "Complete");
+    // Its line was taken out, and the next operation that meets it says the same again.
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    pins(&mut world, "1 new: 10.0.0.1 SHA256:abc", "2026-01-01T01:00:00Z");
+    let name = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    world.job_says(&name, "Complete");
+    let mut told = Vec::new();
+    while !world.next().is_done() {
+        told.extend(told_of_keys(&world));
+        for write in world.next().stages.concat() {
+            world.write(&write);
+        }
+    }
+    assert_eq!(told.len(), 2, "also when its Job ended before that was seen: {told:?}");
+}
+
 #[test]
 fn a_cluster_of_which_nothing_was_saved_needs_no_job_to_go() {
     let mut world = world(&["10.0.0.2"]);
@@ -80,7 +193,8 @@ fn a_cluster_of_which_nothing_was_saved_needs_no_job_to_go() {
         (world.jobs().len(), &object(&world)["metadata"]["finalizers"]),
         (jobs, &json!(["other/one"]))
     );
-    assert!(!world.objects.keys().any(|target| target.name == STATE), "what was kept for it goes with it");
+    let kept = |name: &str| [STATE, KNOWN_HOSTS].contains(&name);
+    assert!(!world.objects.keys().any(|target| kept(&target.name)), "what was kept for it goes with it");
 }
 
 #[test]
@@ -107,7 +221,8 @@ const KEY: &str = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY--
 #[test]
 fn a_secret_that_is_referred_to_is_mounted_and_not_told_to_the_program() {
     let world = with_secret(json!({"stringData": {"ssh-privatekey": KEY.trim_end()}}));
-    let (config, _) = world.objects.iter().find(|(target, _)| target.kind == Kind::ConfigMap).unwrap();
+    let is_config = |target: &&Target| target.kind == Kind::ConfigMap && target.name.starts_with("kube-");
+    let config = world.objects.keys().find(is_config).unwrap();
     let wish: Value =
         serde_json::from_str(world.objects[config]["data"]["cluster.json"].as_str().unwrap()).unwrap();
     assert_eq!(wish["spec"]["cluster"]["authConfig"], json!({"username": "admin"}));
