@@ -89,6 +89,7 @@ trait Sink: Send + 'static {
 /// Tells a sink of everything that happens, for ever.
 fn follow<S: Sink>(shared: &Arc<Shared>, api: Api<S::Object>, labels: Option<&'static str>, sink: S) {
     shared.listed.begun();
+    shared.metrics.watches(&S::Object::kind(&()));
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let mut events = watch(api, labels);
@@ -125,7 +126,12 @@ fn guarded<K>(shared: &Arc<Shared>, client: &Client)
 where
     K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    follow(shared, Api::all(client.clone()), None, Guarded::<K> { shared: Arc::clone(shared), kind: PhantomData });
+    follow(
+        shared,
+        Api::all(client.clone()),
+        None,
+        Guarded::<K> { shared: Arc::clone(shared), kind: PhantomData },
+    );
 }
 
 impl<K> Sink for Guarded<K>
@@ -189,7 +195,8 @@ where
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let api = Api::namespaced(client.clone(), namespace);
-    let sink = Labelled::<K> { shared: Arc::clone(shared), namespace: namespace.to_owned(), kind: PhantomData };
+    let sink =
+        Labelled::<K> { shared: Arc::clone(shared), namespace: namespace.to_owned(), kind: PhantomData };
     follow(shared, api, Some(names::OPERATION_LABEL), sink);
 }
 
