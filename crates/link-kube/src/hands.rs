@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube::api::{Api, DeleteParams, GetParams, LogParams, Patch, PatchParams, PostParams, Preconditions, Request};
+use kube::api::{
+    Api, DeleteParams, GetParams, LogParams, Patch, PatchParams, PostParams, Preconditions, Request,
+};
 use serde_json::Value;
 
 use crate::error::{Again, LinkError};

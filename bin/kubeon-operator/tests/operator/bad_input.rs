@@ -2,9 +2,9 @@
 //! contract A's.
 
 use k8s_openapi::api::core::v1::{Event, Secret};
-use kube::api::{Api, DeleteParams, ListParams};
-use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, OperationResult};
-use kubeon_api::{ClusterOperation, DataRef, KubernetesCluster};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, ClusterSpec, OperationResult};
+use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
 use serde_json::json;
 
 use crate::lab::{Lab, playbook, shell};
@@ -134,7 +134,11 @@ async fn the_longest_names_that_kubernetes_takes_become_jobs_of_their_own() {
         let label = "x".repeat(63);
         format!("{label}.{label}.{label}.{}{end}", "y".repeat(61 - end.len()))
     };
-    let cluster = long("");
+    let clusters = Api::<Cluster>::all(lab.client.clone());
+    let refused =
+        clusters.create(&PostParams::default(), &Cluster::new(&long(""), ClusterSpec::default())).await;
+    assert!(refused.unwrap_err().to_string().contains("at most 63 characters"));
+    let cluster = "x".repeat(63);
     lab.named_cluster(&cluster, "sample").await;
     let mut jobs = Vec::new();
     for (name, spec) in [
