@@ -2,6 +2,8 @@
 
 #[path = "meta_cluster/business.rs"]
 mod business;
+#[path = "meta_cluster/ends.rs"]
+mod ends;
 #[path = "meta_cluster/seed.rs"]
 mod seed;
 

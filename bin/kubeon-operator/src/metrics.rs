@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use kubeon_operations::FAILURES;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -85,7 +86,19 @@ impl Metrics {
         );
         registry.register("leader", "Whether this process holds the lease", made.leader.clone());
         registry.register("events_dropped", "Events that were dropped since the start", made.dropped.clone());
-        Self { registry, ..made }
+        let made = Self { registry, ..made };
+        made.count_from_nought();
+        made
+    }
+
+    /// What alerts ask about is there from the start: the first of a kind would not count as an increase.
+    fn count_from_nought(&self) {
+        for word in ["done", "failed"] {
+            self.turns.get_or_create(&WordLabel { word: word.to_owned() }).inc_by(0);
+        }
+        for reason in FAILURES {
+            self.events.get_or_create(&WordLabel { word: reason.to_owned() }).inc_by(0);
+        }
     }
 
     pub fn request(&self, verb: &str, kind: &str, result: &str) {
@@ -102,6 +115,11 @@ impl Metrics {
 
     pub fn event(&self, reason: &str) {
         self.events.get_or_create(&WordLabel { word: reason.to_owned() }).inc();
+    }
+
+    /// A watch of this kind begins.
+    pub fn watches(&self, kind: &str) {
+        self.watches.get_or_create(&WordLabel { word: kind.to_owned() }).inc_by(0);
     }
 
     pub fn watch_failed(&self, kind: &str) {

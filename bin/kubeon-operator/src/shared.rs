@@ -34,7 +34,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub fn new(settings: Settings, hands: Hands, herald: Herald, spans: Option<Spans>) -> Self {
         Self {
-            world: World::default(),
+            world: World::new(settings.namespace.clone()),
             queue: Queue::default(),
             hands,
             herald,

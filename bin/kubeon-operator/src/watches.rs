@@ -52,6 +52,7 @@ trait Sink: Send + 'static {
 /// Tells a sink of everything that happens, for ever.
 fn follow<S: Sink>(shared: &Arc<Shared>, api: Api<S::Object>, labels: Option<&'static str>, sink: S) {
     shared.listed.begun();
+    shared.metrics.watches(&S::Object::kind(&()));
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let mut events = watch(api, labels);

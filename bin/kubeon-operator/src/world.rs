@@ -17,8 +17,9 @@ use kubeon_operations::{Kind, Lane, Meta, Objects, Seen, Subject, Target, cluste
 pub(crate) use table::{Gone, Stored, Table, key};
 
 /// Everything that is known.
-#[derive(Default)]
 pub(crate) struct World {
+    /// The operator's namespace.
+    namespace: String,
     inner: RwLock<Inner>,
 }
 
@@ -39,8 +40,8 @@ pub(crate) trait InLane: Sized {
     fn lane(&self) -> Option<Lane>;
     fn meta(&self) -> &ObjectMeta;
     fn table(inner: &mut Inner) -> &mut Table<Self>;
-    /// ConfigMaps and Secrets whose appearance matters to it.
-    fn refers_to(&self) -> Vec<Target> {
+    /// ConfigMaps and Secrets whose appearance matters to it, by an operator in the namespace `own`.
+    fn refers_to(&self, _own: &str) -> Vec<Target> {
         Vec::new()
     }
     /// Whether it says that the work of an operation ended: somebody waits for that.
@@ -61,7 +62,7 @@ impl InLane for Cluster {
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.clusters
     }
-    fn refers_to(&self) -> Vec<Target> {
+    fn refers_to(&self, _own: &str) -> Vec<Target> {
         cluster::references(self).into_iter().map(|(_, target)| target).collect()
     }
 }
@@ -76,8 +77,8 @@ impl InLane for ClusterOperation {
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.operations
     }
-    fn refers_to(&self) -> Vec<Target> {
-        cluster::references_of(self)
+    fn refers_to(&self, own: &str) -> Vec<Target> {
+        cluster::references_of(self, own)
     }
 }
 
@@ -92,7 +93,7 @@ impl InLane for KubernetesCluster {
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.businesses
     }
-    fn refers_to(&self) -> Vec<Target> {
+    fn refers_to(&self, _own: &str) -> Vec<Target> {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
         let name = self.metadata.name.as_deref().unwrap_or_default();
         let reference = self.spec.cluster.auth_config.as_ref().and_then(|auth| auth.credentials_ref.as_ref());
@@ -149,6 +150,11 @@ pub(crate) struct Room {
 }
 
 impl World {
+    /// Nothing is known yet. `namespace` is the operator's own.
+    pub fn new(namespace: String) -> Self {
+        Self { namespace, inner: RwLock::default() }
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,7 +167,7 @@ impl World {
     pub fn apply<K: InLane>(&self, mut object: K) -> Vec<Lane> {
         object.slim();
         let Some(lane) = object.lane() else { return Vec::new() };
-        let (meta, targets) = (object.meta().clone(), object.refers_to());
+        let (meta, targets) = (object.meta().clone(), object.refers_to(&self.namespace));
         self.store(&meta, lane, targets, Seen::Is(Arc::new(object)))
     }
 

@@ -1,5 +1,5 @@
-//! Alert rules, a scrape definition and a dashboard, as files. Every metric that is named here is one that the operator
-//! serves; a test of the operator may hold the two against each other by [`METRICS`].
+//! Alert rules, a scrape definition and a dashboard, as files. Every metric and label that is named here is one that the
+//! operator serves: [`METRICS`] is held against the queries here, and against an operator by a test of its own.
 
 use serde_json::{Value, json};
 
@@ -7,18 +7,27 @@ use crate::manifest::{HEADER, document};
 use crate::objects::metadata;
 use crate::{InstallError, names};
 
-/// The operator's metrics, as Prometheus knows them.
-pub const METRICS: [&str; 10] = [
-    "kubeon_operator_requests_total",
-    "kubeon_operator_requests_at_once",
-    "kubeon_operator_turns_total",
-    "kubeon_operator_turn_seconds",
-    "kubeon_operator_events_total",
-    "kubeon_operator_watch_failures_total",
-    "kubeon_operator_objects",
-    "kubeon_operator_lanes",
-    "kubeon_operator_leader",
-    "kubeon_operator_events_dropped",
+/// A metric that the operator serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Metric {
+    /// Its name as Prometheus knows it; of a histogram, what `_bucket`, `_sum` and `_count` follow.
+    pub name: &'static str,
+    /// Its labels, beside those that Prometheus gives it.
+    pub labels: &'static [&'static str],
+}
+
+/// All of the operator's metrics, by name.
+pub const METRICS: [Metric; 10] = [
+    Metric { name: "kubeon_operator_events_dropped", labels: &[] },
+    Metric { name: "kubeon_operator_events_total", labels: &["word"] },
+    Metric { name: "kubeon_operator_lanes", labels: &["word"] },
+    Metric { name: "kubeon_operator_leader", labels: &[] },
+    Metric { name: "kubeon_operator_objects", labels: &["word"] },
+    Metric { name: "kubeon_operator_requests_at_once", labels: &[] },
+    Metric { name: "kubeon_operator_requests_total", labels: &["kind", "result", "verb"] },
+    Metric { name: "kubeon_operator_turn_seconds", labels: &["le"] },
+    Metric { name: "kubeon_operator_turns_total", labels: &["word"] },
+    Metric { name: "kubeon_operator_watch_failures_total", labels: &["word"] },
 ];
 
 /// Files below `deploy/monitoring/`: their path there and their text.
@@ -235,15 +244,49 @@ impl Panel {
 mod tests {
     use super::*;
 
+    fn queries() -> impl Iterator<Item = &'static str> {
+        ALERTS.iter().map(|alert| alert.when).chain(PANELS.iter().flat_map(|p| p.queries).map(|q| q.0))
+    }
+
+    /// The metrics that a query names.
+    fn metrics(query: &str) -> impl Iterator<Item = &'static Metric> {
+        let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        words.filter(|word| word.starts_with("kubeon_")).map(move |word| {
+            let name = word.trim_end_matches("_bucket");
+            let found = METRICS.iter().find(|metric| metric.name == name);
+            found.unwrap_or_else(|| panic!("{name} in {query}"))
+        })
+    }
+
+    /// The labels that a query chooses or groups by.
+    fn labels(query: &str) -> Vec<&str> {
+        let within = |open: &'static str, close: char| {
+            query.split(open).skip(1).filter_map(move |rest| Some(rest.split_once(close)?.0))
+        };
+        let chosen = within("{", '}').flat_map(|list| list.split(','));
+        let chosen = chosen.filter_map(|one| one.split(['=', '!']).next());
+        let grouped = within("by (", ')').flat_map(|list| list.split(','));
+        chosen.chain(grouped).map(str::trim).collect()
+    }
+
     #[test]
-    fn asks_only_for_metrics_that_there_are() {
-        let queries =
-            ALERTS.iter().map(|alert| alert.when).chain(PANELS.iter().flat_map(|p| p.queries).map(|q| q.0));
-        for query in queries {
-            let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-            for name in words.filter(|word| word.starts_with("kubeon_")) {
-                let name = name.trim_end_matches("_bucket");
-                assert!(METRICS.contains(&name), "{name} in {query}");
+    fn asks_only_for_metrics_and_labels_that_there_are() {
+        for query in queries() {
+            let metrics: Vec<_> = metrics(query).collect();
+            assert!(!metrics.is_empty(), "{query}");
+            for label in labels(query) {
+                assert!(metrics.iter().all(|metric| metric.labels.contains(&label)), "{label} in {query}");
+            }
+        }
+        assert!(METRICS.is_sorted());
+    }
+
+    #[test]
+    fn legends_name_what_their_query_groups_by() {
+        for (query, legend) in PANELS.iter().flat_map(|panel| panel.queries) {
+            for rest in legend.split("{{").skip(1) {
+                let label = rest.split("}}").next().unwrap();
+                assert!(labels(query).contains(&label), "{label} of {legend} in {query}");
             }
         }
     }

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use futures::StreamExt as _;
 use kube::api::{Api, ListParams};
-use kube::{Resource as _, ResourceExt as _};
+use kube::{Client, Resource as _, ResourceExt as _};
 use kubeon_api::{KubernetesCluster, Phase};
 use kubeon_link_kube::{Event, connect, watch};
 
@@ -17,9 +17,14 @@ use kubeon_link_kube::{Event, connect, watch};
 async fn main() -> Result<(), Box<dyn Error>> {
     let kubeconfig = std::env::args_os().nth(1).map(PathBuf::from);
     let client = connect(kubeconfig.as_deref()).await?;
+    follow(client, &mut io::stdout()).await
+}
+
+/// Writes a line for every cluster, then one for every change, without end.
+pub(crate) async fn follow(client: Client, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let clusters: Api<KubernetesCluster> = Api::all(client);
     for cluster in clusters.list(&ListParams::default()).await? {
-        tell("is there", &cluster)?;
+        tell(out, "is there", &cluster)?;
     }
     let mut known = BTreeMap::new();
     let mut events = watch(clusters, None);
@@ -28,12 +33,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Ok(Event::Apply(cluster) | Event::InitApply(cluster)) => {
                 let state = (cluster.meta().generation, phase(&cluster));
                 if known.insert((cluster.namespace(), cluster.name_any()), state) != Some(state) {
-                    tell("is now", &cluster)?;
+                    tell(out, "is now", &cluster)?;
                 }
             }
             Ok(Event::Delete(cluster)) => {
                 known.remove(&(cluster.namespace(), cluster.name_any()));
-                tell("is gone, was", &cluster)?;
+                tell(out, "is gone, was", &cluster)?;
             }
             Ok(Event::Init | Event::InitDone) => {}
             // It begins again by itself.
@@ -47,12 +52,12 @@ fn phase(cluster: &KubernetesCluster) -> Option<Phase> {
     cluster.status.as_ref()?.phase
 }
 
-fn tell(what: &str, cluster: &KubernetesCluster) -> io::Result<()> {
+fn tell(out: &mut impl Write, what: &str, cluster: &KubernetesCluster) -> io::Result<()> {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     let phase = phase(cluster).map_or("unseen", |phase| phase.as_str());
     let (masters, workers) = (&cluster.spec.cluster.master_list, &cluster.spec.cluster.node_list);
     writeln!(
-        io::stdout(),
+        out,
         "{namespace}/{name} {what} {phase}: {} master(s), {} worker(s)",
         masters.len(),
         workers.len()

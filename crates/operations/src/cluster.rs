@@ -11,7 +11,7 @@ use crate::operation::wait::Wait;
 use crate::operation::{Progress, archive, guarded, name, running, shown, start, status, target, wait};
 use crate::snapshot::{Data, Seen, Snapshot, Subject};
 use crate::write::{Change, Kind, Notice, Plan, Target, Turn, Write};
-use crate::{job_state, order};
+use crate::{Lane, job_state, names, order};
 
 /// Entries that a status takes.
 const MOST_SHOWN: usize = 256;
@@ -32,6 +32,9 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
     let cluster = seen.object().map(AsRef::as_ref);
     let mut operations = s.operations.clone();
     order::queue(&mut operations);
+    if let Some(plan) = archive::parting(s, &operations) {
+        return plan;
+    }
     let mut turn = Turn::default();
     let mut view = BTreeMap::new();
     let mut written_with = 0;
@@ -118,11 +121,7 @@ pub(crate) fn left_over(s: &Snapshot<'_>) -> Option<String> {
             .any(|operation| operation.metadata.uid.as_deref() == Some(uid) && !order::ended(operation))
     };
     let label = |labels: &Option<BTreeMap<String, String>>| {
-        labels
-            .as_ref()
-            .and_then(|labels| labels.get(crate::names::OPERATION_LABEL))
-            .cloned()
-            .unwrap_or_default()
+        labels.as_ref().and_then(|labels| labels.get(names::OPERATION_LABEL)).cloned().unwrap_or_default()
     };
     let pod = s.pods.iter().find(|pod| job_state::lives(pod) && !open(&label(&pod.metadata.labels)));
     if let Some(pod) = pod {
@@ -171,9 +170,13 @@ pub fn references(cluster: &Cluster) -> Vec<(&'static str, Target)> {
     all
 }
 
-/// The objects that an operation may refer to beside its Cluster's.
+/// The objects that an operation may wait for beside its Cluster's: what it refers to, and what is kept for its cluster
+/// in the operator's namespace `own`. One that ended waits for nothing.
 #[must_use]
-pub fn references_of(operation: &ClusterOperation) -> Vec<Target> {
+pub fn references_of(operation: &ClusterOperation, own: &str) -> Vec<Target> {
+    if order::ended(operation) {
+        return Vec::new();
+    }
     let spec = &operation.spec;
     let map = |at: &DataRef| Target::new(Kind::ConfigMap, &at.namespace, &at.name);
     let mut all: Vec<Target> = [&spec.hosts_conf_ref, &spec.vars_conf_ref, &spec.entrypoint_sh_ref]
@@ -186,6 +189,10 @@ pub fn references_of(operation: &ClusterOperation) -> Vec<Target> {
     all.extend(sources.map(map));
     all.extend(spec.ssh_auth_ref.iter().map(|at| Target::new(Kind::Secret, &at.namespace, &at.name)));
     all.retain(|target| !target.name.is_empty());
+    if let Lane::Cluster(cluster) = Lane::of(operation) {
+        let kept = [names::cluster_state(&cluster), names::cluster_kubeconfig(&cluster)];
+        all.extend(kept.map(|name| Target::new(Kind::Secret, own, name)));
+    }
     all
 }
 

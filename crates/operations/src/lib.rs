@@ -27,7 +27,7 @@ pub mod write;
 pub use lane::Lane;
 pub use settings::Settings;
 pub use snapshot::{Data, Meta, Objects, Seen, Snapshot, Subject, Trouble};
-pub use write::{Change, Kind, Notice, Plan, Target, Turn, Write};
+pub use write::{Change, FAILURES, Kind, Notice, Plan, Target, Turn, Write};
 
 /// What is to be done in a lane now.
 #[must_use]

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::snapshot::{Data, Meta, Objects, Seen, Snapshot, Subject, Trouble};
-use crate::write::{Change, Kind, Plan, Target, Write};
+use crate::write::{Change, FAILURES, Kind, Plan, Target, Write};
 use crate::{Lane, Settings, turn};
 
 /// Writes of one lane until it has nothing to do: more is a turn that does not end.
@@ -229,6 +229,9 @@ impl World {
             let turn = self.next();
             if turn.is_done() {
                 return done;
+            }
+            for notice in turn.notices.iter().filter(|notice| notice.reason.ends_with("Failed")) {
+                assert!(FAILURES.contains(&notice.reason), "{} is not counted from nought", notice.reason);
             }
             'stages: for stage in turn.stages {
                 let mut targets: Vec<_> = stage.iter().map(|write| write.target.clone()).collect();

@@ -87,6 +87,16 @@ pub struct Write {
     pub operation: Option<String>,
 }
 
+/// The reasons of [`Notice`]s that something failed, so that they can be counted from nought.
+pub const FAILURES: [&str; 6] = [
+    "Failed",
+    "PrecheckFailed",
+    "CreateKubeJobFailed",
+    "CreateScaleUpJobFailed",
+    "CreateScaleDownJobFailed",
+    "DeleteKubeJobFailed",
+];
+
 /// What people are told by an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {

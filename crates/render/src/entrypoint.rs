@@ -239,6 +239,35 @@ mod tests {
         assert!(!ran.status.success() && ran.stdout.is_empty(), "a hook that fails prevents the action");
     }
 
+    /// As the runner tells it: a signal to the whole group.
+    #[test]
+    fn what_always_runs_runs_after_a_signal() {
+        use std::io::{BufRead as _, BufReader, Read as _};
+        use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+        let spec = ClusterOperationSpec {
+            post_hook: vec![
+                hook("echo never", None),
+                hook("sleep 0.1; echo always", Some(HookMoment::Always)),
+            ],
+            ..operation("shell", "echo at work; sleep 1000")
+        };
+        let mut bash = std::process::Command::new("bash");
+        bash.arg("-c").arg(entrypoint(&spec, false).unwrap()).process_group(0);
+        let mut running = bash.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(running.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "at work\n");
+        let group = format!("-{}", running.id());
+        let told = std::process::Command::new("kill").args(["-TERM", "--", &group]).status().unwrap();
+        assert!(told.success());
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).unwrap();
+        let ended = running.wait().unwrap();
+        assert_eq!(rest, "always\n");
+        assert!(!ended.success() && (ended.code() == Some(143) || ended.signal() == Some(15)), "{ended}");
+    }
+
     /// Cases 9, 10 and 35.
     #[test]
     fn what_cannot_run_is_named() {

@@ -142,6 +142,8 @@ fn described(ground: &Ground) -> Result<()> {
     for words in ["Ready", "creating", "scaling-up", "scaling-down", "Events:"] {
         ensure!(text.contains(words), "{words} is missing in\n{text}");
     }
+    let columns = ground.kubectl(&["get", "ecs", NAME])?;
+    ensure!(columns.split_whitespace().take(3).eq(["NAME", "STATUS", "AGE"]), "{columns}");
     let row = ground.kubectl(&["get", "ecs", NAME, "-o", "wide", "--no-headers"])?;
     ensure!(row.contains("Running") && row.contains(VERSION), "{row}");
     Ok(())

@@ -5,7 +5,12 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Ground, MINUTE, SEED, told};
+use super::{Ground, MINUTE, SEED, ends, told};
+
+/// The kind, as no other is called.
+pub const CLUSTERS: &str = "clusters.kubeonkube.clay.io";
+/// The same of operations.
+pub const OPERATIONS: &str = "clusteroperations.kubeonkube.clay.io";
 
 /// The image that the samples name; the runner's image carries that name as well.
 const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
@@ -14,16 +19,18 @@ const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 pub fn shell_and_playbooks(ground: &Ground) -> Result<()> {
     let hosts = [ground.lab.addresses[1].as_str(), &ground.lab.addresses[2]];
     inventory(ground, &hosts[..1])?;
-    ground.apply(&json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster",
-        "metadata": {"name": "sample", "namespace": SEED, "labels": {"clusterName": "sample"}},
-        "spec": {"hostsConfRef": reference("sample-hosts-conf"), "varsConfRef": reference("sample-vars-conf"),
-            "sshAuthRef": reference("sample-ssh-auth")}}))?;
+    cluster(ground, "sample")?;
+    ends::begin(ground)?;
     operate(
         ground,
         "sample-shell",
         json!({"actionType": "shell", "action": "echo the hosts: $(wc -l < /conf/hosts.yml) lines"}),
     )?;
     done(ground, "sample-shell")?;
+    let pod = "job-name=kubeonkube-sample-shell-job";
+    ground.kubectl(&["-n", "kubeon-system", "delete", "pod", "-l", pod])?;
+    ends::log_says(ground, "sample-shell", &["the hosts: "], &[])?;
+    ends::as_expected(ground)?;
     operate(
         ground,
         "sample-create",
@@ -51,7 +58,15 @@ pub fn shell_and_playbooks(ground: &Ground) -> Result<()> {
     ground.is_bare("h2")?;
     ground.is_bare("h3")?;
     history(ground)?;
-    ground.kubectl(&["delete", "clusters.kubeonkube.clay.io", "sample", "--timeout=60s"]).map(drop)
+    ground.kubectl(&["delete", CLUSTERS, "sample", "--timeout=60s"]).map(drop)
+}
+
+/// A Cluster on the inventory of the samples.
+pub fn cluster(ground: &Ground, name: &str) -> Result<()> {
+    ground.apply(&json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": name, "namespace": SEED, "labels": {"clusterName": name}},
+        "spec": {"hostsConfRef": reference("sample-hosts-conf"), "varsConfRef": reference("sample-vars-conf"),
+            "sshAuthRef": reference("sample-ssh-auth")}}))
 }
 
 fn reference(name: &str) -> Value {
@@ -83,7 +98,12 @@ fn inventory(ground: &Ground, hosts: &[&str]) -> Result<()> {
 }
 
 fn operate(ground: &Ground, name: &str, action: Value) -> Result<()> {
-    let mut spec = json!({"cluster": "sample", "image": IMAGE});
+    operate_on(ground, "sample", name, &action)
+}
+
+/// An operation with these fields in its spec, in the image of the samples unless they name another.
+pub fn operate_on(ground: &Ground, cluster: &str, name: &str, action: &Value) -> Result<()> {
+    let mut spec = json!({"cluster": cluster, "image": IMAGE});
     for (field, value) in action.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }
@@ -91,15 +111,16 @@ fn operate(ground: &Ground, name: &str, action: Value) -> Result<()> {
         "metadata": {"name": name, "namespace": SEED}, "spec": spec}))
 }
 
-fn done(ground: &Ground, name: &str) -> Result<()> {
+/// Waits until it ended well.
+pub fn done(ground: &Ground, name: &str) -> Result<()> {
     let start = Instant::now();
     let succeeded = ground.eventually(&format!("{name} ends"), MINUTE * 5, || {
-        let status = ground.get(&["clusteroperations.kubeonkube.clay.io", name])?["status"].clone();
+        let status = ground.get(&[OPERATIONS, name])?["status"].clone();
         let word = status["status"].as_str().unwrap_or_default();
         ensure!(word == "Succeeded" || word == "Failed", "{status:#}");
         Ok(word == "Succeeded")
     })?;
-    ensure!(succeeded, "{name} failed\n{}", ground.story("clusteroperations.kubeonkube.clay.io", name));
+    ensure!(succeeded, "{name} failed\n{}", ground.story(OPERATIONS, name));
     told(name, start);
     Ok(())
 }
@@ -107,7 +128,7 @@ fn done(ground: &Ground, name: &str) -> Result<()> {
 /// Every operation of the cluster stands in its status with how it ended.
 fn history(ground: &Ground) -> Result<()> {
     ground.eventually("the history", MINUTE, || {
-        let cluster = ground.get(&["clusters.kubeonkube.clay.io", "sample"])?;
+        let cluster = ground.get(&[CLUSTERS, "sample"])?;
         let entries = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let succeeded = entries.iter().filter(|entry| entry["status"] == "Succeeded").count();
         ensure!(succeeded == 4 && entries.len() == 4, "{entries:#?}");

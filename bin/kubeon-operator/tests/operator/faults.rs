@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use kube::api::ListParams;
 use kubeon_api::kubeonkube::OperationResult;
+use kubeon_api::{KubernetesCluster, Phase};
 use kubeon_envtest::{Fault, FaultRule, When};
 
 use crate::lab::Lab;
 
 /// Writes that one operation takes, with its Cluster's.
 const WRITES: usize = 15;
+/// Writes that making a declared cluster takes.
+const DECLARED_WRITES: usize = 12;
 
 #[tokio::test]
 async fn killed_after_any_write_it_makes_exactly_one_job_and_ends_the_operation() {
@@ -114,4 +118,32 @@ async fn a_leader_that_ends_gives_the_lease_back_and_the_next_one_goes_on() {
         "it waited for the old lease to end: {:?}",
         begun.elapsed()
     );
+}
+
+/// Contract B, case 43.
+#[tokio::test]
+async fn b43_a_declared_cluster_is_made_once_whichever_write_is_refused_or_lost() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    for (at, fault) in
+        [Fault::Status(409), Fault::Status(500), Fault::LoseAnswer, Fault::Refuse].into_iter().enumerate()
+    {
+        for n in 1..=DECLARED_WRITES {
+            let name = format!("shop-{at}-{n}");
+            lab.proxy.fail(FaultRule { when: When::nth_write(n), how: fault.clone() });
+            lab.declare(&name, &format!("10.0.{at}.{n}")).await;
+            let job = |object: &KubernetesCluster| object.status.as_ref()?.job_name.clone();
+            let object = lab.until_business(&name, |object| job(object).is_some()).await;
+            lab.job_ends(&job(&object).unwrap(), true).await;
+            let phase = |object: &KubernetesCluster| object.status.as_ref()?.phase;
+            let made = lab.until_business(&name, |object| phase(object) == Some(Phase::Running)).await;
+            lab.proxy.heal();
+            assert_eq!(made.metadata.finalizers.as_ref().unwrap().len(), 1, "{fault:?} at {n}");
+            let derived = format!("kubeon.io/cluster-uid={}", made.metadata.uid.as_deref().unwrap());
+            let operations = lab.operations().list(&ListParams::default().labels(&derived)).await.unwrap();
+            assert_eq!(operations.items.len(), 1, "{fault:?} at {n}");
+            assert_eq!(lab.job_names(&operations.items[0]).await.len(), 1, "{fault:?} at {n}");
+            assert_eq!(lab.inputs_of(&operations.items[0]).await, 1, "{fault:?} at {n}");
+        }
+    }
 }

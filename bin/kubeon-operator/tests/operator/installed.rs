@@ -1,7 +1,6 @@
 //! An operator as it is installed: its own service account, roles, policies and webhook, two replicas. Runners come with
 //! tokens that are bound to their pods.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -17,6 +16,7 @@ use serde_json::json;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use crate::http::{free_port, get};
 use crate::lab::{PATIENCE, end_job};
 
 const SYSTEM: &str = "kubeon-system";
@@ -29,11 +29,6 @@ struct Installed {
     client: Client,
     /// Where each replica tells whether it is ready.
     health: Vec<u16>,
-}
-
-/// A port that is free now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Installed {
@@ -194,17 +189,6 @@ impl Installed {
         let about = all.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
         about.filter_map(|event| event.reason).collect()
     }
-
-    async fn ready(&self, port: u16) -> String {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        let Ok(mut stream) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await else {
-            return String::new();
-        };
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    }
 }
 
 /// Asks again until it is so; for what offers nothing to watch.
@@ -239,9 +223,8 @@ async fn keys_of_hosts_are_written_by_their_runner(installed: &Installed, runner
 async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down() {
     let installed = Installed::raise().await;
     for port in installed.health.clone() {
-        let installed = &installed;
         eventually("both replicas are ready", || async move {
-            installed.ready(port).await.starts_with("HTTP/1.1 200")
+            get(port, "/readyz").await.starts_with("HTTP/1.1 200")
         })
         .await;
     }

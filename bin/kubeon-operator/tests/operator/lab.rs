@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::http::{free_port, get};
+
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// For anything that is waited for: machines that run tests are slow.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -26,6 +28,8 @@ pub struct Lab {
     pub proxy: FaultProxy,
     pub namespace: String,
     operator: Option<Child>,
+    /// Where the operator that was started last serves its metrics.
+    port: u16,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -37,7 +41,7 @@ impl Lab {
         let client = server.client().await.unwrap();
         let (namespace, proxy) =
             (server.namespace().await.unwrap(), FaultProxy::before(server).await.unwrap());
-        let lab = Self { client, proxy, namespace, operator: None, _alone: alone };
+        let lab = Self { client, proxy, namespace, operator: None, port: 0, _alone: alone };
         lab.clear().await;
         lab
     }
@@ -68,10 +72,11 @@ impl Lab {
     }
 
     pub fn start_in(&mut self, environment: &[(&str, &str)], more: &[&str]) {
+        self.port = free_port();
         let operator = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
             .arg("--kubeconfig")
             .arg(self.proxy.kubeconfig_file())
-            .args(["--namespace", &self.namespace, "--metrics-address", "127.0.0.1:0"])
+            .args(["--namespace", &self.namespace, "--metrics-address", &format!("127.0.0.1:{}", self.port)])
             .args(["--health-address", "127.0.0.1:0", "--log", "error,kube_client=off"])
             .args(more)
             .envs(environment.iter().copied())
@@ -111,15 +116,20 @@ impl Lab {
 
     /// A Cluster with inventory, variables and key.
     pub async fn cluster(&self, name: &str) {
-        self.config_map(&format!("{name}-hosts"), json!({"hosts.yml": "all: {}\n"})).await;
-        self.config_map(&format!("{name}-vars"), json!({"group_vars.yml": "a: 1\n"})).await;
+        self.named_cluster(name, name).await;
+    }
+
+    /// The same, whose objects are called after `stem`.
+    pub async fn named_cluster(&self, name: &str, stem: &str) {
+        self.config_map(&format!("{stem}-hosts"), json!({"hosts.yml": "all: {}\n"})).await;
+        self.config_map(&format!("{stem}-vars"), json!({"group_vars.yml": "a: 1\n"})).await;
         let pem = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
         let secret: Secret = serde_json::from_value(json!({
-            "metadata": {"name": format!("{name}-key")}, "type": "kubernetes.io/ssh-auth",
+            "metadata": {"name": format!("{stem}-key")}, "type": "kubernetes.io/ssh-auth",
             "stringData": {"ssh-privatekey": pem}}))
         .unwrap();
         self.put(secret).await;
-        let at = |what: &str| DataRef::new(&self.namespace, format!("{name}-{what}"));
+        let at = |what: &str| DataRef::new(&self.namespace, format!("{stem}-{what}"));
         let spec = ClusterSpec {
             hosts_conf_ref: at("hosts"),
             vars_conf_ref: at("vars"),
@@ -137,7 +147,7 @@ impl Lab {
         .await;
     }
 
-    async fn put<K>(&self, object: K)
+    pub async fn put<K>(&self, object: K)
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
         K: Clone + std::fmt::Debug + DeserializeOwned + serde::Serialize,
@@ -147,13 +157,19 @@ impl Lab {
     }
 
     pub async fn ask(&self, cluster: &str, name: &str) {
-        let spec = ClusterOperationSpec {
-            cluster: cluster.into(),
-            main: Action { action_type: "shell".into(), action: "sleep 10".into(), ..Action::default() },
-            image: "busybox".into(),
-            ..ClusterOperationSpec::default()
-        };
+        self.ask_for(name, shell(cluster)).await;
+    }
+
+    pub async fn ask_for(&self, name: &str, spec: ClusterOperationSpec) {
         self.operations().create(&PostParams::default(), &ClusterOperation::new(name, spec)).await.unwrap();
+    }
+
+    /// Waits until the operation's reason holds these words; the whole reason.
+    pub async fn until_says(&self, name: &str, words: &str) -> String {
+        let reason = |operation: &ClusterOperation| {
+            operation.status.as_ref().and_then(|status| status.reason.clone()).unwrap_or_default()
+        };
+        reason(&self.until(name, |operation| reason(operation).contains(words)).await)
     }
 
     /// Waits until the operation is as wanted; what it is then.
@@ -186,6 +202,26 @@ impl Lab {
         }
     }
 
+    /// What Prometheus would read.
+    pub async fn metrics(&self) -> String {
+        self.until_metrics(|_| true).await
+    }
+
+    /// Waits until that is as wanted; nobody is told when it changes.
+    pub async fn until_metrics(&self, wanted: impl Fn(&str) -> bool) -> String {
+        let reads = async {
+            loop {
+                let answer = get(self.port, "/metrics").await;
+                let page = answer.split_once("\r\n\r\n").map(|(_, page)| page.to_owned());
+                if let Some(page) = page.filter(|page| answer.starts_with("HTTP/1.1 200") && wanted(page)) {
+                    return page;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, reads).await.expect("the metrics are as wanted in time")
+    }
+
     /// The Job of an operation.
     pub async fn job_of(&self, operation: &ClusterOperation) -> Job {
         let at = operation.status.as_ref().and_then(|status| status.job_ref.as_ref()).unwrap();
@@ -197,6 +233,21 @@ impl Lab {
         let label = format!("kubeon.io/operation={}", operation.metadata.uid.as_deref().unwrap());
         let found = self.jobs().list(&ListParams::default().labels(&label)).await.unwrap();
         found.items.into_iter().filter_map(|job| job.metadata.name).collect()
+    }
+
+    /// How many ConfigMaps there are for what an operation's Job reads.
+    pub async fn inputs_of(&self, operation: &ClusterOperation) -> usize {
+        let label = format!("kubeon.io/operation={}", operation.metadata.uid.as_deref().unwrap());
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
+        maps.list(&ListParams::default().labels(&label)).await.unwrap().items.len()
+    }
+
+    /// Declares a cluster of this one master.
+    pub async fn declare(&self, name: &str, master: &str) {
+        let wish = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
+            "spec": {"cluster": {"masterList": [{"ip": master}], "authConfig": {"password": "hunter2"}}}});
+        let wish = serde_json::from_value(wish).unwrap();
+        self.businesses().create(&PostParams::default(), &wish).await.unwrap();
     }
 
     /// What a Job controller writes when the pod ended; once.
@@ -225,6 +276,25 @@ impl Lab {
             .expect("the Cluster is not as wanted in time")
             .unwrap()
             .unwrap()
+    }
+}
+
+/// A command, in an image that is not ours.
+pub fn shell(cluster: &str) -> ClusterOperationSpec {
+    ClusterOperationSpec {
+        cluster: cluster.into(),
+        main: Action { action_type: "shell".into(), action: "sleep 10".into(), ..Action::default() },
+        image: "busybox".into(),
+        ..ClusterOperationSpec::default()
+    }
+}
+
+/// A playbook, in an image that is ours.
+pub fn playbook(cluster: &str, name: &str) -> ClusterOperationSpec {
+    ClusterOperationSpec {
+        main: Action { action_type: "playbook".into(), action: name.into(), ..Action::default() },
+        image: "wangzhichidocker/kubeonkube:v0.1".into(),
+        ..shell(cluster)
     }
 }
 

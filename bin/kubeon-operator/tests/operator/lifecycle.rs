@@ -151,3 +151,21 @@ async fn a_cancelled_operation_is_ended_and_says_so() {
     lab.jobs().patch_status(&name, &PatchParams::default(), &Patch::Merge(said)).await.unwrap();
     lab.until_is("myops", OperationResult::Failed).await;
 }
+
+/// Contract A, case 32.
+#[tokio::test]
+async fn what_ended_while_nobody_looked_ended_when_its_job_did() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    lab.cluster("sample").await;
+    lab.ask("sample", "myops").await;
+    let running = lab.until_is("myops", OperationResult::Running).await;
+    lab.kill().await;
+    lab.job_ends(&lab.job_names(&running).await[0], true).await;
+    let ended = lab.job_of(&running).await.status.unwrap().completion_time;
+    // Times have whole seconds: the operator's own would be another one.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    lab.start();
+    let told = lab.until_is("myops", OperationResult::Succeeded).await;
+    assert!(ended.is_some() && told.status.unwrap().end_time == ended);
+}

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail loudly")]
 
+mod bad_input;
 mod business;
 mod faults;
+mod http;
 mod installed;
 mod lab;
 mod lifecycle;
+mod metrics;
 mod traces;

@@ -14,10 +14,12 @@ async fn only_the_operator_says_how_it_went() {
     let object = cluster(&namespace, "a", "10.1.0", &[2]);
     create(&admin, &object).await.unwrap();
     put(world, &object, "Running", true).await;
-    refused(
-        ask(&admin, &object, "scale-up-finished").await,
-        "metadata.annotations[app.kubernetes.io/operation]: scale-up-finished is not for clients to write",
-    );
+    for word in ["scale-up-finished", "explode"] {
+        refused(
+            ask(&admin, &object, word).await,
+            &format!("metadata.annotations[app.kubernetes.io/operation]: {word} is not for clients to write"),
+        );
+    }
     let applied = json!({"metadata": {"annotations": {"app.kubernetes.io/spec": "{}"}}});
     refused(
         change(&admin, &object, applied.clone()).await,

@@ -26,6 +26,7 @@ async fn names_the_field_and_the_reason() {
             "spec.cluster.etcdList: members of etcd cannot be added or removed yet",
         ),
         (set("nodeList", nodes(&[])), "spec.cluster.nodeList: would be empty"),
+        (set("kubeVersion", json!("v1.35.4")), "v1.36.1 cannot be lowered to v1.35.4"),
         (set("kubeVersion", json!("v1.36.3")), "an upgrade from v1.36.1 to v1.36.3 is not possible yet"),
         (
             set("kubeVersion", json!("v1.99.0")),
@@ -35,15 +36,43 @@ async fn names_the_field_and_the_reason() {
     ] {
         refused(change(&admin, &object, patch).await, words);
     }
-    let mut drop = set("nodeList", nodes(&[2, 5]));
-    drop["metadata"] = json!({"annotations": {"app.kubernetes.io/operation": "scaling-up"}});
-    refused(
-        change(&admin, &object, drop).await,
-        "scaling-up keeps every node, but 10.20.0.4 would be removed",
-    );
+    for (word, hosts, words) in [
+        ("scaling-up", &[2, 5], "scaling-up keeps every node, but 10.20.0.4 would be removed"),
+        ("scaling-down", &[2, 5], "scaling-down adds no node, but 10.20.0.5 is new"),
+    ] {
+        let mut asked = set("nodeList", nodes(hosts));
+        asked["metadata"] = json!({"annotations": {"app.kubernetes.io/operation": word}});
+        refused(change(&admin, &object, asked).await, words);
+    }
     refused(ask(&admin, &object, "updating").await, "updating is not possible yet");
     // What may be changed is changed.
     change(&admin, &object, set("nodeList", nodes(&[2, 5]))).await.unwrap();
+}
+
+/// A key that is no key, networks that hold a host, and names that a shell would run: contract B, cases 14 and 50.
+#[tokio::test]
+async fn a_new_cluster_is_looked_through() {
+    let world = world().await;
+    let (admin, namespace) = (world.admin().await, world.namespace().await);
+    let object = cluster(&namespace, "a", "10.24.0", &[2]);
+    for (pointer, value, words) in [
+        (
+            "/spec/cluster/authConfig",
+            json!({"privateSSHKey": "-----BEGIN RUBBISH"}),
+            "spec.cluster.authConfig.privateSSHKey: ",
+        ),
+        ("/spec/cluster/nodeList/0/ip", json!("10.96.0.9"), "10.96.0.0/12 contains the host 10.96.0.9"),
+        ("/spec/cluster/nodeList/0/name", json!("x;rm -rf /"), "spec.cluster.nodeList[0].name"),
+        ("/spec/cluster/externalLoadBalancer", json!("$(id)"), "spec.cluster.externalLoadBalancer"),
+        (
+            "/spec/cluster/nodeList",
+            json!([{"ip": "10.24.0.2"}, {"ip": "10.24.0.2", "port": 2222}]),
+            "10.24.0.2",
+        ),
+    ] {
+        refused(create(&admin, &with(object.clone(), pointer, value)).await, words);
+    }
+    refused(create(&admin, &with(object, "/metadata/name", json!("x;rm -rf /"))).await, "metadata.name");
 }
 
 /// What the schema itself refuses: contract B, case 48, and what is fixed.
@@ -56,7 +85,14 @@ async fn the_schema_comes_first() {
         ("/spec/cluster/nodeList/0/ip", json!("300.1.1.1"), "spec.cluster.nodeList[0].ip"),
         ("/spec/cluster/deployMode", json!("foo"), "spec.cluster.deployMode"),
         ("/spec/cluster/podCIDR", json!("10.64.0.0/12"), "podCIDR and serviceCIDR overlap"),
+        ("/spec/cluster/podCIDR", json!("10.96.0.0"), "spec.cluster.podCIDR"),
         ("/spec/cluster/masterList", json!([]), "masterList is empty"),
+        (
+            "/spec/cluster/etcdList",
+            json!([{"ip": "10.21.0.1"}, {"ip": "10.21.0.2"}]),
+            "an odd number of hosts",
+        ),
+        ("/spec/cluster/nodeList", json!([{"ip": "10.21.0.1"}]), "a host has one role"),
         ("/metadata/name", json!("x".repeat(64)), "at most 63"),
     ] {
         refused(create(&admin, &with(object.clone(), pointer, value)).await, words);
@@ -66,6 +102,9 @@ async fn the_schema_comes_first() {
     create(&admin, &object).await.unwrap();
     for (field, value, words) in [
         ("podCIDR", json!("10.128.0.0/12"), "podCIDR cannot be changed"),
+        ("serviceCIDR", json!("10.128.0.0/12"), "serviceCIDR cannot be changed"),
+        ("clusterType", json!("k3s"), "clusterType cannot be changed"),
+        ("deployMode", json!("container"), "deployMode cannot be changed"),
         ("authConfig", json!({"username": "root"}), "authConfig.username cannot be changed"),
         ("region", json!("eu"), ""),
         ("region", json!("us"), "region cannot be changed"),

@@ -47,6 +47,9 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
             == object.metadata.uid.as_ref()
     };
     let (mine, others): (Vec<_>, Vec<_>) = operations.into_iter().partition(belongs);
+    if let Some(plan) = archive::parting(s, &mine) {
+        return plan;
+    }
     let mut turn = match orphans(s, &others) {
         Plan::Read(targets) => return Plan::Read(targets),
         Plan::Do(turn) => turn,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
 use kubeon_api::ClusterOperation;
 use serde_json::json;
 
@@ -14,17 +15,25 @@ use crate::write::{Change, Kind, Plan, Target, Turn, Write};
 
 /// Keeps the log of operations that ended, one after the other.
 pub(crate) fn logs(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Plan> {
-    operations.iter().filter(|operation| order::ended(operation)).find_map(|operation| log(s, operation))
+    let mut ended = operations.iter().filter(|operation| order::ended(operation));
+    ended.find_map(|operation| log(s, operation, |_| true))
 }
 
-fn log(s: &Snapshot<'_>, operation: &ClusterOperation) -> Option<Plan> {
+/// Keeps the log of a pod that ended because it is being removed, before anything else is done: a moment later there is
+/// none to read.
+pub(crate) fn parting(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Plan> {
+    let parts = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() && !job_state::lives(pod);
+    operations.iter().find_map(|operation| log(s, operation, parts))
+}
+
+fn log(s: &Snapshot<'_>, operation: &ClusterOperation, of: impl Fn(&Pod) -> bool) -> Option<Plan> {
     let at = operation.status.as_ref()?.job_ref.as_ref()?;
     let kept = Target::new(Kind::ConfigMap, &at.namespace, names::log(&at.name));
     if !s.settings.watches(&at.namespace) || s.objects.meta(&kept).is_some() {
         return None;
     }
     let job = s.job(at)?;
-    let pod = s.pods_of(job).filter(|pod| job_state::has_log(pod)).last()?;
+    let pod = s.pods_of(job).filter(|pod| job_state::has_log(pod) && of(pod)).last()?;
     let pod = pod.metadata.name.as_deref()?;
     let source = Target::new(Kind::Log, &at.namespace, pod);
     let text = match s.data.get(&source) {

@@ -165,6 +165,35 @@ fn cancelled_ends_the_job_softly_and_says_so() {
     assert_eq!((reason(&world, "o").as_str(), world.jobs().len()), ("cancelled", 0));
 }
 
+#[test]
+fn the_log_of_a_pod_that_is_being_removed_is_kept_before_the_end_is_told() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    world.change(Kind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
+    world.settle();
+    world.job_says("kubeonkube-o-job", "Suspended");
+    let state = |state: &str| {
+        json!({"phase": "Running", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {state: {"exitCode": 143, "startedAt": "2026-01-01T00:00:00Z"}}}]})
+    };
+    let going = json!({"metadata": {"deletionTimestamp": world.now.to_string()}});
+    pod(&mut world, "p", "kubeonkube-o-job", &state("running"));
+    world.change(Kind::Log, "ns", "p", &going);
+    world.settle();
+    assert!(!world.written.iter().any(|write| write.target.name.ends_with("-log")), "it still says more");
+    let mut ended = state("terminated");
+    ended["phase"] = json!("Failed");
+    world.change(Kind::Log, "ns", "p", &json!({"status": ended}));
+    world.written.clear();
+    world.settle_within(1);
+    assert_eq!(world.written[0].target.name, "kubeonkube-o-job-log");
+    world.objects.retain(|target, _| target.name != "p");
+    world.settle();
+    assert_eq!((&world.status("o")["status"], reason(&world, "o").as_str()), (&json!("Failed"), "cancelled"));
+    assert_eq!(world.get(Kind::ConfigMap, "ns", "kubeonkube-o-job-log")["data"]["log"], "words of the pod\n");
+}
+
 fn pod(world: &mut World, name: &str, job: &str, status: &serde_json::Value) {
     world.put(Kind::Log, "ns", name, json!({"metadata": {
         "labels": {"kubeon.io/operation": "uid-o"},

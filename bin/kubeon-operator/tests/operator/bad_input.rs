@@ -1,0 +1,166 @@
+//! What people get wrong: named in the status and in an event, and nothing else stands still for it. Numbers of cases are
+//! contract A's.
+
+use k8s_openapi::api::core::v1::{Event, Secret};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, ClusterSpec, OperationResult};
+use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
+use serde_json::json;
+
+use crate::lab::{Lab, playbook, shell};
+
+/// Operations that can never run, by what is said about them. Inventories and keys are in the objects that they name.
+fn hopeless(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
+    let at = |name: &str| Some(DataRef::new(&lab.namespace, name));
+    let action = |kind: &str, text: &str| Action {
+        action_type: kind.into(),
+        action: text.into(),
+        ..Action::default()
+    };
+    let ours = || playbook("sample", "cluster.yml");
+    let mut all: Vec<(ClusterOperationSpec, &str)> = ["", " ", "_", ".", "a;rm -rf /"]
+        .map(|image| (ClusterOperationSpec { image: image.into(), ..shell("sample") }, "image"))
+        .into();
+    let from_map =
+        Action { action_source: Some(ActionSource::Configmap), ..action("playbook", "myplaybook.yml") };
+    all.extend([
+        (playbook("sample", "abc.yml"), "\"abc.yml\""),
+        (ClusterOperationSpec { main: action("OtherAction", "x"), ..shell("sample") }, "[playbook shell"),
+        (
+            ClusterOperationSpec {
+                ssh_auth_ref: Some(DataRef::new("default", "sample-key")),
+                ..shell("sample")
+            },
+            "hostsConfRef varsConfRef or sshAuthRef not in the same namespace",
+        ),
+        (
+            ClusterOperationSpec { main: from_map, ..shell("sample") },
+            "actionSourceRef must be specified if actionSource set as configmap",
+        ),
+        (ClusterOperationSpec { ssh_auth_ref: at("public"), ..ours() }, "this is a public key"),
+        (ClusterOperationSpec { hosts_conf_ref: at("odd-host"), ..ours() }, "\"x;rm -rf /\": is no name"),
+        (ClusterOperationSpec { hosts_conf_ref: at("odd-group"), ..ours() }, "is not a field of a group"),
+        (ClusterOperationSpec { vars_conf_ref: at("no-yaml"), ..ours() }, "group_vars.yml line"),
+    ]);
+    all
+}
+
+/// Messages of the events about an operation, by their reason.
+async fn told(lab: &Lab, name: &str, reason: &str) -> Vec<String> {
+    let events = Api::<Event>::namespaced(lab.client.clone(), "default");
+    let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
+    events.list(&about).await.unwrap().into_iter().filter_map(|event| event.message).collect()
+}
+
+#[tokio::test]
+async fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_no_job() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    lab.cluster("sample").await;
+    let public: Secret = serde_json::from_value(json!({"metadata": {"name": "public"},
+        "stringData": {"ssh-privatekey": "ssh-ed25519 AAAA me@here"}}))
+    .unwrap();
+    lab.put(public).await;
+    lab.config_map("odd-host", json!({"hosts.yml": "all: {hosts: {'x;rm -rf /': {}}}\n"})).await;
+    lab.config_map("odd-group", json!({"hosts.yml": "all: {nodes: {}}\n"})).await;
+    lab.config_map("no-yaml", json!({"group_vars.yml": "a: [1,\n"})).await;
+    for (at, (spec, words)) in hopeless(&lab).into_iter().enumerate() {
+        let name = format!("hopeless-{at}");
+        lab.ask_for(&name, spec).await;
+        let ended = lab.until_is(&name, OperationResult::Failed).await;
+        let status = ended.status.unwrap();
+        let reason = status.reason.unwrap();
+        assert!(reason.contains(words), "{reason}\n  does not say\n{words}");
+        assert!(status.end_time.is_some() && status.job_ref.is_none(), "{name}");
+        let said = async {
+            while !told(&lab, &name, "Failed").await.contains(&reason) {
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(crate::lab::PATIENCE, said).await.expect("an event says the same");
+    }
+    assert!(lab.jobs().list(&ListParams::default()).await.unwrap().items.is_empty());
+    // Whoever comes next is not held up.
+    lab.ask("sample", "good").await;
+    lab.finish("good").await;
+}
+
+#[tokio::test]
+async fn a34_an_operation_starts_when_its_cluster_appears() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    lab.ask("sample", "early").await;
+    lab.until_says("early", "Cluster sample not found").await;
+    assert!(lab.jobs().list(&ListParams::default()).await.unwrap().items.is_empty());
+    lab.cluster("sample").await;
+    lab.finish("early").await;
+}
+
+#[tokio::test]
+async fn a_secret_in_the_way_is_named_and_its_going_starts_the_operation() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    let foreign = |name: &str| -> Secret {
+        serde_json::from_value(json!({"metadata": {"name": name}, "stringData": {"mine": "x"}})).unwrap()
+    };
+    let secrets = Api::<Secret>::namespaced(lab.client.clone(), &lab.namespace);
+    lab.cluster("sample").await;
+    for (kept, operation) in [("kubeonkube-sample-state", "one"), ("kubeonkube-sample-kubeconfig", "two")] {
+        // What the first operation made is the operator's; what stands there now is not.
+        let _ = secrets.delete(kept, &DeleteParams::default()).await;
+        lab.put(foreign(kept)).await;
+        lab.ask_for(operation, playbook("sample", "cluster.yml")).await;
+        let said = lab.until_says(operation, kept).await;
+        assert!(said.contains("was not made for this cluster"), "{said}");
+        secrets.delete(kept, &DeleteParams::default()).await.unwrap();
+        lab.finish(operation).await;
+    }
+    let kept = format!("{}-shop-state", lab.namespace);
+    lab.put(foreign(&kept)).await;
+    lab.declare("shop", "10.0.0.1").await;
+    let operation = |object: &KubernetesCluster| object.status.as_ref()?.operation.clone();
+    let object = lab.until_business("shop", |object| operation(object).is_some()).await;
+    let name = operation(&object).unwrap();
+    lab.until_says(&name, &kept).await;
+    secrets.delete(&kept, &DeleteParams::default()).await.unwrap();
+    lab.until_is(&name, OperationResult::Running).await;
+}
+
+#[tokio::test]
+async fn the_longest_names_that_kubernetes_takes_become_jobs_of_their_own() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    let long = |end: &str| {
+        let label = "x".repeat(63);
+        format!("{label}.{label}.{label}.{}{end}", "y".repeat(61 - end.len()))
+    };
+    let clusters = Api::<Cluster>::all(lab.client.clone());
+    let refused =
+        clusters.create(&PostParams::default(), &Cluster::new(&long(""), ClusterSpec::default())).await;
+    assert!(refused.unwrap_err().to_string().contains("at most 63 characters"));
+    let cluster = "x".repeat(63);
+    lab.named_cluster(&cluster, "sample").await;
+    let mut jobs = Vec::new();
+    for (name, spec) in [
+        (long("a"), shell(&cluster)),
+        (long("b"), playbook(&cluster, "cluster.yml")),
+        ("z".repeat(63), playbook(&cluster, "reset.yml")),
+    ] {
+        lab.ask_for(&name, spec).await;
+        let ended: ClusterOperation = lab.finish(&name).await;
+        assert_eq!(ended.status.as_ref().unwrap().status, Some(OperationResult::Succeeded));
+        jobs.extend(lab.job_names(&ended).await);
+    }
+    jobs.sort();
+    jobs.dedup();
+    assert!(jobs.len() == 3 && jobs.iter().all(|job| job.len() <= 63), "{jobs:?}");
+    let name = "c".repeat(63);
+    lab.declare(&name, "10.0.0.1").await;
+    let job = |object: &KubernetesCluster| object.status.as_ref()?.job_name.clone();
+    let object = lab.until_business(&name, |object| job(object).is_some()).await;
+    lab.job_ends(&job(&object).unwrap(), true).await;
+    let running = |object: &KubernetesCluster| {
+        object.status.as_ref().and_then(|status| status.phase) == Some(kubeon_api::Phase::Running)
+    };
+    lab.until_business(&name, running).await;
+}

@@ -1,0 +1,64 @@
+//! What Prometheus reads: everything that alerts and dashboard ask about, and nothing that they do not know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubeon_api::kubeonkube::OperationResult;
+use kubeon_install::monitoring::METRICS;
+
+use crate::lab::Lab;
+
+/// The series of a page, with their values.
+fn series(page: &str) -> BTreeMap<&str, &str> {
+    page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' ')).collect()
+}
+
+/// The labels of each metric, by its name as Prometheus knows it.
+fn labels(page: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for one in series(page).keys() {
+        let (name, rest) = one.split_once('{').unwrap_or((one, "}"));
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        let all = found.entry(of_histogram.unwrap_or(name).to_owned()).or_default();
+        let pairs = rest.trim_end_matches('}').split(',').filter_map(|pair| pair.split_once('='));
+        all.extend(pairs.map(|(label, _)| label.to_owned()));
+    }
+    found
+}
+
+#[tokio::test]
+async fn every_metric_that_is_asked_about_is_served_with_its_labels() {
+    let mut lab = Lab::open().await;
+    lab.start();
+    lab.cluster("sample").await;
+    // Before anything failed: the first failure must be an increase.
+    let page = lab.metrics().await;
+    for nought in [
+        r#"kubeon_operator_turns_total{word="failed"}"#,
+        r#"kubeon_operator_events_total{word="Failed"}"#,
+        r#"kubeon_operator_events_total{word="CreateKubeJobFailed"}"#,
+        r#"kubeon_operator_watch_failures_total{word="Cluster"}"#,
+    ] {
+        assert_eq!(series(&page).get(nought), Some(&"0"), "{nought} in\n{page}");
+    }
+    lab.ask("sample", "good").await;
+    lab.finish("good").await;
+    lab.ask("sample", "bad").await;
+    let running = lab.until_is("bad", OperationResult::Running).await;
+    lab.job_ends(&lab.job_names(&running).await[0], false).await;
+    lab.until_is("bad", OperationResult::Failed).await;
+    let page = lab
+        .until_metrics(|page| {
+            series(page).get(r#"kubeon_operator_events_total{word="Failed"}"#) == Some(&"1")
+        })
+        .await;
+    let wanted: BTreeMap<_, _> = METRICS
+        .iter()
+        .map(|metric| (metric.name.to_owned(), metric.labels.iter().map(|&label| label.to_owned()).collect()))
+        .collect();
+    assert_eq!(labels(&page), wanted);
+    let says = |one: &str, wanted: &str| assert_eq!(series(&page).get(one), Some(&wanted), "{one}\n{page}");
+    says("kubeon_operator_leader", "1");
+    says(r#"kubeon_operator_objects{word="ClusterOperation"}"#, "2");
+    says(r#"kubeon_operator_events_total{word="Succeeded"}"#, "1");
+    assert!(series(&page).contains_key(r#"kubeon_operator_lanes{word="ready"}"#));
+}

@@ -1,0 +1,145 @@
+//! Operations that do not reach their end by themselves, side by side on Clusters of their own: no image, cancelled, too
+//! slow, failed and asked for again, paused, too large.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::seed::{self, operate_on};
+use super::{Ground, MINUTE, told};
+
+/// Nobody listens there, so that a pull fails at once on every machine.
+const NO_IMAGE: &str = "127.0.0.1:9/kubeon/none:1";
+/// How soon a person must know.
+const NAMED_WITHIN: i64 = 30;
+
+/// Begins all of them.
+pub fn begin(ground: &Ground) -> Result<()> {
+    let always = |text: &str| json!({"actionType": "shell", "action": text, "when": "Always"});
+    let never = json!({"actionType": "shell", "action": "echo never"});
+    let swept = json!([always("echo swept"), never]);
+    let ping = json!({"actionType": "playbook", "action": "ping.yml", "when": "Always"});
+    for (name, mut spec) in [
+        ("pull", json!({"action": "true", "image": NO_IMAGE})),
+        (
+            "cancel",
+            json!({"action": "echo at work; sleep 600", "postHook": [always("echo swept"), ping, never]}),
+        ),
+        ("late", json!({"action": "sleep 600", "activeDeadlineSeconds": 15, "postHook": swept})),
+        ("fail", json!({"action": "echo broken; exit 3", "postHook": swept})),
+        ("pause", json!({"action": "echo at last", "paused": true})),
+        ("large", json!({"action": "tail /dev/zero", "resources": {"limits": {"memory": "96Mi"}}})),
+    ] {
+        seed::cluster(ground, name)?;
+        spec["actionType"] = json!("shell");
+        operate_on(ground, name, &format!("does-{name}"), &spec)?;
+    }
+    Ok(())
+}
+
+/// What came of them.
+pub fn as_expected(ground: &Ground) -> Result<()> {
+    let start = Instant::now();
+    cancelled(ground)?;
+    failed_and_asked_for_again(ground)?;
+    no_image(ground)?;
+    let reason = failed(ground, "does-large")?;
+    ensure!(reason.contains("OOMKilled"), "{reason}");
+    let reason = failed(ground, "does-late")?;
+    ensure!(reason == "its Job ran longer than 15 s", "{reason}");
+    log_says(ground, "does-late", &["swept"], &["never"])?;
+    paused(ground)?;
+    for name in ["pull", "cancel", "late", "fail", "pause", "large"] {
+        ground.kubectl(&["delete", seed::CLUSTERS, name, "--wait=false"])?;
+    }
+    told("stopped, failed, paused", start);
+    Ok(())
+}
+
+/// Hooks that always run do, a playbook among them, and what was said outlives the pod.
+fn cancelled(ground: &Ground) -> Result<()> {
+    let pod = format!("job/{}", job("does-cancel"));
+    ground.eventually("it works", MINUTE, || {
+        let said = ground.kubectl(&["-n", "kubeon-system", "logs", &pod])?;
+        ensure!(said.contains("at work"), "{said}");
+        Ok(())
+    })?;
+    change(ground, "does-cancel", &json!({"cancelled": true}))?;
+    let reason = failed(ground, "does-cancel")?;
+    ensure!(reason == "cancelled", "{reason}");
+    let of_job = format!("job-name={}", job("does-cancel"));
+    ground.eventually("its pod is gone", MINUTE, || {
+        let left = ground.kubectl(&["-n", "kubeon-system", "get", "pods", "-l", &of_job, "-o", "name"])?;
+        ensure!(left.trim().is_empty(), "{left}");
+        Ok(())
+    })?;
+    log_says(ground, "does-cancel", &["at work", "swept", "PLAY RECAP"], &["never"])
+}
+
+fn failed_and_asked_for_again(ground: &Ground) -> Result<()> {
+    let reason = failed(ground, "does-fail")?;
+    ensure!(reason.contains("exit code 3"), "{reason}");
+    log_says(ground, "does-fail", &["broken", "swept"], &["never"])?;
+    operate_on(ground, "fail", "does-fail-again", &json!({"actionType": "shell", "action": "echo mended"}))?;
+    seed::done(ground, "does-fail-again")
+}
+
+/// Contract B, case 32, by the times that the objects tell.
+fn no_image(ground: &Ground) -> Result<()> {
+    let reason = failed(ground, "does-pull")?;
+    ensure!(reason.contains(NO_IMAGE), "{reason}");
+    let operation = ground.get(&[seed::OPERATIONS, "does-pull"])?;
+    let conditions = operation["status"]["conditions"].as_array().context("conditions")?;
+    let named = conditions.iter().find(|one| one["type"] == "Stopping").context("it was ended")?;
+    let at = |value: &Value| value.as_str().unwrap_or_default().parse::<Timestamp>();
+    let took =
+        at(&named["lastTransitionTime"])?.duration_since(at(&operation["metadata"]["creationTimestamp"])?);
+    ensure!(took.as_secs() <= NAMED_WITHIN, "named after {took}");
+    Ok(())
+}
+
+fn paused(ground: &Ground) -> Result<()> {
+    let status = ground.get(&[seed::OPERATIONS, "does-pause"])?["status"].clone();
+    ensure!(status["reason"] == "paused: spec.paused is true" && status["jobRef"].is_null(), "{status:#}");
+    change(ground, "does-pause", &json!({"paused": false}))?;
+    seed::done(ground, "does-pause")?;
+    log_says(ground, "does-pause", &["at last"], &[])
+}
+
+fn change(ground: &Ground, name: &str, spec: &Value) -> Result<()> {
+    let patch = json!({"spec": spec}).to_string();
+    ground.kubectl(&["patch", seed::OPERATIONS, name, "--type=merge", "-p", &patch]).map(drop)
+}
+
+/// Waits until the operation failed; the reason.
+fn failed(ground: &Ground, name: &str) -> Result<String> {
+    let ended = ground.eventually(&format!("{name} ends"), MINUTE * 2, || {
+        let status = ground.get(&[seed::OPERATIONS, name])?["status"].clone();
+        ensure!(["Failed", "Succeeded"].iter().any(|word| status["status"] == *word), "{status:#}");
+        Ok(status)
+    });
+    let status = ended.map_err(|error| error.context(ground.story(seed::OPERATIONS, name)))?;
+    ensure!(status["status"] == "Failed", "{status:#}");
+    Ok(status["reason"].as_str().unwrap_or_default().to_owned())
+}
+
+fn job(operation: &str) -> String {
+    format!("kubeonkube-{operation}-job")
+}
+
+/// What is kept of an operation's log holds these words and not those.
+pub fn log_says(ground: &Ground, operation: &str, words: &[&str], not: &[&str]) -> Result<()> {
+    let map = format!("{}-log", job(operation));
+    let words_of =
+        |log: &str| words.iter().all(|word| log.contains(word)) && !not.iter().any(|word| log.contains(word));
+    ground
+        .eventually(&format!("the log of {operation}"), MINUTE / 2, || {
+            let kept = ["-n", "kubeon-system", "get", "configmap", &map, "-o", "go-template={{.data.log}}"];
+            let log = ground.kubectl(&kept)?;
+            ensure!(words_of(&log), "it says {log}");
+            Ok(())
+        })
+        .map_err(|error| error.context(ground.story(seed::OPERATIONS, operation)))
+}
