@@ -249,7 +249,8 @@ mod tests {
                 hook("echo never", None),
                 hook("sleep 0.1; echo always", Some(HookMoment::Always)),
             ],
-            ..operation("shell", "echo at work; sleep 1000")
+            // The one that waits says so itself: it is there when the signal comes.
+            ..operation("shell", "sh -c 'echo at work; exec sleep 60'")
         };
         let mut bash = std::process::Command::new("bash");
         bash.arg("-c").arg(entrypoint(&spec, false).unwrap()).process_group(0);
