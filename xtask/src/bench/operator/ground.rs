@@ -64,7 +64,6 @@ impl Ground {
             // Each line is there before the answer, and the file is not replaced while it is read.
             "--audit-log-mode=blocking".into(),
             "--audit-log-maxsize=100000".into(),
-            "--profiling=true".into(),
         ];
         let server = ApiServer::start(Options { fsync, arguments, ..Options::default() }).await?;
         server.apply_crds(&candidate.crds).await?;
