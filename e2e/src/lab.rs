@@ -2,19 +2,35 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::ground::Ground;
 use crate::program::{Answer, eventually, folder, must, run};
 
 /// The Kubernetes version that is proved.
 pub const VERSION: &str = "v1.36.3";
 
+/// Everything that a cluster may leave on a host: folders, programs, links, packet rules. Silent on a bare one.
+const LEFT: &str = "\
+    ls -d /var/lib/kubeon /etc/kubernetes /var/lib/kubelet /var/lib/etcd /var/lib/containerd /var/lib/cni /etc/cni \
+        /opt/cni /run/flannel /etc/systemd/system/kube*.service /etc/systemd/system/containerd.service \
+        /etc/systemd/system/etcd.service /etc/systemd/system/haproxy.service 2>/dev/null; \
+    ps -eo comm= | grep -E 'kube|etcd|containerd|flanneld|haproxy'; \
+    ip -o link | grep -E 'cni0|flannel|veth|kube-'; \
+    nft list tables 2>/dev/null | grep -E 'kube-proxy|flannel|cni_hostport'; \
+    for family in iptables ip6tables; do \
+        $family-save 2>/dev/null | grep -E '^:(KUBE|FLANNEL|CNI)-' | sed \"s/^/$family /\"; \
+    done; true";
+
 /// Hosts and a home.
 pub struct Lab {
     name: String,
     home: PathBuf,
+    before: Ground,
+    manifests: AtomicUsize,
     /// Addresses of `h1`, `h2`, …
     pub addresses: Vec<String>,
 }
@@ -27,11 +43,13 @@ impl Lab {
     pub fn up(name: &str, hosts: usize) -> Result<Self> {
         let home = std::env::temp_dir().join(format!("kubeon-e2e-{name}"));
         std::fs::create_dir_all(&home)?;
-        let mut lab = Self { name: name.to_owned(), home, addresses: Vec::new() };
+        let (before, manifests) = (Ground::now()?, AtomicUsize::default());
+        let mut lab = Self { name: name.to_owned(), home, before, manifests, addresses: Vec::new() };
         // What a test that was killed left behind is not this test's ground.
         lab.kubeon(&["lab", "down", "--lab", name])?;
         std::fs::remove_dir_all(&lab.home)?;
         std::fs::create_dir_all(&lab.home)?;
+        lab.before = Ground::now()?;
         lab.must(&["lab", "up", "--lab", name, "--hosts", &hosts.to_string()])?;
         let listed = lab.must(&["lab", "ls", "--lab", name, "-o", "json"])?;
         let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls prints JSON")?;
@@ -73,6 +91,12 @@ impl Lab {
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.home.join("lab").join(&self.name).join("id_ed25519")
+    }
+
+    /// The file that holds the password of every user of every host.
+    #[must_use]
+    pub fn password(&self) -> PathBuf {
+        self.home.join("lab").join(&self.name).join("password")
     }
 
     /// A file in the home.
@@ -139,9 +163,29 @@ impl Lab {
     /// # Errors
     /// When it cannot be written or applied.
     pub fn apply(&self, cluster: &str, manifest: &serde_json::Value) -> Result<()> {
-        let file = self.home.join("manifest.json");
-        std::fs::write(&file, manifest.to_string())?;
+        self.apply_text(cluster, &manifest.to_string())
+    }
+
+    /// Applies a manifest as a person wrote it.
+    ///
+    /// # Errors
+    /// When it cannot be written or applied.
+    pub fn apply_text(&self, cluster: &str, manifest: &str) -> Result<()> {
+        // Threads of one test apply side by side.
+        let number = self.manifests.fetch_add(1, Ordering::Relaxed);
+        let file = self.home.join(format!("manifest-{number}.yaml"));
+        std::fs::write(&file, manifest)?;
         self.kubectl(cluster, &["apply", "-f", &file.to_string_lossy()]).map(|_| ())
+    }
+
+    /// A host has nothing of a cluster.
+    ///
+    /// # Errors
+    /// With everything that is left there.
+    pub fn is_bare(&self, host: &str) -> Result<()> {
+        let left = self.on(host, LEFT)?;
+        ensure!(left.trim().is_empty(), "left on {host}: {left}");
+        Ok(())
     }
 
     /// Does something to a host of the lab: `kill`, `start`, `cut`, `heal`.
@@ -184,6 +228,18 @@ impl Lab {
     }
 }
 
+impl Lab {
+    /// Takes the lab down: nothing of it, and of what ran on its hosts, is left on this machine.
+    fn gone(&self) -> Result<()> {
+        self.must(&["lab", "down", "--lab", &self.name])?;
+        let left = self.before.left(&self.name, &self.home, &self.addresses)?;
+        if !left.is_empty() {
+            bail!("left on this machine:\n  {}", left.join("\n  "));
+        }
+        Ok(std::fs::remove_dir_all(&self.home)?)
+    }
+}
+
 fn addresses(listed: &serde_json::Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(listed, &mut found);
@@ -208,8 +264,9 @@ impl Drop for Lab {
         if std::thread::panicking() && std::env::var_os("KUBEON_E2E_KEEP").is_some() {
             return;
         }
-        if self.must(&["lab", "down", "--lab", &self.name]).is_ok() {
-            std::fs::remove_dir_all(&self.home).ok();
+        let gone = self.gone();
+        if !std::thread::panicking() {
+            assert!(gone.is_ok(), "lab down: {gone:?}");
         }
     }
 }

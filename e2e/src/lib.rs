@@ -6,6 +6,8 @@
 //! ```
 
 pub mod ansible;
+pub mod ground;
 pub mod image;
 pub mod lab;
 pub mod program;
+pub mod running;

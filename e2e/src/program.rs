@@ -66,7 +66,20 @@ pub fn must(program: impl AsRef<Path>, arguments: &[&str], environment: &[(&str,
 ///
 /// # Errors
 /// When the time is up.
-pub fn eventually<T>(what: &str, limit: Duration, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+pub fn eventually<T>(what: &str, limit: Duration, attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    again_after(Duration::from_millis(200), what, limit, attempt)
+}
+
+/// The same with so long a pause before another try: programs that are started to look cost what is looked at its time.
+///
+/// # Errors
+/// When the time is up.
+pub fn again_after<T>(
+    pause: Duration,
+    what: &str,
+    limit: Duration,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
     let start = Instant::now();
     loop {
         match attempt() {
@@ -74,7 +87,7 @@ pub fn eventually<T>(what: &str, limit: Duration, mut attempt: impl FnMut() -> R
             Err(error) if start.elapsed() > limit => {
                 return Err(error.context(format!("{what}: not within {limit:?}")));
             }
-            Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            Err(_) => std::thread::sleep(pause),
         }
     }
 }

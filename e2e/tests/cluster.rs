@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use kubeon_e2e::lab::Lab;
-use kubeon_e2e::program::eventually;
+use kubeon_e2e::program::{eventually, folder, must};
 use serde_json::json;
 
 const CLUSTER: &str = "demo";
@@ -26,9 +26,12 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     assert_eq!(made.code, 0, "{}", made.err);
     assert_eq!(done(&made.err), planned, "what the plan says is what is done, step for step");
     logins(&lab)?;
+    lab.settled(CLUSTER, MINUTE)?;
+    mark(&lab)?;
     let start = Instant::now();
     lab.must(&["create", CLUSTER])?;
     told("create once more, nothing to do", start);
+    untouched(&lab)?;
     lab.must(&["use", CLUSTER])?;
     all_ready(&lab, 5)?;
     assert!(lab.plan(CLUSTER)?.is_empty(), "a fresh cluster has nothing to do");
@@ -38,11 +41,27 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
     }
     lab.must(&["destroy", CLUSTER, "--yes"])?;
     bare(&lab)?;
+    without_tools(&lab, "h1")?;
+    without_tools(&lab, "h2")?;
     let start = Instant::now();
     lab.must(&lab.create("again", 1))?;
-    told("create 1 + 4 on the same hosts", start);
+    told("create 1 + 4 on the same hosts, two of them without nft and iptables", start);
+    let tables = lab.on("h2", "PATH=$PATH:/var/lib/kubeon/tools nft list tables")?;
+    assert!(tables.contains("table ip kube-proxy"), "made by the bundle's nft: {tables}");
     lab.must(&["destroy", "again", "--yes"])?;
     bare(&lab)
+}
+
+/// Takes the programs for packet rules off a host, as if nobody had ever installed them. DNS, which `create` waits for
+/// on every host, is a Service: it answers only where kube-proxy could write its rules.
+fn without_tools(lab: &Lab, host: &str) -> Result<()> {
+    lab.on(
+        host,
+        "rm -f /usr/sbin/nft /usr/sbin/conntrack /usr/sbin/iptables* /usr/sbin/ip6tables* /usr/sbin/xtables*",
+    )?;
+    let found = lab.on(host, "command -v nft iptables || echo none")?;
+    assert_eq!(found.trim(), "none");
+    Ok(())
 }
 
 /// Every step of the plan, as `HOST  ✓ TITLE`.
@@ -79,6 +98,25 @@ fn logins(lab: &Lab) -> Result<()> {
         let seen = lab.on(&name, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted '")?;
         // One of them is this look.
         assert!((2..=4).contains(&seen.trim().parse::<u32>()?), "{name} saw {seen} logins");
+    }
+    Ok(())
+}
+
+fn mark(lab: &Lab) -> Result<()> {
+    for host in 1..=lab.addresses.len() {
+        lab.on(&format!("h{host}"), "touch /run/mark && sleep 0.1")?;
+    }
+    Ok(())
+}
+
+/// Nothing was written since the mark to what kubeon has on a host, nor anywhere else that running programs leave alone.
+fn untouched(lab: &Lab) -> Result<()> {
+    let look =
+        "find /etc /usr /opt /home /srv /boot /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
+    for host in 1..=lab.addresses.len() {
+        let name = format!("h{host}");
+        let written = lab.on(&name, look)?;
+        assert_eq!(written.trim(), "", "written on {name}");
     }
     Ok(())
 }
@@ -151,6 +189,9 @@ fn survives(lab: &Lab, master: &str) -> Result<()> {
     lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=30s"])
         .context("the admin kubeconfig serves without it")?;
     told(&format!("kubectl answers with {master} dead, after"), start);
+    if master == "h1" {
+        use_picks_a_live_one(lab)?;
+    }
     let done = eventually("the writer ends", 3 * MINUTE, || {
         let phase = lab.kubectl(CLUSTER, &["get", "pod", &pod, "-o", "jsonpath={.status.phase}"])?;
         if matches!(phase.as_str(), "Succeeded" | "Failed") { Ok(phase) } else { bail!("it is {phase}") }
@@ -164,6 +205,28 @@ fn survives(lab: &Lab, master: &str) -> Result<()> {
     lab.settled(CLUSTER, 3 * MINUTE)?;
     told(&format!("{master} started, whole again after"), start);
     Ok(())
+}
+
+/// Where the hosts file may not be written, `use` leads kubectl to a master that answers; where it may, back to all.
+fn use_picks_a_live_one(lab: &Lab) -> Result<()> {
+    let hosts = lab.file("hosts");
+    std::fs::write(&hosts, "127.0.0.1 localhost\n")?;
+    // Nothing can be put in the place of a file that something is mounted on.
+    let line = format!(
+        "mount --bind '{}' /etc/hosts && exec '{}' use {CLUSTER} -o json",
+        hosts.display(),
+        folder().join("kubeon").display()
+    );
+    let own = lab.environment();
+    let own: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let said = must("unshare", &["--mount", "sh", "-ec", &line], &own)?;
+    let chosen: serde_json::Value = serde_json::from_str(&said)?;
+    let context = chosen["context"].as_str().context("a context")?;
+    assert!(["demo-h2", "demo-h3"].contains(&context), "{chosen}");
+    lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=10s"]).context("its context serves")?;
+    lab.must(&["use", CLUSTER])?;
+    assert_eq!(lab.kubectl(CLUSTER, &["config", "current-context"])?.trim(), CLUSTER);
+    lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=30s"]).map(drop)
 }
 
 /// Nothing of a cluster is left on any host.

@@ -19,8 +19,65 @@ fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
     displayed(&lab)?;
     commands_run(&lab)?;
     files_are_copied(&lab)?;
+    images_are_loaded(&lab)?;
     planned(&lab)?;
     destroyed(&lab)
+}
+
+/// An image goes where it is missing and nowhere else.
+fn images_are_loaded(lab: &Lab) -> Result<()> {
+    lab.load_client("demo")?;
+    let archive = lab.file("lab-client.tar").to_string_lossy().into_owned();
+    let load = |more: &[&str]| -> Result<Value> {
+        let words = [&["image", "load", &archive, "demo", "-o", "json"], more].concat();
+        Ok(json(&lab.must(&words)?)?[0].clone())
+    };
+    for host in ["h1", "h2", "h3"] {
+        lab.on(host, "touch /run/mark && sleep 0.1")?;
+    }
+    let again = load(&[])?;
+    ensure!(again["skipped"] == serde_json::json!(["h1", "h2", "h3"]), "{again}");
+    ensure!(again["loaded"] == serde_json::json!([]), "{again}");
+    let said = lab.must(&["image", "load", &archive, "demo"])?;
+    ensure!(said.contains("is on 3 nodes of demo already"), "{said}");
+    for host in ["h1", "h2", "h3"] {
+        let look = "find /var/lib/kubeon /var/lib/containerd/io.containerd.content.v1.content/blobs -newer /run/mark";
+        let written = lab.on(host, look)?;
+        ensure!(written.trim().is_empty(), "{host} had it and was written to: {written}");
+    }
+    lab.on("h2", &format!("ctr -n k8s.io images rm --sync {}", kubeon_e2e::image::NAME))?;
+    let planned = load(&["--dry-run"])?;
+    ensure!(planned["loaded"] == serde_json::json!(["h2"]), "{planned}");
+    let one = load(&[])?;
+    ensure!(one["loaded"] == serde_json::json!(["h2"]), "{one}");
+    ensure!(one["skipped"] == serde_json::json!(["h1", "h3"]), "{one}");
+    lab.on("h2", &format!("ctr -n k8s.io images list -q | grep -x {}", kubeon_e2e::image::NAME)).map(drop)
+}
+
+/// A user whom sshd and sudo ask for a password, from a bare host to a destroyed cluster.
+#[test]
+fn a_user_who_needs_passwords_makes_a_cluster() -> Result<()> {
+    let lab = Lab::up("e2e-password", 1)?;
+    let (password, wrong) = (format!("@{}", lab.password().display()), lab.file("wrong"));
+    fs::write(&wrong, "not the password\n")?;
+    let wrong = format!("@{}", wrong.display());
+    let login = ["--default-user", "operator", "--default-passwd", &password];
+    let sudo = ["--default-sudo-passwd", &wrong];
+    let refused = lab.kubeon(&[&lab.create("demo", 1)[..], &login, &sudo].concat())?;
+    ensure!(refused.code == 2 && refused.err.contains("operator may not become root"), "{refused:?}");
+    lab.on("h1", "test ! -e /var/lib/kubeon")?;
+    lab.must(&[&lab.create("demo", 1)[..], &login].concat())?;
+    let plan = json(&lab.must(&[&["plan", "demo", "-o", "json"], &login[..]].concat())?)?;
+    ensure!(plan["steps"] == serde_json::json!([]), "{plan}");
+    let ran = lab.must(&[&["exec", "demo@all", "id -u"], &login[..]].concat())?;
+    ensure!(ran.trim().ends_with(" 0"), "{ran}");
+    lab.on("h1", "journalctl -q --no-pager _COMM=sshd | grep 'Accepted password for operator '")?;
+    lab.on("h1", "! journalctl -q --no-pager _COMM=sshd | grep 'Accepted publickey for operator '")?;
+    let state = fs::read_to_string(lab.file("demo.json"))?;
+    let secret = fs::read_to_string(lab.password())?;
+    ensure!(!state.contains(secret.trim()), "no password is written down");
+    lab.must(&[&["destroy", "demo", "--yes"], &login[..]].concat())?;
+    lab.on("h1", "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes").map(drop)
 }
 
 fn json(text: &str) -> Result<Value> {
@@ -41,6 +98,8 @@ fn chosen(lab: &Lab) -> Result<()> {
     ensure!(link == lab.file("conf/cluster/demo.yaml"), "{}", link.display());
     ensure!(fs::read_to_string(lab.file(".kube/config.backup"))? == "of another cluster\n", "a file is kept");
     ensure!(lab.must(&["use"])?.trim() == "demo", "the chosen cluster is named");
+    let chosen = json(&lab.must(&["use", "demo", "-o", "json"])?)?;
+    ensure!(chosen["context"] == "demo" && chosen["cluster"] == "demo", "{chosen}");
     let nodes = lab.kubectl("demo", &["get", "nodes", "-o", "name"])?;
     ensure!(nodes.lines().count() == 3, "{nodes}");
     let mode = fs::metadata(lab.file("conf/cluster/demo.yaml"))?.permissions().mode();

@@ -1,62 +1,121 @@
-//! The program or a host dies while a cluster is made. The same command goes on.
+//! The program or a host dies while a cluster is made. The same command goes on. Every death is at a moment that is
+//! seen: so many steps are done, and the program is at work.
 
 #![allow(clippy::print_stdout, reason = "what was measured is for people")]
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::Lab;
+use kubeon_e2e::program::eventually;
+use kubeon_e2e::running::Running;
+use serde_json::Value;
 
-fn create_killed_after(lab: &Lab, seconds: f64) -> Result<()> {
-    let mut child = lab.spawn(&lab.create("demo", 1))?;
-    std::thread::sleep(Duration::from_secs_f64(seconds));
-    child.kill()?;
-    child.wait()?;
-    Ok(())
-}
+const MINUTE: Duration = Duration::from_secs(60);
 
 fn comes_up(lab: &Lab) -> Result<()> {
     lab.must(&lab.create("demo", 1))?;
-    lab.settled("demo", Duration::from_secs(60))?;
+    lab.settled("demo", MINUTE)?;
     lab.must(&["destroy", "demo", "--yes"]).map(|_| ())
+}
+
+/// How many steps `create` would do now.
+fn left(lab: &Lab) -> Result<usize> {
+    let mut arguments = lab.create("demo", 1);
+    arguments.extend(["--dry-run", "-o", "json"]);
+    let plan: Value = serde_json::from_str(&lab.must(&arguments)?)?;
+    Ok(plan["steps"].as_array().context("a plan has steps")?.len())
+}
+
+/// `create`, after this share of a whole cluster's steps was done by it and those before it; always some of its own.
+fn making(lab: &Lab, steps: usize, share: usize) -> Result<Running> {
+    let stood = steps.saturating_sub(left(lab)?);
+    let mut making = Running::begin(lab, &lab.create("demo", 1))?;
+    let wanted = (steps * share / 100).saturating_sub(stood).max(1);
+    making.until("steps are done", 3 * MINUTE, |making| making.done() >= wanted)?;
+    Ok(making)
 }
 
 #[test]
 fn the_program_killed_at_several_moments() -> Result<()> {
     let lab = Lab::up("e2e-kill", 2)?;
-    for seconds in [1.0, 3.0, 6.0, 10.0] {
-        create_killed_after(&lab, seconds)?;
+    let steps = left(&lab)?;
+    for share in [2, 25, 50, 70, 90] {
+        let making = making(&lab, steps, share)?;
+        let done = making.done();
+        making.kill()?;
+        let left = left(&lab)?;
+        ensure!(left > 0, "killed at {share} %, nothing was left to do");
+        println!("  killed after {done} steps at about {share} %: {left} of {steps} are left");
     }
     comes_up(&lab)
 }
 
 /// `create` ends by itself and names the lost host; once it is back, the same command goes on.
-fn host_lost(deed: &str, undo: &str, name: &str, host: usize) -> Result<()> {
-    let lab = Lab::up(name, 3)?;
-    let create = lab.create("demo", 1);
+fn host_lost(lab: &Lab, (deed, undo): (&str, &str), host: usize, share: usize) -> Result<()> {
+    let steps = left(lab)?;
     let lost = format!("h{host}");
-    std::thread::scope(|scope| {
-        let making = scope.spawn(|| lab.kubeon(&create));
-        std::thread::sleep(Duration::from_secs(4));
-        lab.host(deed, &lost)?;
-        let start = Instant::now();
-        let answer = making.join().map_err(|_| anyhow::anyhow!("the test's own thread died"))??;
-        ensure!(answer.code == 1, "create failed on the way: {answer:?}");
-        ensure!(answer.err.contains(&lab.addresses[host - 1]), "the host is named: {}", answer.err);
-        ensure!(start.elapsed() < Duration::from_secs(120), "create ended after {:?}", start.elapsed());
-        println!("  {deed} {lost}: create ended after {:.1} s", start.elapsed().as_secs_f64());
-        Ok(())
-    })?;
+    let mut making = making(lab, steps, share)?;
+    lab.host(deed, &lost)?;
+    making.is_at_work()?;
+    let start = Instant::now();
+    let answer = making.end(2 * MINUTE)?;
+    ensure!(answer.code == 1, "create failed on the way: {answer:?}");
+    ensure!(answer.err.contains(&lab.addresses[host - 1]), "the host is named: {}", answer.err);
+    println!("  {deed} {lost} at {share} %: create ended after {:.1} s", start.elapsed().as_secs_f64());
     lab.host(undo, &lost)?;
-    comes_up(&lab)
+    ensure!(left(lab)? > 0, "something is left to do");
+    comes_up(lab)
+}
+
+const POWER: (&str, &str) = ("kill", "start");
+const CABLE: (&str, &str) = ("cut", "heal");
+
+#[test]
+fn a_host_without_power() -> Result<()> {
+    let lab = Lab::up("e2e-power", 3)?;
+    host_lost(&lab, POWER, 2, 30)?;
+    host_lost(&lab, POWER, 1, 50)
 }
 
 #[test]
-fn a_worker_without_power() -> Result<()> {
-    host_lost("kill", "start", "e2e-power", 2)
+fn a_host_without_network() -> Result<()> {
+    let lab = Lab::up("e2e-cut", 3)?;
+    host_lost(&lab, CABLE, 1, 30)?;
+    host_lost(&lab, CABLE, 3, 10)
+}
+
+/// Stopped gently, said how to go on, and the same command finishes.
+fn stopped(mut running: Running, signal: &str, again: &str) -> Result<()> {
+    running.signal(signal)?;
+    let answer = running.end(MINUTE)?;
+    ensure!(answer.code == 130, "{signal}: {answer:?}");
+    for words in ["press Ctrl-C again to stop at once", again] {
+        ensure!(answer.err.contains(words), "{words:?} is missing in\n{}", answer.err);
+    }
+    Ok(())
 }
 
 #[test]
-fn a_master_without_network() -> Result<()> {
-    host_lost("cut", "heal", "e2e-cut", 1)
+fn signals_end_it_gently_and_the_same_command_finishes() -> Result<()> {
+    let lab = Lab::up("e2e-signal", 2)?;
+    let steps = left(&lab)?;
+    for (signal, share) in [("INT", 30), ("TERM", 60)] {
+        stopped(making(&lab, steps, share)?, signal, "continue with: kubeon create demo")?;
+        for host in ["h1", "h2"] {
+            eventually("nothing of it works on a host", MINUTE, || lab.on(host, "! pgrep -x kubeon-node"))?;
+        }
+        ensure!(left(&lab)? > 0, "something is left to do");
+    }
+    lab.must(&["create", "demo"])?;
+    lab.settled("demo", MINUTE)?;
+    let mut going = Running::begin(&lab, &["destroy", "demo", "--yes", "--v", "4"])?;
+    going.until("the worker is reset", MINUTE, |going| going.said().contains("h2  ● take everything"))?;
+    stopped(going, "TERM", "continue with: kubeon destroy demo --yes")?;
+    lab.on("h1", "test -e /etc/kubernetes").context("the master waits for the worker")?;
+    lab.must(&["destroy", "demo", "--yes"])?;
+    for host in ["h1", "h2"] {
+        lab.on(host, "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes")?;
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::Lab;
 use kubeon_e2e::program::{Answer, must};
+use kubeon_e2e::running::Running;
 
 /// Refused: code 2, nothing on standard output, and these words in the error.
 fn refused(what: &str, answer: &Answer, words: &[&str]) -> Result<()> {
@@ -109,10 +110,17 @@ fn a_dead_worker(lab: &Lab) -> Result<()> {
     ensure!(start.elapsed() < Duration::from_secs(30), "named after {:?}", start.elapsed());
     untouched(lab, &["h1", "h2"])?;
     let create = with(create, &["--without", &lab.addresses[2]]);
-    let mut first = lab.spawn(&create)?;
-    std::thread::sleep(Duration::from_secs(2));
-    refused("a second create", &lab.kubeon(&create)?, &["demo", "kubeon create"])?;
-    ensure!(first.wait()?.success(), "create without the dead worker succeeds");
+    let mut first = Running::begin(lab, &create)?;
+    let (lock, holder) = (lab.file("lock/demo"), format!("\"pid\":{},", first.pid()));
+    first.until("it has the lock", Duration::from_secs(30), |_| {
+        fs::read_to_string(&lock).is_ok_and(|text| text.contains(&holder))
+    })?;
+    let second = lab.kubeon(&create)?;
+    first.is_at_work()?;
+    let locked = format!("demo is locked by \"kubeon create\" (pid {} on ", first.pid());
+    refused("a second create", &second, &[&locked])?;
+    let made = first.end(Duration::from_secs(300))?;
+    ensure!(made.code == 0, "create without the dead worker succeeds: {made:?}");
     for host in ["h1", "h2"] {
         let logins =
             lab.on(host, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted .* for admin '")?;

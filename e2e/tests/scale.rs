@@ -41,14 +41,6 @@ fn nodes(lab: &Lab) -> Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-fn bare(lab: &Lab, host: &str) -> Result<()> {
-    let look = "ls -d /var/lib/kubeon /etc/kubernetes /var/lib/kubelet 2>/dev/null; \
-                ps -eo comm= | grep -E 'kube|etcd|containerd|flanneld|haproxy'; ip -o link | grep -E 'cni0|flannel'; true";
-    let left = lab.on(host, look)?;
-    ensure!(left.trim().is_empty(), "left on {host}: {left}");
-    Ok(())
-}
-
 /// The report names every host and check; a port that is taken stands in the way until it is ignored.
 fn checked(lab: &Lab) -> Result<()> {
     let hosts = ["-m", &lab.addresses[0], "-w", &lab.addresses[1]];
@@ -71,7 +63,7 @@ fn checked(lab: &Lab) -> Result<()> {
     let refused = lab.kubeon(&create)?;
     ensure!(refused.code == 2 && refused.err.contains(&words), "{refused:?}");
     lab.on("h2", "systemctl stop squatter; systemctl reset-failed squatter 2>/dev/null; true")?;
-    bare(lab, "h1")
+    lab.is_bare("h1")
 }
 
 /// A program makes the cluster: lines of JSON, and nothing is done to a host before it says so.
@@ -94,7 +86,7 @@ fn held(lab: &Lab) -> Result<()> {
         }
     }
     for host in ["h1", "h2"] {
-        bare(lab, host).context("no host is written to before somebody says so")?;
+        lab.is_bare(host).context("no host is written to before somebody says so")?;
     }
     let exported = Command::new(folder().join("kubeon"))
         .args(["state", "export", DEMO])
@@ -211,7 +203,7 @@ fn removed(lab: &Lab) -> Result<()> {
     lab.must(&["create", DEMO])?;
     told("a worker removed", start);
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
-    bare(lab, "h3")?;
+    lab.is_bare("h3")?;
     let known = lab.on("h1", "grep -cw h3 /etc/hosts; true")?;
     ensure!(known.trim() == "0", "h1 still knows the name: {known}");
     eventually("the pods run on the worker that stays", MINUTE, || {
@@ -243,6 +235,6 @@ fn lost(lab: &Lab) -> Result<()> {
 
 fn destroyed(lab: &Lab) -> Result<()> {
     lab.must(&["destroy", DEMO, "--yes"])?;
-    bare(lab, "h1")?;
-    bare(lab, "h2")
+    lab.is_bare("h1")?;
+    lab.is_bare("h2")
 }

@@ -79,7 +79,7 @@ class ActionModule(ActionBase):
 
     def _words(self, act, cluster):
         if act == "precheck":
-            return ["precheck", cluster, *self._ignored(cluster)]
+            return ["precheck", cluster, "--accept-new", *self._ignored(cluster)]
         if act == "create":
             if context.CLIARGS.get("subset"):
                 raise AnsibleActionFail("cluster.yml takes the whole inventory; scale.yml --limit adds some of its workers")
@@ -104,7 +104,7 @@ class ActionModule(ActionBase):
         named = self._facts.get("kubeon_ignore_checks") or []
         names = {name.strip() for name in (named.split(",") if isinstance(named, str) else named) if name.strip()}
         if boolean(self._facts.get("ignore_assert_errors", False), strict=False):
-            _, out, _ = self._call(["precheck", cluster, "--output", "json", "--quiet"])
+            _, out, _ = self._call(["precheck", cluster, "--accept-new", "--output", "json", "--quiet"])
             names |= _in_the_way(out)
         return ["--ignore", ",".join(sorted(names))] if names else []
 

@@ -49,7 +49,7 @@ impl Api {
     /// # Errors
     /// Why there was no answer, in a few words.
     pub fn get(&self, path: &str, timeout: Duration) -> Result<Answer, String> {
-        self.https.get(&format!("{}{path}", self.base), timeout)
+        self.https.get(&format!("{}{path}", self.base), timeout).map_err(|why| why.to_string())
     }
 
     /// Applies an object on the server's side, as field manager `kubeon`.
@@ -59,7 +59,7 @@ impl Api {
     pub fn apply(&self, object: &ApiObject, timeout: Duration) -> Result<Answer, String> {
         let url = format!("{}{}?fieldManager=kubeon&force=true", self.base, object.path);
         let body = object.body.to_string();
-        self.https.send(Method::Patch, &url, "application/apply-patch+yaml", body.as_bytes(), timeout)
+        self.send(Method::Patch, &url, "application/apply-patch+yaml", &body, timeout)
     }
 
     /// Changes some fields of an object, as field manager `kubeon`.
@@ -69,7 +69,7 @@ impl Api {
     pub fn merge(&self, path: &str, body: &Value, timeout: Duration) -> Result<Answer, String> {
         let url = format!("{}{path}?fieldManager=kubeon", self.base);
         let body = body.to_string();
-        self.https.send(Method::Patch, &url, "application/merge-patch+json", body.as_bytes(), timeout)
+        self.send(Method::Patch, &url, "application/merge-patch+json", &body, timeout)
     }
 
     /// Makes an object, or asks for something on one.
@@ -78,7 +78,18 @@ impl Api {
     /// Why there was no answer, in a few words.
     pub fn post(&self, path: &str, body: &Value, timeout: Duration) -> Result<Answer, String> {
         let url = format!("{}{path}", self.base);
-        self.https.send(Method::Post, &url, "application/json", body.to_string().as_bytes(), timeout)
+        self.send(Method::Post, &url, "application/json", &body.to_string(), timeout)
+    }
+
+    fn send(
+        &self,
+        method: Method,
+        url: &str,
+        kind: &str,
+        body: &str,
+        timeout: Duration,
+    ) -> Result<Answer, String> {
+        self.https.send(method, url, kind, body.as_bytes(), timeout).map_err(|why| why.to_string())
     }
 
     /// Removes an object.
@@ -86,7 +97,7 @@ impl Api {
     /// # Errors
     /// Why there was no answer, in a few words.
     pub fn delete(&self, path: &str, timeout: Duration) -> Result<Answer, String> {
-        self.https.delete(&format!("{}{path}", self.base), timeout)
+        self.https.delete(&format!("{}{path}", self.base), timeout).map_err(|why| why.to_string())
     }
 
     /// Reads events until the server or `timeout` ends the watch, or `each` has seen enough and says `true`.

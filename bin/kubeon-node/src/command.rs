@@ -13,8 +13,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::failure::{failed, of, plain};
 
-/// Where programs are looked for: a login without a shell often lacks the `sbin` folders.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Where programs are looked for: a login without a shell often lacks the `sbin` folders. What the host lacks may be
+/// among the bundle's.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/var/lib/kubeon/tools";
 /// More output than this is cut.
 const OUTPUT_LIMIT: u64 = 8 << 20;
 /// How long a program that ended may keep its output open through a child of its own.

@@ -13,6 +13,8 @@ pub struct Host {
     pub root: Root,
     /// Where the host's own API server serves.
     pub api: String,
+    /// Where the host's own etcd member serves.
+    pub etcd: String,
     /// The host's service manager.
     pub services: Box<dyn Services>,
     /// The images in containerd, once asked for.
@@ -36,6 +38,7 @@ impl Host {
         Self {
             root,
             api: paths::API.to_owned(),
+            etcd: paths::ETCD.to_owned(),
             services,
             images: Mutex::new(None),
             shared_files: Mutex::new(()),

@@ -1,5 +1,6 @@
 //! HTTPS with the cluster's own certificates, to addresses, never through a proxy.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -13,6 +14,22 @@ use crate::failure::{Doing, failed, plain};
 
 /// The largest answer that is taken: a list of thousands of nodes fits.
 const ANSWER_LIMIT: u64 = 256 << 20;
+
+/// Why there was no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// Nobody listens there, or nobody whom the certificates know. That is sure.
+    Nobody(String),
+    /// Nothing came in time, or the connection broke: somebody may be there.
+    Unknown(String),
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Nobody(why) | Self::Unknown(why)) = self;
+        f.write_str(why)
+    }
+}
 
 /// A client that keeps its connections.
 #[derive(Debug)]
@@ -60,7 +77,7 @@ impl Https {
     ///
     /// # Errors
     /// Why there was no answer, in a few words.
-    pub fn get(&self, url: &str, timeout: Duration) -> Result<Answer, String> {
+    pub fn get(&self, url: &str, timeout: Duration) -> Result<Answer, NoAnswer> {
         let request = self.agent.get(url).config().timeout_global(Some(timeout)).build();
         answer(request.call())
     }
@@ -76,7 +93,7 @@ impl Https {
         kind: &str,
         body: &[u8],
         timeout: Duration,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, NoAnswer> {
         let request = match method {
             Method::Patch => self.agent.patch(url),
             Method::Post => self.agent.post(url),
@@ -89,7 +106,7 @@ impl Https {
     ///
     /// # Errors
     /// Why there was no answer, in a few words.
-    pub fn delete(&self, url: &str, timeout: Duration) -> Result<Answer, String> {
+    pub fn delete(&self, url: &str, timeout: Duration) -> Result<Answer, NoAnswer> {
         let request = self.agent.delete(url).config().timeout_global(Some(timeout)).build();
         answer(request.call())
     }
@@ -100,11 +117,11 @@ impl Https {
     /// Why there was no such answer, in a few words.
     pub fn lines(&self, url: &str, timeout: Duration) -> Result<impl BufRead + use<>, String> {
         let request = self.agent.get(url).config().timeout_global(Some(timeout)).build();
-        let response = request.call().map_err(|error| say(&error))?;
+        let response = request.call().map_err(|error| say(&error).to_string())?;
         if response.status().as_u16() == 200 {
             return Ok(BufReader::with_capacity(64 << 10, response.into_body().into_reader()));
         }
-        let Answer { status, body } = answer(Ok(response))?;
+        let Answer { status, body } = answer(Ok(response)).map_err(|why| why.to_string())?;
         Err(format!("HTTP {status}: {}", body.lines().next().unwrap_or_default()))
     }
 }
@@ -118,7 +135,7 @@ pub enum Method {
     Post,
 }
 
-fn answer(outcome: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
+fn answer(outcome: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, NoAnswer> {
     let response = outcome.map_err(|error| say(&error))?;
     let status = response.status().as_u16();
     let body = response.into_body().into_with_config().limit(ANSWER_LIMIT).lossy_utf8(true);
@@ -132,11 +149,18 @@ pub fn is_time_up(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_)))
 }
 
-fn say(error: &ureq::Error) -> String {
+fn say(error: &ureq::Error) -> NoAnswer {
     match error {
-        ureq::Error::Io(error) => plain(error),
-        ureq::Error::Timeout(_) => "no answer in time".to_owned(),
-        other => other.to_string(),
+        // Bytes that are no TLS, and certificates that are refused on either side, count as invalid data.
+        ureq::Error::Io(error)
+            if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidData) =>
+        {
+            NoAnswer::Nobody(plain(error))
+        }
+        ureq::Error::Io(error) => NoAnswer::Unknown(plain(error)),
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => NoAnswer::Nobody(error.to_string()),
+        ureq::Error::Timeout(_) => NoAnswer::Unknown("no answer in time".to_owned()),
+        other => NoAnswer::Unknown(other.to_string()),
     }
 }
 

@@ -32,6 +32,10 @@ pub const FSTAB_BACKUP: &str = "/etc/fstab.kubeon-backup";
 pub const API: &str = "https://127.0.0.1:6443";
 /// The cluster's certificates.
 pub const PKI: &str = "/etc/kubernetes/pki";
+/// The certificate with which the kubelet asks for its own.
+pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
+/// The kubelet's own certificate and key.
+pub const KUBELET_OWN: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 /// The authority of the API server.
 pub const API_CA: &str = "/etc/kubernetes/pki/ca.crt";
 /// kubeon's own client certificate on a master.

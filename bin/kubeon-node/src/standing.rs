@@ -29,6 +29,7 @@ pub struct Look<'a> {
     units: Option<BTreeMap<String, UnitState>>,
     images: Images,
     objects: BTreeMap<String, bool>,
+    untold: Vec<String>,
 }
 
 enum Images {
@@ -50,10 +51,27 @@ impl<'a> Look<'a> {
             let objects = (!paths.is_empty()).then(|| scope.spawn(|| look_at_objects(host, &paths)));
             let units = host.services.states(&names).ok();
             let images = images.map(|thread| thread.join().unwrap_or(Images::Unknown));
-            let objects = objects.map(|thread| thread.join().unwrap_or_default());
-            let images = images.unwrap_or(Images::Unknown);
-            Self { host, units, images, objects: objects.unwrap_or_default() }
+            let objects = objects.map(|thread| thread.join().unwrap_or_default()).unwrap_or_default();
+            let missed = [
+                (!names.is_empty() && units.is_none(), "systemd did not tell how its services are"),
+                (matches!(images, Some(Images::Unknown)), "containerd did not tell its images"),
+                (
+                    objects.len() < paths.iter().collect::<BTreeSet<_>>().len(),
+                    "the API server did not tell of all objects",
+                ),
+            ];
+            let missed = missed.into_iter().filter(|(missed, _)| *missed);
+            let untold =
+                missed.map(|(_, what)| format!("{what} in time: what was not told is taken for standing"));
+            let (images, untold) = (images.unwrap_or(Images::Unknown), untold.collect());
+            Self { host, units, images, objects, untold }
         })
+    }
+
+    /// What nobody answered, in words.
+    #[must_use]
+    pub fn untold(&self) -> Vec<String> {
+        self.untold.clone()
     }
 
     /// Whether everything that the step left is there.

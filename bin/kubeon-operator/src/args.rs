@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
@@ -93,6 +94,9 @@ pub struct Cli {
     /// Lanes that are worked on side by side
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: u16,
+    /// How long an answer of the API server is waited for, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=300))]
+    pub request_timeout: u16,
     /// What is logged, such as info or kubeon_operator=debug
     #[arg(long, value_name = "FILTER", env = "KUBEON_LOG", default_value = "info,kube_client=off")]
     pub log: String,
@@ -129,6 +133,7 @@ impl Cli {
             health_address: self.health_address,
             admission: admission.transpose()?,
             workers: usize::from(self.workers),
+            request_timeout: Duration::from_secs(u64::from(self.request_timeout)),
             // The rest of what OpenTelemetry reads there is read by its SDK.
             collector: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty()),
             instance: format!("{}_{}", name.as_deref().unwrap_or("kubeon-operator"), uuid::Uuid::new_v4()),

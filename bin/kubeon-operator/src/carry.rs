@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     Trouble {
         /// The operation, if the write was one's.
         operation: Option<String>,
+        /// What should have been done, to which object.
+        what: (&'static str, Target),
         /// What it said.
         trouble: Trouble,
     },
@@ -87,6 +89,7 @@ async fn refused(
 ) -> Result<(), Failure> {
     let trouble = |text: String, lasting| Failure::Trouble {
         operation: operation.clone(),
+        what: (verb.word(), target.clone()),
         trouble: Trouble { text, lasting },
     };
     match (error.again(), verb) {

@@ -17,10 +17,12 @@ mod listed;
 mod metrics;
 mod place;
 mod queue;
+mod refusals;
 mod run;
 mod shared;
 mod spans;
 mod turn;
+mod unreadable;
 mod watches;
 mod world;
 

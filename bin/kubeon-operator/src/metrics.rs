@@ -33,7 +33,7 @@ pub(crate) struct Standing {
     pub lanes: [(&'static str, usize); 2],
     /// Requests that may be on their way at once.
     pub at_once: usize,
-    /// Events that were dropped since the start.
+    /// Events that nobody was told of since the start.
     pub events_dropped: u64,
 }
 
@@ -85,7 +85,11 @@ impl Metrics {
             made.at_once.clone(),
         );
         registry.register("leader", "Whether this process holds the lease", made.leader.clone());
-        registry.register("events_dropped", "Events that were dropped since the start", made.dropped.clone());
+        registry.register(
+            "events_dropped",
+            "Events that nobody was told of: too many waited, or they were not taken",
+            made.dropped.clone(),
+        );
         let made = Self { registry, ..made };
         made.count_from_nought();
         made

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use kubeon_link_kube::{Hands, Held, Herald, Lease, LeaseEnd, connect};
+use kubeon_link_kube::{Hands, Held, Herald, Lease, LeaseEnd, connect_within};
 use kubeon_operations::Settings;
 use kubeon_traces::Traces;
 use tokio::sync::watch;
@@ -45,6 +45,8 @@ pub struct Options {
     pub admission: Option<Admission>,
     /// Lanes that are worked on side by side.
     pub workers: usize,
+    /// How long an answer of the API server is waited for.
+    pub request_timeout: Duration,
     /// The OpenTelemetry collector that traces are sent to; how is said by the rest of the environment.
     pub collector: Option<String>,
     /// A name that no other process has.
@@ -56,7 +58,8 @@ pub struct Options {
 /// # Errors
 /// When the API server cannot be reached, an address cannot be had, or the lease was lost.
 pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
-    let client = connect(options.kubeconfig.as_deref()).await?;
+    let patience = options.request_timeout;
+    let client = connect_within(options.kubeconfig.as_deref(), patience).await?;
     let namespace = options.settings.namespace.clone();
     let ((leading, leads), (ending, end)) = (watch::channel(false), watch::channel(false));
     let answering = match options.admission {
@@ -64,7 +67,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         None => None,
     };
     let herald = Herald::start(client.clone(), MANAGER, &options.instance);
-    let hands = Hands::new(client.clone(), MANAGER);
+    let hands = Hands::new(client.clone(), MANAGER, patience);
     let spans = match options.collector {
         Some(collector) => Some(Spans::new(Traces::start(MANAGER, &collector)?, collector)),
         None => None,
@@ -81,7 +84,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     // By connections of its own: it must not wait behind what the operator does.
     let lease = match options.leader_elect {
         true => {
-            let own = connect(options.kubeconfig.as_deref()).await?;
+            let own = connect_within(options.kubeconfig.as_deref(), patience).await?;
             Some(Lease::new(own, &namespace, LEASE, &options.instance))
         }
         false => None,
@@ -117,12 +120,16 @@ async fn lead(
     }
     leading.send_replace(true);
     shared.metrics.leads(true);
+    let ready = async {
+        shared.listed.all().await;
+        shared.read_limit().await;
+    };
     tokio::select! {
-        () = shared.listed.all() => {}
+        () = ready => {}
         end = keep(&mut held) => bail!("the lease was lost: {end:?}"),
         () = &mut stop => return give_back(held).await,
     }
-    shared.read_limit().await;
+    shared.lead();
     shared.wake(shared.world.lanes().into_iter().collect());
     shared.queue.open();
     tracing::info!("watches have listed what there is; work begins");

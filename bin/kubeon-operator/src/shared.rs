@@ -1,11 +1,10 @@
 //! What all turns share.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubeon_link_kube::{Hands, Herald, Pace, Verb, Word};
+use kubeon_link_kube::{Hands, Herald, LinkError, Pace, Verb, Word};
 use kubeon_operations::settings::{LIMIT, limit};
 use kubeon_operations::{Kind, Lane, Notice, Settings, Target, names};
 use tokio::sync::Notify;
@@ -14,8 +13,13 @@ use crate::listed::Listed;
 use crate::metrics::{Metrics, Standing};
 use crate::place;
 use crate::queue::{Class, Queue};
+use crate::refusals::{Refusals, Refused};
 use crate::spans::Spans;
+use crate::unreadable::Unreadable;
 use crate::world::World;
+
+/// Between two tries to read the history limit.
+const LIMIT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What all turns share.
 pub(crate) struct Shared {
@@ -27,7 +31,8 @@ pub(crate) struct Shared {
     pub listed: Listed,
     settings: RwLock<Arc<Settings>>,
     pub reconfigure: Notify,
-    told: Mutex<BTreeMap<String, i64>>,
+    pub unreadable: Unreadable,
+    pub refusals: Refusals,
     pub spans: Option<Spans>,
 }
 
@@ -42,7 +47,8 @@ impl Shared {
             listed: Listed::default(),
             settings: RwLock::new(Arc::new(settings)),
             reconfigure: Notify::new(),
-            told: Mutex::default(),
+            unreadable: Unreadable::default(),
+            refusals: Refusals::default(),
             spans,
         }
     }
@@ -87,40 +93,39 @@ impl Shared {
 
     /// Says once for each generation that an object cannot be read.
     pub fn tell_unreadable(&self, kind: &str, meta: &ObjectMeta, why: &str) {
-        let uid = meta.uid.clone().unwrap_or_default();
-        let generation = meta.generation.unwrap_or_default();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.insert(uid.clone(), generation) == Some(generation) {
-            return;
+        if let Some(word) = self.unreadable.seen(kind, meta, why) {
+            self.herald.say(word);
         }
-        let name = meta.name.as_deref().unwrap_or_default();
-        tracing::warn!(kind, name, why, "an object cannot be read; it is left alone");
-        let api = if kind == "KubernetesCluster" { "ecs.yun.com/v1" } else { "kubeonkube.clay.io/v1alpha1" };
-        self.herald.say(Word {
-            about: ObjectReference {
-                api_version: Some(api.to_owned()),
-                kind: Some(kind.to_owned()),
-                name: meta.name.clone(),
-                namespace: meta.namespace.clone(),
-                uid: Some(uid),
-                ..ObjectReference::default()
-            },
-            warning: true,
-            reason: "Malformed",
-            text: format!("it cannot be read and is left alone: {why}"),
-        });
     }
 
-    /// Reads the history limit. What cannot be read now is read again at its next change.
+    /// This process leads from now on.
+    pub fn lead(&self) {
+        self.unreadable.lead().into_iter().for_each(|word| self.herald.say(word));
+    }
+
+    /// Says that the API server refuses what a lane needs; once while it stays so.
+    pub fn tell_refused(&self, lane: &Lane, what: &Refused) {
+        if let Some(word) = self.refusals.met(lane, what) {
+            self.metrics.event(word.reason);
+            self.herald.say(word);
+        }
+    }
+
+    /// Reads the history limit, again and again until it can be read: a limit that is not known must not let operations
+    /// go.
     pub async fn read_limit(&self) {
+        while let Err(error) = self.try_read_limit().await {
+            tracing::warn!(%error, "the history limit cannot be read; it is read again");
+            tokio::time::sleep(LIMIT_PAUSE).await;
+        }
+    }
+
+    async fn try_read_limit(&self) -> Result<(), LinkError> {
         let target = Target::new(Kind::ConfigMap, self.settings().namespace.clone(), names::CONFIG);
         let text = match self.hands.send(place::path(&target), &Verb::Get, Pace::Calm).await {
             Ok(map) => map["data"][names::LIMIT_KEY].as_str().map(str::to_owned),
             Err(error) if error.is_absent() => None,
-            Err(error) => {
-                tracing::warn!(%error, "the history limit cannot be read; it stays");
-                return;
-            }
+            Err(error) => return Err(error),
         };
         let wanted = text.as_deref().map_or(LIMIT, limit);
         let before = self.settings();
@@ -130,6 +135,7 @@ impl Shared {
             tracing::info!(limit = wanted, "the history limit changed");
             self.wake(self.world.lanes().into_iter().collect());
         }
+        Ok(())
     }
 
     pub fn say(&self, notices: Vec<Notice>) {

@@ -7,12 +7,16 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::ClusterOperation;
 use kubeon_link_kube::{Again, LinkError, Pace, Verb};
-use kubeon_operations::{Change, Data, Kind, Lane, Plan, Snapshot, Target, Trouble, Turn, Write, turn};
+use kubeon_operations::business::refused;
+use kubeon_operations::{
+    Change, Data, Kind, Lane, Plan, Snapshot, Subject, Target, Trouble, Turn, Write, turn,
+};
 use tokio::time::Instant;
 
 use crate::carry::{self, Failure};
 use crate::place;
 use crate::queue::{Class, Outcome};
+use crate::refusals::Refused;
 use crate::shared::Shared;
 use crate::world::Room;
 
@@ -46,7 +50,7 @@ async fn one(shared: &Shared, lane: &Lane, class: Class) -> Outcome {
     let mut pause = None;
     for _ in 0..MOST_PLANS {
         let room = shared.world.room(lane);
-        let operations = room.operations.clone();
+        let (operations, subject) = (room.operations.clone(), room.subject.clone());
         match plan(shared, lane, room, &data, &trouble) {
             Plan::Read(targets) => {
                 let reads = targets.iter().map(|target| read(shared, target, pace));
@@ -58,6 +62,7 @@ async fn one(shared: &Shared, lane: &Lane, class: Class) -> Outcome {
                 }
             }
             Plan::Do(turn) if turn.is_done() => {
+                shared.refusals.over(lane);
                 let wake = turn.wake.map(until);
                 return Outcome::Done([wake, pause].into_iter().flatten().min());
             }
@@ -74,12 +79,13 @@ async fn one(shared: &Shared, lane: &Lane, class: Class) -> Outcome {
                     }
                     Err(Failure::Link(error)) => return failed(lane, &error),
                     Err(Failure::Again) => {}
-                    Err(Failure::Trouble { operation, trouble: said }) => {
+                    Err(Failure::Trouble { operation, what, trouble: said }) => {
                         tracing::warn!(%lane, operation, said = said.text, "refused");
                         if !said.lasting {
                             pause = Some(Instant::now() + REFUSED_PAUSE);
                         }
                         let Some(operation) = operation else {
+                            tell_refused(shared, lane, &subject, &what, &said.text).await;
                             return Outcome::Done(Some(Instant::now() + REFUSED_PAUSE));
                         };
                         trouble.insert(operation, said);
@@ -91,6 +97,24 @@ async fn one(shared: &Shared, lane: &Lane, class: Class) -> Outcome {
     }
     tracing::warn!(%lane, "the lane does not come to rest; it is looked at again later");
     Outcome::Failed
+}
+
+/// Tells people of a write that belongs to no operation, by an event about the lane's object and in its status.
+async fn tell_refused(
+    shared: &Shared,
+    lane: &Lane,
+    subject: &Subject,
+    (verb, target): &(&'static str, Target),
+    said: &str,
+) {
+    let Some((object, uid)) = subject.target() else { return };
+    let place = [target.namespace.as_str(), &target.name].join("/");
+    let text = format!("cannot {verb} {} {}: {said}", target.kind.as_str(), place.trim_start_matches('/'));
+    shared.tell_refused(lane, &Refused { about: place::reference(&object, &uid), text: text.clone() });
+    let stages = refused(subject, &text, Timestamp::now()).into_iter().map(|write| vec![write]).collect();
+    if carry::carry(shared, stages, Pace::Calm).await.is_err() {
+        tracing::debug!(%lane, "the status is not written either");
+    }
 }
 
 /// Carries the writes of a turn out, and tells its trace.

@@ -112,10 +112,12 @@ where
     }
 
     fn gone(&self, object: &Self::Object) {
+        self.shared.unreadable.forget(&K::kind(&()), object.meta());
         self.shared.wake(self.shared.world.remove::<K>(object.meta()));
     }
 
     fn only(&self, listed: &HashSet<String>) {
+        self.shared.unreadable.only(&K::kind(&()), listed);
         self.shared.wake(self.shared.world.keep::<K>(listed, None));
     }
 }
@@ -125,7 +127,10 @@ where
     K: InLane + Resource<DynamicType = ()>,
 {
     match object.0 {
-        Ok(object) => shared.world.apply(object),
+        Ok(object) => {
+            shared.unreadable.forget(&K::kind(&()), InLane::meta(&object));
+            shared.world.apply(object)
+        }
         Err(invalid) => {
             let kind = K::kind(&()).into_owned();
             let Some(lane) = lane_of_unreadable(&kind, &invalid.metadata) else { return Vec::new() };

@@ -9,8 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 const ABOUT: &str =
     "Process 1 of the Job of an operation: starts the work, passes its words on, tells what came of it";
 const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, terminating, prechecking), CLUSTER_NAME,
-CLUSTER_NAMESPACE, IGNORE_CHECKS (checks of the hosts that may fail, by name), and for the callback MASTER_HOSTS,
-NODE_HOSTS, ETCD_HOSTS.
+CLUSTER_NAMESPACE, IGNORE_CHECKS (checks of the hosts that may fail, by name), WITHOUT (workers to do without where they
+do not answer, by address or name), and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
 
 With --state-secret a script gets KUBEON_HOME, where an earlier state is put before and kept afterwards, KUBEON_CACHE,
 KUBEON_BUNDLES, KUBEON_PROGRAM, KUBEON_PROGRESS, and KUBEON_HOLD_FOR: a program that succeeds once the state is kept.
@@ -167,10 +167,14 @@ pub struct Environment {
     pub etcd: Option<String>,
     /// `$IGNORE_CHECKS`, names of checks separated by commas.
     pub ignore: Option<String>,
+    /// `$WITHOUT`, addresses and names of workers separated by commas.
+    pub without: Option<String>,
     /// `$TRACEPARENT`: where the operation's trace goes on.
     pub traceparent: Option<String>,
     /// `$OTEL_EXPORTER_OTLP_ENDPOINT`: who collects traces.
     pub collector: Option<String>,
+    /// Whether it runs in a pod: `$KUBERNETES_SERVICE_HOST` is set in every one.
+    pub in_a_pod: bool,
     /// Where temporary files go.
     pub temporary: PathBuf,
     /// This program's own file.
@@ -190,8 +194,10 @@ impl Environment {
             nodes: text("NODE_HOSTS"),
             etcd: text("ETCD_HOSTS"),
             ignore: text("IGNORE_CHECKS"),
+            without: text("WITHOUT"),
             traceparent: text("TRACEPARENT"),
             collector: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
+            in_a_pod: text("KUBERNETES_SERVICE_HOST").is_some(),
             temporary: env::temp_dir(),
             program: env::current_exe().ok(),
         }
@@ -205,6 +211,15 @@ pub struct Settings {
     pub flags: RunArgs,
     /// By environment.
     pub environment: Environment,
+}
+
+impl Settings {
+    /// Whether somebody counts on the state being kept in the meta cluster. Who runs the program by hand, outside of a
+    /// Job, may do without.
+    #[must_use]
+    pub fn must_keep(&self) -> bool {
+        self.flags.operation.is_some() || self.flags.meta.state_secret.is_some() || self.environment.in_a_pod
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

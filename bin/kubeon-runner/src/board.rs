@@ -17,6 +17,8 @@ pub const PROGRESSING: &str = "Progressing";
 pub const PRECHECKED: &str = "Prechecked";
 /// The condition that says which hosts were met for the first time.
 pub const HOST_KEYS_PINNED: &str = "HostKeysPinned";
+/// The condition that says which steps failed, a line for each.
+pub const STEP_FAILED: &str = "StepFailed";
 
 /// Findings in the status, and characters of each, at most.
 const MOST_FINDINGS: usize = 256;
@@ -27,6 +29,9 @@ const FAILURES: usize = 200;
 const MESSAGE: usize = 16 * 1024;
 /// Bytes of what is said of new keys: an event takes no more.
 const PINNED: usize = 1024;
+/// Lines about steps that failed, and bytes of each.
+const MOST_LINES: usize = 20;
+const LINE: usize = 400;
 /// Bytes of a step's name.
 const CURRENT: usize = 200;
 
@@ -86,6 +91,7 @@ pub struct Board {
     progressing: Option<Mark>,
     prechecked: Option<Mark>,
     pinned: Option<Mark>,
+    stepped: Option<Mark>,
     /// What comes when the hosts are known to be fit: reason and message of the condition.
     then: Option<(&'static str, &'static str)>,
     /// What is wrong with which host, a line for each.
@@ -103,6 +109,8 @@ pub struct Board {
     task: Option<String>,
     tasks: u32,
     failures: Vec<Failure>,
+    /// A line for each step that failed, and for what comes of that: `h6: start kubelet: …`.
+    failed: Vec<String>,
     end: Option<String>,
 }
 
@@ -230,6 +238,14 @@ impl Board {
             text.push_str("\n    ");
             text.push_str(line);
         }
+        let outcome = if again { "; it is tried again" } else { "" };
+        let line = cause.lines().next().unwrap_or_default();
+        let line = format!("{}{outcome}", clip(&format!("{name}: {step}: {line}"), LINE));
+        if self.failed.len() < MOST_LINES && !self.failed.contains(&line) {
+            self.failed.push(line);
+            let reason = if again { "TriedAgain" } else { "Failed" };
+            Mark::set(&mut self.stepped, "True", reason, &self.failed.join("\n"));
+        }
         if !again && self.failures.len() < FAILURES {
             let name = self.names.get(&host).cloned();
             self.failures.push(Failure { host, name, step: step.to_owned(), cause: cause.to_owned() });
@@ -297,6 +313,7 @@ impl Board {
             (PROGRESSING, &self.progressing),
             (PRECHECKED, &self.prechecked),
             (HOST_KEYS_PINNED, &self.pinned),
+            (STEP_FAILED, &self.stepped),
         ];
         let conditions: Vec<Condition> =
             marks.iter().filter_map(|(kind, mark)| Some(mark.as_ref()?.condition(kind))).collect();
@@ -404,6 +421,16 @@ mod tests {
         assert!(board.failures().is_empty());
         board.take(&failed(false));
         assert_eq!(board.failures()[0].name.as_deref(), Some("h4"));
+        board.take(&failed(false));
+        let conditions = board.status()["conditions"].clone();
+        let told = conditions.as_array().unwrap().iter().find(|one| one["type"] == "StepFailed").unwrap();
+        let line = "h4: etcd: port 2379 is taken";
+        assert_eq!(
+            told["message"],
+            format!("{line}; it is tried again\n{line}"),
+            "one line for each outcome"
+        );
+        assert_eq!(told["reason"], "Failed");
     }
 
     #[test]

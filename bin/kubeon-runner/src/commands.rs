@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kubeon_api::Operation;
+use kubeon_api::{HostAddress, Operation};
+use serde_json::Value;
 
 /// What is declared, and in which form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +82,13 @@ impl Engine {
         self.home.join(format!("{cluster}.json")).is_file()
     }
 
+    /// What the program remembers of a cluster, or null.
+    #[must_use]
+    pub fn state(&self, cluster: &str) -> Value {
+        let text = std::fs::read(self.home.join(format!("{cluster}.json")));
+        text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
     /// The clusters that the program knows, in order.
     #[must_use]
     pub fn clusters(&self) -> Vec<String> {
@@ -121,18 +129,22 @@ pub struct Kubeon {
     pub username: Option<String>,
     /// Checks of the hosts that may fail, joined by commas.
     pub ignore: Option<String>,
+    /// Hosts to do without where they do not answer.
+    pub without: Vec<HostAddress>,
 }
 
 impl Kubeon {
     /// Makes the cluster what is declared, with one line of JSON for each thing that happens. The program checks the
-    /// hosts first. Who wrote the declaration has agreed that workers leave that are not in it any more.
+    /// hosts first. Who wrote the declaration has agreed that workers leave that are not in it any more, and that those
+    /// that are in it stay, however far they were on their way out.
     #[must_use]
     pub fn work(&self, operation: Operation) -> Command {
         let mut command = if operation == Operation::Terminating {
             self.engine.command(&["destroy", &self.cluster])
         } else {
-            self.declare(&["create"])
+            self.declare(&["create", "--take-back"])
         };
+        self.leave_out(&mut command);
         command.arg("--yes");
         self.log_in(&mut command);
         command.args(["--progress", "json", "--hold"]);
@@ -143,6 +155,7 @@ impl Kubeon {
     #[must_use]
     pub fn precheck(&self) -> Command {
         let mut command = self.declare(&["precheck"]);
+        self.leave_out(&mut command);
         self.log_in(&mut command);
         command.args(["--progress", "json"]);
         command
@@ -160,6 +173,10 @@ impl Kubeon {
             command.arg(format!("--ignore={checks}"));
         }
         command
+    }
+
+    fn leave_out(&self, command: &mut Command) {
+        command.args(self.without.iter().map(|host| format!("--without={host}")));
     }
 
     /// How hosts are logged in to: whatever of it is mounted.

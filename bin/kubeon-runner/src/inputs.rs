@@ -36,6 +36,9 @@ pub enum InputError {
     /// What should be the name of a check is none.
     #[error("IGNORE_CHECKS: {0:?} is no name of a check")]
     Check(String),
+    /// What should name a worker cannot.
+    #[error("WITHOUT: {0:?} is neither an address nor the name of a host")]
+    Host(String),
     /// The bundle cannot be used.
     #[error("the bundle: {0}")]
     Bundle(#[from] std::io::Error),
@@ -90,6 +93,7 @@ pub fn kubeon(settings: &Settings, home: &Path) -> Result<Kubeon, InputError> {
         auth: flags.auth.clone(),
         username: username(&flags.auth.join("username"))?,
         ignore: checks(settings)?,
+        without: Vec::new(),
     })
 }
 
@@ -164,7 +168,8 @@ pub fn hosts(settings: &Settings, list: &str, listed: Option<&str>) -> Value {
 }
 
 /// `cluster.json`, or null. Whether it is sound is for the program to say.
-fn declared(settings: &Settings) -> Value {
+#[must_use]
+pub fn declared(settings: &Settings) -> Value {
     let text = fs::read(settings.flags.kubeon.conf.join("cluster.json"));
     text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }

@@ -19,7 +19,7 @@ use crate::commands::Engine;
 use crate::inputs;
 use crate::job::{HelperError, Job};
 use crate::known_hosts::{self, KnownHosts};
-use crate::meta::{LARGEST_SECRET, MetaError, Place};
+use crate::meta::{LARGEST_SECRET, Meta, MetaError, Place, TOKEN};
 use crate::outcome::Outcome;
 
 /// The key of the state in its Secret.
@@ -46,6 +46,12 @@ pub enum SaveError {
     /// The meta cluster did not take it in time.
     #[error("cannot write {0}: no success in time")]
     Late(Place),
+    /// There is no way to the meta cluster.
+    #[error(
+        "there is nowhere to keep the state: no service account's token is mounted at {TOKEN}; a Job that the operator makes \
+         has it, others need serviceAccountName: kubeon-runner"
+    )]
+    Nowhere,
     /// The runner was told to stop first.
     #[error("told to stop")]
     Stopped,
@@ -71,6 +77,17 @@ pub struct Keep<'a> {
 }
 
 impl Keep<'_> {
+    /// The meta cluster; none for somebody who runs this by hand and keeps nothing.
+    ///
+    /// # Errors
+    /// When there is none and somebody counts on the state being kept.
+    pub fn meta(&self) -> Result<Option<&Meta>, SaveError> {
+        match &self.job.meta {
+            None if self.job.settings.must_keep() => Err(SaveError::Nowhere),
+            meta => Ok(meta.as_ref()),
+        }
+    }
+
     /// The cluster whose state an earlier operation left; none when none did.
     pub fn left(&self) -> Option<String> {
         let name = self.job.settings.flags.kubeon.state.with_file_name(NAME);
@@ -116,7 +133,7 @@ impl Keep<'_> {
     /// # Errors
     /// When that did not succeed.
     pub async fn save_state(&self, cluster: &str) -> Result<(), SaveError> {
-        if self.job.meta.is_none() {
+        if self.meta()?.is_none() {
             return Ok(());
         }
         if let Some(known) = self.known_hosts {
@@ -174,12 +191,12 @@ impl Keep<'_> {
     }
 
     async fn write(&self, place: Place, data: BTreeMap<&'static str, Vec<u8>>) -> Result<(), SaveError> {
-        let Some(meta) = &self.job.meta else { return Ok(()) };
+        let Some(meta) = self.meta()? else { return Ok(()) };
         self.in_time(&place, meta.save_secret(&place, data)).await
     }
 
     async fn write_text(&self, place: &Place, text: &str) -> Result<(), SaveError> {
-        let Some(meta) = &self.job.meta else { return Ok(()) };
+        let Some(meta) = self.meta()? else { return Ok(()) };
         self.in_time(place, meta.save_text(place, known_hosts::KEY, text.to_owned())).await
     }
 

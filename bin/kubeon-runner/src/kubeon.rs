@@ -24,6 +24,7 @@ use crate::known_hosts::KnownHosts;
 use crate::outcome::Outcome;
 use crate::sinks::{Plain, Story};
 use crate::stream::PROGRESS;
+use crate::without;
 
 /// Runs the operation that the environment names.
 pub async fn run(job: &Job) -> Outcome {
@@ -38,19 +39,31 @@ pub async fn run(job: &Job) -> Outcome {
         Err(reason) => return Outcome::failed(1, reason),
     };
     let mut work = Work { job, kubeon, known_hosts: None };
+    if let (Task::Change(_), Err(error)) = (task, work.keep().meta()) {
+        return Outcome::failed(1, format!("{error}; no host was changed"));
+    }
     if let Err(outcome) = work.keep().restore(&work.kubeon.cluster).await {
         return outcome;
     }
     if let Err(error) = work.take_known_hosts() {
         return Outcome::failed(1, format!("cannot put the keys of the hosts in place: {error}"));
     }
-    match task {
+    let named = match without::find(&job.settings, &work.kubeon.engine, &work.kubeon.cluster, task) {
+        Ok(named) => named,
+        Err(error) => return Outcome::failed(1, error.to_string()),
+    };
+    if !named.unknown.is_empty() {
+        job.voice.say(&named.words());
+    }
+    work.kubeon.without.clone_from(&named.known);
+    let outcome = match task {
         Task::Precheck => {
             job.board.send_modify(|board| board.precheck(None));
             work.stage(work.kubeon.precheck()).await
         }
         Task::Change(operation) => work.change(operation).await,
-    }
+    };
+    named.told_of(outcome)
 }
 
 struct Work<'a> {

@@ -35,6 +35,7 @@ mod stream;
 mod tail;
 mod voice;
 mod waiting_room;
+mod without;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -93,7 +93,7 @@ fn masks(settings: &Settings) -> Masks {
     Masks::of_files(&settings.flags.auth, &more)
 }
 
-/// The way to the meta cluster. The work is done without it, too.
+/// The way to the meta cluster. A script is run without it, too; what must be kept is not begun.
 async fn meta(settings: &Settings, voice: &Voice) -> Option<Meta> {
     match Meta::connect(settings.flags.meta.kubeconfig.as_deref()).await {
         Ok(Some(meta)) => Some(meta),

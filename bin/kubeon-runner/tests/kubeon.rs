@@ -148,6 +148,61 @@ fn checks_that_may_fail_are_named_and_nothing_else_gets_into_the_command() {
     assert!(done.code == Some(1) && done.says("\"--yes\" is no name of a check"), "{done:?}");
 }
 
+/// A worker that leaves is known by the state alone, by the name of its node too.
+#[test]
+fn workers_that_a_person_does_without_are_named_to_the_program_by_address() {
+    let state = r#"{"generation":3,"spec":{"masters":[],"workers":[{"address":"10.0.0.2","name":"h2"}]},"leaving":{"10.0.0.4":"h4"}}"#;
+    for (operation, command_line) in [("scaling-down", "create --take-back"), ("terminating", "destroy demo")]
+    {
+        let place = place(FIT, WELL);
+        let knows = format!("\"state import\") cat >imported; echo '{state}' >\"$KUBEON_HOME/demo.json\" ;;");
+        place.program("kubeon", &PROGRAM.replace("\"state import\") cat >imported ;;", &knows));
+        place.write("state", "an old state");
+        let mut without = command(&place, operation);
+        let done = Running::start(without.env("WITHOUT", " h4, 10.0.0.2,10.9.9.9")).end();
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let calls = place.read("calls");
+        let call =
+            calls.lines().find(|call| call.starts_with(command_line)).unwrap_or_else(|| panic!("{calls}"));
+        assert!(call.contains(" --without=10.0.0.4 --without=10.0.0.2 "), "{call}");
+        assert!(!call.contains("10.9.9.9"), "one that left long ago is in nobody's way: {call}");
+        assert!(done.says("kubeon.io/without names what is no host of the cluster: 10.9.9.9"), "{done:?}");
+    }
+    let place = place(FIT, "exit 1");
+    let done = Running::start(command(&place, "creating").env("WITHOUT", "h9")).end();
+    assert!(place.read("termination-log").contains("what is no host of the cluster: h9"), "{done:?}");
+    let done = Running::start(command(&place, "creating").env("WITHOUT", "--yes")).end();
+    assert!(done.code == Some(1) && done.says("\"--yes\" is neither an address nor the name"), "{done:?}");
+}
+
+#[test]
+fn a_job_without_a_token_changes_no_host_whose_state_would_be_kept_nowhere() {
+    let place = place(FIT, WELL);
+    place.write("state", "an old state");
+    for operation in ["creating", "scaling-up", "terminating"] {
+        let mut named = command(&place, operation);
+        let mut in_a_pod = command(&place, operation);
+        named.args(["--operation", "shop-1"]);
+        in_a_pod.env("KUBERNETES_SERVICE_HOST", "10.64.0.1");
+        for mut command in [named, in_a_pod] {
+            let done = Running::start(&mut command).end();
+            assert_eq!(done.code, Some(1), "{done:?}");
+            assert_eq!(place.read("calls"), "", "nothing was run");
+            let log = place.read("termination-log");
+            assert!(
+                log.contains("token is mounted at /var/run/secrets") && log.contains("no host was changed"),
+                "{log}"
+            );
+        }
+    }
+    let mut prechecks = command(&place, "prechecking");
+    assert_eq!(
+        Running::start(prechecks.args(["--operation", "shop-1"])).end().code,
+        Some(0),
+        "it changes none"
+    );
+}
+
 #[test]
 fn prechecking_alone_changes_nothing() {
     let place = place(FIT, WELL);

@@ -10,6 +10,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -19,7 +20,7 @@ use kube::{Client, ResourceExt as _};
 use kubeon_api::ClusterOperation;
 use kubeon_envtest::{ApiServer, Fault, FaultProxy, FaultRule, When};
 use serde_json::{Value, json};
-use support::{Done, Place, Running};
+use support::{Done, PATIENCE, Place, Running};
 
 const PROGRAM: &str = r#"#!/bin/bash
 say() { echo "$1" >&2; }
@@ -38,9 +39,9 @@ case "$1 $2" in
     say '{"event":"plan","steps":1,"standing":26}'
     say '{"event":"saved"}'
     read -r line || { echo "nobody let it go" >&2; exit 2; }
-    echo "let go"; read -r _ <go
+    echo "let go"; until read -r _ <go; do :; done
     say '{"event":"started","host":"10.0.0.4","name":"h4","stage":"etcd","step":"start etcd","why":"it is missing"}'
-    echo "at etcd"; read -r _ <go
+    echo "at etcd"; until read -r _ <go; do :; done
     say '{"event":"finished","host":"10.0.0.4","step":"start etcd","changed":true,"milliseconds":7}'
     echo after >state-now ;;
 esac
@@ -178,8 +179,11 @@ impl Ground {
         Running::start(self.command_for(&self.namespace).await.args(arguments))
     }
 
+    /// Whoever reads may find the writer before it still there, read nothing, and must read again.
     fn go(&self) {
-        std::fs::write(self.place.file("go"), "\n").unwrap();
+        let (file, (sender, written)) = (self.place.file("go"), channel());
+        std::thread::spawn(move || sender.send(std::fs::write(file, "\n")));
+        written.recv_timeout(PATIENCE).expect("somebody waits for the word").unwrap();
     }
 
     fn status_writes(&self) -> usize {
@@ -334,7 +338,7 @@ async fn a_script_keeps_the_state_of_the_program_under_it() {
     let making = r#"
         echo '{}' >"$KUBEON_HOME/demo.json"; echo before >state-now
         echo '  {"event":"plan","steps":1,"standing":26}'
-        "$KUBEON_HOLD_FOR" demo; echo "let go"; read -r _ <go
+        "$KUBEON_HOLD_FOR" demo; echo "let go"; until read -r _ <go; do :; done
         mkdir -p "$KUBEON_HOME/conf/cluster"; echo "kubeconfig of demo" >"$KUBEON_HOME/conf/cluster/demo.yaml"
         echo after >state-now"#;
     ground.place.program("script", &script(making));

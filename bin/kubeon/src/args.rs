@@ -13,6 +13,7 @@ pub mod precheck;
 pub mod scale;
 pub mod settings;
 pub mod state;
+pub mod typed;
 pub mod wish;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::engine::hold::Hold;
 
 pub use environment::Environment;
+pub use typed::Typed;
 
 const ABOUT: &str = "Raise Kubernetes clusters on Linux hosts, over SSH, and keep them as declared";
 const EXAMPLES: &str = "Examples:

@@ -25,7 +25,9 @@ use std::path::Path;
 
 use clap::CommandFactory as _;
 
-use crate::args::{Cli, Command, Environment};
+use kubeon_api::ClusterName;
+
+use crate::args::{Cli, Command, Environment, Typed};
 use crate::output::Talk;
 use crate::stop::Stop;
 
@@ -42,6 +44,19 @@ impl Context<'_> {
     pub fn shorten(&self, path: &Path) -> String {
         let inside = self.environment.home.as_ref().and_then(|home| path.strip_prefix(home).ok());
         inside.map_or_else(|| path.display().to_string(), |rest| format!("~/{}", rest.display()))
+    }
+
+    /// What was typed, with another command in place of the one that was, where that takes the same.
+    pub fn typed_as(&self, was: &str, command: &str) -> Option<String> {
+        let typed = Typed::read(&self.environment.words)?;
+        (typed.command() == was).then(|| typed.line(command))
+    }
+
+    /// The command that goes on with a cluster, with whatever of the flags is not remembered.
+    pub fn again(&self, command: &str, cluster: &ClusterName) -> String {
+        let typed = Typed::read(&self.environment.words);
+        let line = typed.map(|typed| typed.again(command, cluster.as_str()));
+        line.unwrap_or_else(|| format!("kubeon {command} {cluster}"))
     }
 }
 
@@ -65,7 +80,7 @@ pub async fn dispatch(context: &Context<'_>, cli: &Cli) -> Result<(), Stop> {
         Command::Precheck(args) => precheck::run(context, args).await,
         Command::Display(args) => display::run(context, args).await,
         Command::Ls(args) => ls::run(context, args).await,
-        Command::Use(args) => choose::run(context, args),
+        Command::Use(args) => choose::run(context, args).await,
         Command::Exec(args) => exec::run(context, args).await,
         Command::Copy(args) => copy::run(context, args).await,
         Command::Image(args) => image::run(context, args).await,

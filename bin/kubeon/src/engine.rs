@@ -10,20 +10,23 @@
 pub mod artifacts;
 pub mod checked;
 pub mod contact;
+pub mod entrance;
 pub mod hold;
 pub mod host_keys;
 pub mod hosts_file;
 pub mod interrupt;
+pub mod kubeconfig;
 pub mod login;
 pub mod memory;
 pub mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use kubeon_api::{ClusterName, HostAddress, Version};
-use kubeon_plan::{ClusterSpec, HostSpec, Intent, Valid};
+use kubeon_plan::{ClusterSpec, HostSpec, Intent, LoadBalancer, Valid};
 use kubeon_ports::Clock;
-use kubeon_store::{ClusterState, Store, StoreError};
+use kubeon_store::{Addresses, ClusterState, Lock, Store, StoreError};
 
 use crate::cmd::Context;
 use crate::selector::Member;
@@ -89,6 +92,14 @@ impl<'a> Engine<'a> {
         self.load(&self.name(given)?)
     }
 
+    /// The right to change a cluster whose state was read as this, or, when it is not `known`, was not there.
+    ///
+    /// # Errors
+    /// Refuses while another command has it, and when another command changed the state since it was read.
+    pub fn lock(&self, state: &State, known: bool, command: &str) -> Result<Lock, Stop> {
+        self.store.lock_as_read(&state.name, command, known.then_some(state)).map_err(stop)
+    }
+
     /// The supported versions, in order.
     ///
     /// # Errors
@@ -106,6 +117,18 @@ pub fn stop(error: StoreError) -> Stop {
     }
 }
 
+/// Writes down what is wanted, with the addresses that follow from it.
+pub fn want(state: &mut State, spec: ClusterSpec) {
+    let load_balancer = match &spec.load_balancer {
+        LoadBalancer::Haproxy => Ipv4Addr::LOCALHOST,
+        LoadBalancer::External { address, .. } => *address,
+    };
+    let services = spec.service_cidr;
+    state.addresses =
+        Addresses { api: services.nth(1), dns: services.nth(10), load_balancer: Some(load_balancer) };
+    state.spec = spec;
+}
+
 /// What plans are made from.
 pub fn intent(
     spec: Valid<ClusterSpec>,
@@ -113,13 +136,18 @@ pub fn intent(
     artifacts: kubeon_plan::Artifacts,
     without: Vec<HostAddress>,
 ) -> Intent {
-    let leaving = state.leaving.iter().map(|(address, name)| HostSpec {
+    let (returning, leaving): (Vec<_>, Vec<_>) = state
+        .leaving
+        .iter()
+        .partition(|(address, _)| spec.workers.iter().any(|host| host.address == **address));
+    let leaving = leaving.into_iter().map(|(address, name)| HostSpec {
         address: *address,
         name: name.clone(),
         labels: BTreeMap::new(),
     });
-    let leaving = leaving.collect();
-    Intent { without, leaving, ..Intent::new(spec, &state.uid, state.generation, artifacts) }
+    let (leaving, returning) =
+        (leaving.collect(), returning.into_iter().map(|(address, _)| *address).collect());
+    Intent { without, leaving, returning, ..Intent::new(spec, &state.uid, state.generation, artifacts) }
 }
 
 /// The nodes of a cluster as selectors see them.

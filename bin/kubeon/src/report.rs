@@ -15,8 +15,8 @@ const OTHERS: usize = 5;
 /// How many lines of a program's log are shown.
 const LOG_LINES: usize = 10;
 
-/// Why the run of `turn` is not complete, and what to type next.
-pub fn incomplete(turn: &Turn, interrupted: bool, command: &str) -> Stop {
+/// Why the run of `turn` is not complete, and what to type next: `again`.
+pub fn incomplete(turn: &Turn, interrupted: bool, again: &str) -> Stop {
     let plan = &turn.plan;
     let failed: Vec<(usize, &Step, &StepFailure)> = plan
         .steps
@@ -27,7 +27,7 @@ pub fn incomplete(turn: &Turn, interrupted: bool, command: &str) -> Stop {
             _ => None,
         })
         .collect();
-    let again = format!("continue with: kubeon {command} {}", plan.cluster);
+    let again = format!("continue with: {again}");
     let Some((place, step, failure)) = failed.first() else {
         let title = if interrupted { "stopped before the end" } else { "not all steps were done" };
         let code = if interrupted { Code::Interrupted } else { Code::Failed };

@@ -7,7 +7,7 @@ use kubeon_api::{HostAddress, KubernetesCluster, ReadError, Version, read_yaml};
 use kubeon_plan::{Artifacts, ClusterSpec, HostSpec, Intent, Note, Valid};
 use kubeon_store::Status;
 
-mod scaling;
+pub mod scaling;
 
 use crate::args::node::LoginWish;
 use crate::args::settings::SettingFlags;
@@ -101,9 +101,10 @@ impl Target {
             });
         }
         let state = engine.load(&spec.name)?;
-        let named = with_names(&spec, &state.spec);
+        let named = with_names(&spec, &state);
         let all = LoginWish::from(&args.nodes.all);
-        let mut target = Self::changed(engine, state, named, &all, &args.without)?;
+        let back = scaling::Back::of(args.take_back);
+        let mut target = Self::changed(engine, state, named, &all, &args.without, back)?;
         target.logins.extend(logins);
         target.notes = notes;
         Ok(target)
@@ -119,11 +120,12 @@ impl Target {
         spec: ClusterSpec,
         all: &LoginWish,
         without: &[String],
+        back: scaling::Back,
     ) -> Result<Self, Stop> {
         let mut newly_leaving = Vec::new();
         // Nothing was ever written to a host under generation 0: the wish may still change.
         if spec != state.spec && (state.generation > 0 || state.status != Status::Creating) {
-            newly_leaving = scaling::settle(&mut state, &spec)?;
+            newly_leaving = scaling::settle(&mut state, &spec, back)?;
         }
         let (spec, notes) = wish::stored(spec, &engine.supported()?)?;
         let without = engine::without(without, &spec, &state)?;
@@ -158,7 +160,7 @@ impl Target {
         }
         let state = engine.find(name)?;
         let (spec, all) = (state.spec.clone(), LoginWish::from(&args.nodes.all));
-        Self::changed(engine, state, spec, &all, &args.without)
+        Self::changed(engine, state, spec, &all, &args.without, scaling::Back::of(args.take_back))
     }
 }
 
@@ -205,8 +207,10 @@ fn read(args: &WishArgs) -> Result<KubernetesCluster, Stop> {
 }
 
 /// The wish with the names that hosts have as nodes already: a node keeps its name.
-fn with_names(spec: &ClusterSpec, stored: &ClusterSpec) -> ClusterSpec {
-    let names: BTreeMap<_, _> = stored.hosts().map(|host| (host.address, host.name.clone())).collect();
+fn with_names(spec: &ClusterSpec, state: &State) -> ClusterSpec {
+    let standing = state.spec.hosts().map(|host| (host.address, host.name.clone()));
+    let leaving = state.leaving.iter().map(|(address, name)| (*address, name.clone()));
+    let names: BTreeMap<_, _> = leaving.chain(standing).collect();
     let named = |hosts: &[HostSpec]| {
         hosts
             .iter()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{
-    ApiServer, ClusterType, Cni, DeclaredCluster, DeployMode, LoadBalancer as DeclaredBalancer,
+    ApiServer, Certificates, ClusterType, Cni, DeclaredCluster, DeployMode, LoadBalancer as DeclaredBalancer,
     LoadBalancerMode, Network, ProxyMode as DeclaredProxy, Reach, Settings,
 };
 use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, NameError, PrivateKey, Version};
@@ -78,6 +78,8 @@ pub fn from_flags(args: &WishArgs, name: &str, version: &str, supported: &[Versi
         hosts.workers.into_iter().map(host).collect(),
         &mut refusals,
     )?;
+    let feature_gates = args.settings.feature_gates.clone().unwrap_or_default();
+    let spec = ClusterSpec { feature_gates, ..spec };
     // What could not be read was left out above; an empty list would only be told a second time.
     let unread_masters = spec.masters.is_empty() && !args.nodes.masters.addresses.is_empty();
     let (spec, notes) = validated(spec, supported, refusals, name, unread_masters)?;
@@ -196,6 +198,7 @@ fn spec(
             DeclaredProxy::Iptables => ProxyMode::Iptables,
             DeclaredProxy::Nftables | DeclaredProxy::Ipvs => ProxyMode::Nftables,
         },
+        // A declaration has no field for them; flags add theirs.
         feature_gates: String::new(),
         ca_years: settings.ca_years,
     })
@@ -285,6 +288,7 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
             node_port_range: read.text("--port-range", flags.port_range.as_deref()),
             ..Network::default()
         }),
+        certificates: Some(Certificates { ca_years: read.number("--cert-years", flags.cert_years, 1, 100) }),
         ..DeclaredCluster::default()
     }
 }
@@ -314,3 +318,6 @@ impl Reader<'_> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

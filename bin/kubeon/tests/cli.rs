@@ -2,80 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod home;
 
-struct Home(tempfile::TempDir);
+use std::process::Command;
 
-impl Home {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn kubeon(&self, args: &[&str]) -> Said {
-        let output = Command::new(env!("CARGO_BIN_EXE_kubeon"))
-            .args(args)
-            .env_clear()
-            .env("HOME", self.path())
-            .env("PATH", "/usr/bin:/bin")
-            .output()
-            .unwrap();
-        Said::from(output)
-    }
-
-    /// Writes down a cluster that was never made. Its hosts are on the loopback and are not talked to.
-    fn with_cluster(name: &str) -> Self {
-        Self::with_cluster_at(name, 1)
-    }
-
-    fn with_cluster_at(name: &str, port: u16) -> Self {
-        let (home, port) = (Self::new(), port.to_string());
-        let hosts = ["-m", "127.0.2.1", "-w", "127.0.2.2", "--default-port", &port];
-        let said = home.kubeon(&[&["create", name, "v1.36.3", "-C"], &hosts[..]].concat());
-        assert_eq!(said.code, 0, "{}", said.err);
-        home
-    }
-
-    /// Names of everything below the state folder.
-    fn files(&self) -> Vec<String> {
-        let folder = self.path().join(".kubeon");
-        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-    }
-}
-
-#[derive(Debug)]
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl From<Output> for Said {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code().unwrap(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-}
-
-impl Said {
-    /// Refused: code 2, nothing on standard output, and these words on standard error.
-    #[track_caller]
-    fn refuses(&self, words: &[&str]) {
-        assert_eq!((self.code, self.out.as_str()), (2, ""), "{self:?}");
-        assert!(self.err.starts_with("error: "), "{}", self.err);
-        for word in words {
-            assert!(self.err.contains(word), "{word:?} is missing in:\n{}", self.err);
-        }
-    }
-}
+use home::{Home, Said};
 
 const MASTER: &str = "127.0.2.1";
 
@@ -184,6 +115,8 @@ fn case_13_only_create_touches_no_host() {
     let state: serde_json::Value = serde_json::from_str(&state).unwrap();
     assert_eq!(state["status"], "creating");
     assert_eq!(state["generation"], 0);
+    assert_eq!((&state["apiIP"], &state["dnsIP"]), (&"10.64.0.1".into(), &"10.64.0.10".into()));
+    assert_eq!(state["lbIP"], "127.0.0.1");
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &std::fs::metadata(home.path().join(".kubeon/t.json")).unwrap().permissions(),
     );
@@ -328,6 +261,14 @@ fn workers_come_and_go_and_nothing_else() {
     let back = [&fewer[..], &["-w", "127.0.2.2"]].concat();
     home.kubeon(&back).refuses(&["-w 127.0.2.2", "is on its way out of t", "kubeon create t"]);
     home.kubeon(&["addon", "t", "-w", "127.0.2.2"]).refuses(&["is on its way out of t"]);
+    let kept = home.kubeon(&[&back[..], &["--take-back"]].concat());
+    assert_eq!(kept.code, 0, "{kept:?}");
+    let text = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(state["spec"]["workers"][0]["address"], "127.0.2.2", "{text}");
+    assert_eq!(state["leaving"], serde_json::json!({"127.0.2.2": null}), "until what was begun is undone");
+    let more = [&back[..], &["-w", "127.0.2.3"]].concat();
+    assert_eq!(home.kubeon(&more).code, 0, "one that was taken back is in nobody's way");
 }
 
 #[test]
@@ -385,9 +326,31 @@ fn a_silent_cluster_is_listed_within_seconds() {
 }
 
 #[test]
+fn a_slow_cluster_is_not_called_dead() {
+    let listener = std::net::TcpListener::bind("127.0.2.1:0").unwrap();
+    let home = Home::with_cluster_at("t", listener.local_addr().unwrap().port());
+    home.rewrite("t", "\"creating\"", "\"running\"");
+    let listed = || -> serde_json::Value {
+        let said = home.kubeon(&["ls", "-o", "json"]);
+        serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+    };
+    let slow = listed();
+    assert_eq!(slow[0]["state"], "Unknown", "it takes connections: {slow}");
+    assert!(slow[0]["note"].as_str().unwrap().contains("no master answered in full"), "{slow}");
+    drop(listener);
+    let dead = listed();
+    assert_eq!(dead[0]["state"], "Unreachable", "nobody is there: {dead}");
+}
+
+#[test]
 fn destroying_wants_agreement() {
     let home = Home::with_cluster("t");
-    home.kubeon(&["destroy", "t"]).refuses(&["nobody agreed", "kubeon destroy t --yes"]);
+    // A person is told what goes before the question.
+    let said = home.kubeon(&["destroy", "t"]);
+    assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
+    for words in ["no host was ever written to", "nobody agreed", "kubeon destroy t --yes"] {
+        assert!(said.err.contains(words), "{words:?} is missing in:\n{}", said.err);
+    }
     home.kubeon(&["destroy", "t", "--force"]).refuses(&["--without ADDRESS"]);
     home.kubeon(&["destroy", "t", "--yes", "--without", "127.0.2.77"]).refuses(&["is no host of t"]);
 }
@@ -424,6 +387,32 @@ fn a_missing_bundle_says_how_to_make_it() {
     said.refuses(&["there is no bundle for v1.36.3", "kubeon bundle build v1.36.3"]);
     assert!(home.files().is_empty(), "a plan writes nothing");
     assert!(home.kubeon(&["bundle", "ls"]).err.contains("kubeon bundle build"));
+}
+
+/// Before the first effect, whatever of it is damaged.
+#[test]
+fn a_bundle_that_cannot_be_read_is_refused() {
+    let home = Home::new();
+    let folder = home.path().join(".cache/kubeon/bundles/v1.36.3-amd64");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (file, text) in
+        [("oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#), ("index.json", "{\"manifests\":")]
+    {
+        std::fs::write(folder.join(file), text).unwrap();
+        for command in ["plan", "create"] {
+            let said = home.kubeon(&[command, "x", "v1.36.3", "-m", MASTER]);
+            said.refuses(&["the bundle of v1.36.3 is damaged", "index.json", "kubeon bundle build v1.36.3"]);
+        }
+    }
+    assert_eq!(home.kubeon(&["bundle", "verify", "v1.36.3"]).code, 1, "to find it is what verify is for");
+    assert!(home.files().is_empty());
+}
+
+#[test]
+fn what_bundle_build_would_do_has_a_form_for_programs() {
+    let said = Home::new().kubeon(&["bundle", "build", "v1.36.3", "--dry-run", "-o", "json"]);
+    let components: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert!(components.as_array().unwrap().iter().any(|one| one["component"] == "etcd"), "{components}");
 }
 
 #[test]

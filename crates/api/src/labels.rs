@@ -20,6 +20,9 @@ pub const JOB: &str = "kubeon.io/job";
 /// Annotation of a `KubernetesCluster` and of its operations: checks of the hosts that may fail, by name, joined by
 /// commas.
 pub const IGNORE_CHECKS: &str = "kubeon.io/ignore-checks";
+/// Annotation of a `KubernetesCluster` and of its operations: workers that may be left out where they do not answer, by
+/// address or name, joined by commas.
+pub const WITHOUT: &str = "kubeon.io/without";
 /// What admission says to a runner whose Job the operator has not written down yet: a moment later it will be.
 pub const NO_JOB_YET: &str = "of which none is recorded yet";
 /// Label of an operation that was derived from a `KubernetesCluster`: the object's UID. Written by the operator alone.

@@ -12,6 +12,7 @@
 #![allow(clippy::duplicated_attributes, reason = "the columns of a table share words")]
 
 mod addresses;
+mod arch;
 mod crd;
 pub mod kubeonkube;
 pub mod kubernetes_cluster;
@@ -23,6 +24,7 @@ mod secret;
 mod words;
 
 pub use addresses::{DnsName, Endpoint, HttpsUrl, LoginName, PortRange, Registry};
+pub use arch::{Arch, NotAnArch};
 pub use crd::{GenerateError, crds, definitions, json_schema};
 pub use kubeonkube::{Cluster, ClusterOperation, DataRef};
 pub use kubernetes_cluster::{

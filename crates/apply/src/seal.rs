@@ -63,6 +63,7 @@ fn seal_op(op: &Op, secrets: &dyn Secrets) -> Result<Op, StepFailure> {
         | Op::Objects { .. }
         | Op::Taint { .. }
         | Op::Drain { .. }
+        | Op::Uncordon { .. }
         | Op::RemoveNode { .. }
         | Op::Await { .. }
         | Op::Reset { .. } => Ok(op.clone()),

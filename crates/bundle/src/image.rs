@@ -9,7 +9,9 @@ use kubeon_api::Digest;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use archive::write_archive;
-pub use load::{ArchiveFormat, ImageArchive, LoadError, load_archive, normal_name};
+pub use load::{
+    ArchiveFormat, ArchivedImage, ImageArchive, ImageContent, LoadError, load_archive, normal_name,
+};
 
 use crate::catalogue::ImageRecipe;
 use crate::layout::{self, Descriptor, Manifest};

@@ -14,7 +14,6 @@
 //! The crate may start `go` and `apt-get`, and may write in its store and cache. It never touches a host, prints
 //! nothing, and knows no cluster.
 
-pub mod arch;
 pub mod build;
 pub mod bundle;
 mod cache;
@@ -27,10 +26,9 @@ pub mod pack;
 mod process;
 pub mod store;
 
-pub use arch::Arch;
 pub use build::{BuildError, BuildOptions, Origin, Progress, State, build};
 pub use bundle::{Bundle, BundleError, Damage, VerifyError};
 pub use catalogue::{Catalogue, CatalogueError, Entry};
-pub use kubeon_api::{Digest, Version};
+pub use kubeon_api::{Arch, Digest, Version};
 pub use manifest::{BundleManifest, Image, Part, PartKind, Source};
 pub use store::Store;

@@ -23,5 +23,5 @@ mod proxy;
 
 pub use api_server::{ApiServer, Options};
 pub use error::EnvtestError;
-pub use programs::program;
-pub use proxy::{Fault, FaultProxy, FaultRule, Request, When};
+pub use programs::{program, program_of};
+pub use proxy::{Fault, FaultProxy, FaultRule, Met, Request, RuleId, When};

@@ -48,8 +48,16 @@ impl Programs {
 /// # Errors
 /// The bundle is not built (the text says how), or does not hold it.
 pub fn program(name: &str) -> Result<PathBuf, EnvtestError> {
+    program_of(VERSION, name)
+}
+
+/// A program of the bundle of any version.
+///
+/// # Errors
+/// The bundle is not built (the text says how), or does not hold it.
+pub fn program_of(version: Version, name: &str) -> Result<PathBuf, EnvtestError> {
     let store = store()?;
-    of_bundle(&store.find(VERSION, Arch::native())?, name, &store.cache().join("programs"))
+    of_bundle(&store.find(version, Arch::native())?, name, &store.cache().join("programs"))
 }
 
 fn store() -> Result<Store, EnvtestError> {

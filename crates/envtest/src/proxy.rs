@@ -4,6 +4,7 @@ mod request;
 mod rule;
 mod serve;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use request::Request;
-pub use rule::{Fault, FaultRule, When};
+pub use rule::{Fault, FaultRule, Met, RuleId, When};
 
 use crate::api_server::client_of;
 use crate::credentials::{self, Login};
@@ -52,7 +53,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     requests: Vec<Request>,
-    rules: Vec<rule::Armed>,
+    rules: BTreeMap<RuleId, rule::Armed>,
+    /// How many rules there ever were.
+    given: usize,
 }
 
 /// Whether connections are possible, and how often they were cut.
@@ -120,8 +123,23 @@ impl FaultProxy {
     }
 
     /// Adds a rule. It counts requests from now on. Where several fit a request, the oldest wins; all count it.
-    pub fn fail(&self, rule: FaultRule) {
-        self.shared.state().rules.push(rule::Armed::new(rule));
+    pub fn fail(&self, rule: FaultRule) -> RuleId {
+        let mut state = self.shared.state();
+        state.given += 1;
+        let id = RuleId(state.given);
+        state.rules.insert(id, rule::Armed::new(rule));
+        id
+    }
+
+    /// What became of a rule so far; nothing, when it was forgotten.
+    #[must_use]
+    pub fn met(&self, rule: RuleId) -> Met {
+        self.shared.state().rules.get(&rule).map(|armed| armed.met.clone()).unwrap_or_default()
+    }
+
+    /// Forgets one rule; what became of it.
+    pub fn forgive(&self, rule: RuleId) -> Met {
+        self.shared.state().rules.remove(&rule).map(|armed| armed.met).unwrap_or_default()
     }
 
     /// Forgets all rules, and lets new connections in after a cut. What hangs stays so until it is cut.

@@ -85,6 +85,26 @@ async fn fails_exactly_the_write_it_was_told_to() {
 }
 
 #[tokio::test]
+async fn fails_what_is_about_one_object_and_tells_what_became_of_the_rule() {
+    let ground = Ground::new().await;
+    let rule = |name: &str, nth: usize| {
+        let when = When::nth_request(nth).about(name);
+        ground.proxy.fail(FaultRule { when, how: Fault::Status(500) })
+    };
+    let (first, second, third) = (rule("aa", 1), rule("bb", 2), rule("cc", 1));
+    assert_eq!(code(ground.create("aa").await), 500, "its name is in what is sent");
+    ground.create("bb").await.unwrap();
+    assert_eq!(code(ground.maps.get("bb").await), 500, "its name is in the path");
+    ground.create("aa").await.unwrap();
+    let became = |rule| (ground.proxy.met(rule).fitting, ground.proxy.met(rule).failed);
+    assert_eq!(became(first), (2, vec!["create configmaps".to_owned()]));
+    assert_eq!(became(second), (2, vec!["get configmaps".to_owned()]));
+    assert_eq!(became(third), (0, vec![]));
+    assert_eq!(ground.proxy.forgive(third).fitting, 0);
+    ground.create("cc").await.unwrap();
+}
+
+#[tokio::test]
 async fn asks_to_come_back_later() {
     let ground = Ground::new().await;
     ground.fail(When::nth_write(1), Fault::RetryAfter(1));

@@ -122,7 +122,7 @@ const ALERTS: [Alert; 7] = [
     },
     Alert {
         name: "KubeonOperationsFail",
-        when: "sum(increase(kubeon_operator_events_total{word=~\".*Failed\"}[15m])) > 0",
+        when: "sum(increase(kubeon_operator_events_total{word=~\".*Failed\",word!=\"StepFailed\"}[15m])) > 0",
         lasting: "0m",
         severity: "warning",
         says: "An operation failed.",

@@ -1,4 +1,5 @@
-//! Helm and kustomize themselves read what is committed in `deploy/`, and make of it what `deploy/kubeon.yaml` says.
+//! Helm and kustomize themselves read what is committed in `deploy/`, and make of it what `deploy/kubeon.yaml` says; a real
+//! API server takes it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use kubeon_envtest::{ApiServer, Options};
 use serde_json::{Value, json};
 
 /// The version that is built when there is no helm.
@@ -169,4 +171,74 @@ fn helm_takes_what_a_person_sets() {
     assert!(!made.keys().any(|key| key.contains("default/") || key.starts_with("CustomResourceDefinition")));
     let policy = made["ValidatingAdmissionPolicy /kubeon-commands"].to_string();
     assert!(policy.contains("['system:serviceaccount:kubeon-system:kubeon-operator', 'alice']"), "{policy}");
+}
+
+/// kubectl, going to an API server of its own.
+struct Meta {
+    kubectl: PathBuf,
+    server: ApiServer,
+    home: tempfile::TempDir,
+}
+
+impl Meta {
+    async fn start() -> Self {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        Self { kubectl: kubectl(), server, home: tempfile::tempdir().unwrap() }
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(&self.kubectl);
+        command.env("HOME", self.home.path()).arg("--kubeconfig").arg(self.server.kubeconfig_file());
+        output(command.args(arguments))
+    }
+
+    /// Writes objects where kubectl reads them.
+    fn file(&self, objects: impl Iterator<Item = Value>) -> String {
+        let file = self.home.path().join("objects.yaml");
+        let documents: String = objects.map(|object| format!("---\n{object}\n")).collect();
+        std::fs::write(&file, documents).unwrap();
+        file.display().to_string()
+    }
+
+    /// Whether all of these are there.
+    fn holds(&self, wanted: &BTreeMap<String, Value>) {
+        let file = self.file(wanted.values().cloned());
+        let names = self.kubectl(&["get", "-f", &file, "-o", "name"]);
+        assert_eq!(names.lines().count(), wanted.len(), "{names}");
+    }
+}
+
+#[tokio::test]
+async fn an_api_server_takes_what_kustomize_makes() {
+    let meta = Meta::start().await;
+    let (folder, file) = (deploy().join("kustomize/default"), deploy().join("kubeon.yaml"));
+    let (folder, file) = (folder.to_str().unwrap(), file.to_str().unwrap());
+    let applied = meta.kubectl(&["apply", "--server-side", "-k", folder]);
+    assert_eq!(applied.lines().count(), manifest().len(), "{applied}");
+    meta.holds(&manifest());
+    // The manifest would change nothing of it: kubectl fails where it would.
+    assert_eq!(meta.kubectl(&["diff", "--server-side", "-f", file]), "");
+}
+
+#[tokio::test]
+async fn an_api_server_takes_what_helm_makes() {
+    let meta = Meta::start().await;
+    meta.kubectl(&["create", "namespace", "kubeon-system"]);
+    let made = template(&helm(), &[]);
+    let file = meta.file(made.values().cloned());
+    let applied = meta.kubectl(&["apply", "--server-side", "-f", &file]);
+    assert_eq!(applied.lines().count(), made.len(), "{applied}");
+    meta.holds(&made);
+    // And what a person sets. Namespaces that are watched must exist.
+    meta.kubectl(&["create", "namespace", "team-a"]);
+    let set = template(
+        &helm(),
+        &[
+            "--set=watchNamespaces={team-a},replicas=3,historyLimit=5,callback.url=https://gateway.example",
+            "--set=callback.caConfigMap=gateway-ca,nodeSelector.disk=ssd,operators={alice}",
+        ],
+    );
+    let file = meta.file(set.values().cloned());
+    meta.kubectl(&["apply", "--server-side", "-f", &file]);
+    meta.holds(&set);
 }

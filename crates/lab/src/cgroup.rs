@@ -71,13 +71,16 @@ impl Cgroups {
         Ok(pids)
     }
 
-    /// Whether the member's payload runs.
+    /// Whether the member's payload runs, and what would boot it again. A payload without that is dying.
     pub(crate) fn is_running(&self, lab: &LabName, member: &str) -> Result<bool> {
         // One hierarchy is enough: a process is in all of them.
         let Some(hierarchy) = self.hierarchies.last() else { return Ok(false) };
-        let mut pids = Vec::new();
-        collect(&dir(hierarchy, lab).join(member).join("payload"), &mut pids)?;
-        Ok(!pids.is_empty())
+        let lives = |leaf: &str| -> Result<bool> {
+            let mut pids = Vec::new();
+            collect(&dir(hierarchy, lab).join(member).join(leaf), &mut pids)?;
+            Ok(!pids.is_empty())
+        };
+        Ok(lives("supervisor")? && lives("payload")?)
     }
 
     /// Removes the cgroups of a member (`""`: of the whole lab); fails with what cannot be removed within 5 s.

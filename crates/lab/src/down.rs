@@ -6,7 +6,7 @@ use crate::{
     Error, LabName, Places, Result,
     cgroup::Cgroups,
     leftovers::{self, mounts},
-    net, process,
+    net, process, stale,
     tool::Tool,
 };
 
@@ -16,13 +16,14 @@ pub(crate) fn down(places: &Places, lab: &LabName) -> Result<()> {
     let dir = places.lab(lab);
     // Order: processes first (hosts, the switch, programs in flight), since they hold and remake everything else;
     // the route last but the files, so that no packet for the lab finds another way meanwhile.
-    let steps: [&dyn Fn() -> Result<()>; 6] = [
+    let steps: [&dyn Fn() -> Result<()>; 7] = [
         &|| process::kill_all(&format!("lab {lab}"), || leftovers::processes(lab, &cgroups)),
         &|| unmount(&dir),
         &|| cgroups.remove(lab, ""),
         &|| net::remove_link(lab),
         &|| net::remove_routes(lab),
         &|| remove_files(places, lab),
+        &|| stale::remove(places),
     ];
     let mut first = None;
     for step in steps {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, LabName, Places, Result, cgroup::Cgroups, net, process};
+use crate::{Error, LabName, Places, Result, cgroup::Cgroups, net, process, stale};
 
 /// One thing of a lab that is still there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Leftover {
     Link(String),
     /// A route of the machine.
     Route(String),
-    /// The lab's folder, or a file in it.
+    /// The lab's folder, or a base root file system that nobody builds any more.
     File(PathBuf),
 }
 
@@ -73,6 +73,7 @@ pub(crate) fn all(places: &Places, lab: &LabName) -> Result<Vec<Leftover>> {
     found.extend(net::link_exists(lab).then(|| Leftover::Link(lab.link())));
     found.extend(net::routes(lab)?.into_iter().map(Leftover::Route));
     found.extend(dir.exists().then_some(Leftover::File(dir)));
+    found.extend(stale::builds(places)?.into_iter().map(Leftover::File));
     Ok(found)
 }
 

@@ -33,6 +33,7 @@ mod net;
 mod places;
 mod process;
 mod progress;
+mod stale;
 mod state;
 mod subnet;
 mod tool;

@@ -1,5 +1,5 @@
 //! Real labs on this machine: needs root and the programs of a lab; builds the base root file system if it is not in
-//! the cache. Without root every test says so and passes.
+//! the cache. Without root every test says so and fails.
 //!
 //! Each test has a lab of its own and state in a temporary folder.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "test code")]
@@ -16,19 +16,14 @@ use std::{
 use kubeon_lab::{HostState, Lab, LabName, Leftover, User};
 use world::{Scratch, World};
 
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: needs root");
-    }
-    root
+/// A test that proves nothing must not pass.
+fn needs_root() {
+    assert!(rustix::process::geteuid().is_root(), "this test makes namespaces and mounts: run it as root");
 }
 
 #[test]
 fn hosts_are_whole_and_reach_each_other_and_nobody_else() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let before = World::now();
     let scratch = Scratch::new("whole");
     let lab = scratch.up(2);
@@ -79,9 +74,7 @@ fn hosts_are_whole_and_reach_each_other_and_nobody_else() {
 
 #[test]
 fn every_kind_of_login_works() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let scratch = Scratch::new("logins");
     let lab = scratch.up(1);
     assert_eq!(world::ssh(&lab, "h1", User::Admin, "sudo -n id -u").unwrap(), "0");
@@ -97,9 +90,7 @@ fn every_kind_of_login_works() {
 
 #[test]
 fn what_a_host_writes_to_kernel_parameters_stays_in_the_host() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let scratch = Scratch::new("sysctl");
     let lab = scratch.up(1);
     let names =
@@ -115,9 +106,7 @@ fn what_a_host_writes_to_kernel_parameters_stays_in_the_host() {
 
 #[test]
 fn a_killed_host_is_gone_at_once_and_comes_back_as_itself() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let scratch = Scratch::new("kill");
     let lab = scratch.up(2);
     let key = lab.known_hosts().unwrap();
@@ -153,9 +142,7 @@ fn a_killed_host_is_gone_at_once_and_comes_back_as_itself() {
 
 #[test]
 fn a_host_can_reboot_and_switch_itself_off() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let scratch = Scratch::new("reboot");
     let lab = scratch.up(1);
     let boot_id = || world::ssh(&lab, "h1", User::Root, "cat /proc/sys/kernel/random/boot_id");
@@ -172,9 +159,7 @@ fn a_host_can_reboot_and_switch_itself_off() {
 
 #[test]
 fn a_cut_host_works_on_unheard_until_it_is_healed() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let scratch = Scratch::new("cut");
     let lab = scratch.up(2);
     let counter =
@@ -203,9 +188,7 @@ fn a_cut_host_works_on_unheard_until_it_is_healed() {
 
 #[test]
 fn labs_side_by_side_do_not_meet() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let (a, b) = (Scratch::new("side-a"), Scratch::new("side-b"));
     let (lab_a, lab_b) = thread::scope(|scope| {
         let second = scope.spawn(|| b.up(1));
@@ -225,9 +208,7 @@ fn labs_side_by_side_do_not_meet() {
 
 #[test]
 fn a_lab_of_another_folder_is_refused_not_taken_over() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let scratch = Scratch::new("owner");
     let lab = scratch.up(1);
     let foreign = Scratch::named(scratch.name.clone());
@@ -239,9 +220,7 @@ fn a_lab_of_another_folder_is_refused_not_taken_over() {
 
 #[test]
 fn up_again_adds_hosts_and_boots_dead_ones() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let scratch = Scratch::new("again");
     let lab = scratch.up(1);
     lab.kill("h1").unwrap();
@@ -252,21 +231,96 @@ fn up_again_adds_hosts_and_boots_dead_ones() {
     Lab::down(&scratch.places, &scratch.name).unwrap();
 }
 
-/// The program that the next test kills: this very test, run alone.
+/// The program that the next tests kill: this very test, run alone.
 #[test]
-#[ignore = "a part of nothing_is_left_after_up_is_killed_at_any_moment"]
+#[ignore = "a part of the tests that kill it"]
 fn child_up() {
     let name: LabName = std::env::var("LAB_TEST_NAME").unwrap().parse().unwrap();
     let home = std::env::var_os("LAB_TEST_HOME").unwrap();
     let scratch = Scratch::at(name, home.into());
-    scratch.up(2);
+    let lab = || Lab::open(&scratch.places, &scratch.name).unwrap();
+    match std::env::var("LAB_TEST_VERB").as_deref() {
+        Ok("down") => Lab::down(&scratch.places, &scratch.name).unwrap(),
+        Ok("kill") => lab().kill("h1").unwrap(),
+        Ok("start") => lab().start("h1").unwrap(),
+        _ => drop(scratch.up(2)),
+    }
+}
+
+/// Begins what the verb says, in a program of its own.
+fn begin(scratch: &Scratch, verb: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "child_up", "--ignored"])
+        .env("LAB_TEST_NAME", scratch.name.as_str())
+        .env("LAB_TEST_HOME", scratch.home())
+        .env("LAB_TEST_VERB", verb)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn nothing_is_left_after_another_command_is_killed_at_any_moment() {
+    needs_root();
+    let before = World::now();
+    let scratch = Scratch::new("crash2");
+    for verb in ["kill", "start", "down"] {
+        let ready = || {
+            let lab = scratch.up(2);
+            if verb == "start" {
+                lab.kill("h1").unwrap();
+            }
+        };
+        ready();
+        let start = Instant::now();
+        assert!(begin(&scratch, verb).status().unwrap().success(), "{verb}");
+        let whole = start.elapsed();
+        for tenth in [1, 4, 7] {
+            ready();
+            let mut child = begin(&scratch, verb).spawn().unwrap();
+            thread::sleep(whole * tenth / 10);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            // What was broken off can be completed, and then taken down whole.
+            if tenth == 4 {
+                let lab = scratch.up(2);
+                world::ssh(&lab, "h1", User::Root, "true").unwrap();
+            }
+            scratch.down();
+            before.assert_unchanged(&scratch);
+        }
+    }
+}
+
+#[test]
+fn a_base_whose_build_was_killed_is_taken_away_by_down() {
+    needs_root();
+    let scratch = Scratch::new("base");
+    let cache = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let building = || {
+        let entries = std::fs::read_dir(cache.path().join("lab")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|it| it == "building"))
+    };
+    let mut child = begin(&scratch, "up").env("KUBEON_CACHE", cache.path()).spawn().unwrap();
+    world::until("the base is being built", || {
+        building().is_some_and(|path| path.join("debootstrap").exists())
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let places = kubeon_lab::Places::new(scratch.home(), cache.path());
+    let left = Lab::leftovers(&places, &scratch.name).unwrap();
+    assert!(
+        left.iter().any(|it| matches!(it, Leftover::File(path) if Some(path) == building().as_ref())),
+        "{left:?}"
+    );
+    Lab::down(&places, &scratch.name).unwrap();
+    assert_eq!((building(), Lab::leftovers(&places, &scratch.name).unwrap()), (None, vec![]));
 }
 
 #[test]
 fn nothing_is_left_after_up_is_killed_at_any_moment() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let before = World::now();
     let scratch = Scratch::new("crash");
     let begin = Instant::now();

@@ -1,6 +1,7 @@
 //! A person's command on a host.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_api::HostAddress;
@@ -9,7 +10,7 @@ use tokio::io::AsyncRead;
 
 use crate::connection::Connection;
 use crate::failure::failure;
-use crate::pool::SshHosts;
+use crate::pool::{Pool, SshHosts};
 use crate::remote::Remote;
 use crate::shell::Rights;
 
@@ -120,23 +121,24 @@ impl SshHosts {
         let connection = self.0.connection(host).await?;
         let rights = if command.as_root { connection.rights().await? } else { Rights::AsIs };
         let args = [command.line.as_str()];
-        let mut remote = if command.pty {
+        let remote = if command.pty {
             connection.start_in_terminal(&rights, PTY_WRAPPER, &args, BEGUN).await?
         } else {
             connection.start(&rights, WRAPPER, &args).await?
         };
-        let mut leash = Leash { connection: connection.clone(), rights, pid: None };
-        let mut start = Start::default();
-        let leash_pid = &mut leash.pid;
+        let mut leash = Leash { pool: Arc::clone(&self.0), running: None };
+        let running =
+            leash.running.insert(Running { connection, rights, remote, start: Start::default(), pid: None });
+        let Running { connection, remote, start, pid, .. } = running;
         let mut hear = |stream: Stream, bytes: &[u8]| match stream {
             Stream::Err => on_output(stream, bytes),
             Stream::Out => {
-                if let Some(pid) = start.feed(bytes, on_output) {
-                    *leash_pid = Some(pid);
+                if let Some(said) = start.feed(bytes, on_output) {
+                    *pid = Some(said);
                 }
             }
         };
-        let talking = remote.talk(&connection, command.input, &mut hear);
+        let talking = remote.talk(connection, command.input, &mut hear);
         let ended = match command.timeout {
             None => Some(talking.await),
             Some(limit) => tokio::time::timeout(limit, talking).await.ok(),
@@ -144,13 +146,29 @@ impl SshHosts {
         if let Some(result) = ended {
             start.flush(on_output);
             if result.is_ok() {
-                leash.pid = None;
+                leash.running = None;
             }
             return result;
         }
-        leash.end(remote).await;
+        if let Some(running) = leash.running.take() {
+            // Whether it ended or not, its time is over.
+            drop(running.end().await);
+        }
         let seconds = command.timeout.unwrap_or_default().as_secs_f32();
         Err(failure(Category::Timeout, format!("the command on {host} was ended after {seconds} s")))
+    }
+
+    /// Waits until the commands that nobody waits for any more are ended on their hosts, half a minute at most, and
+    /// tells of those that may still run.
+    pub async fn farewells(&self) -> Vec<(HostAddress, StepFailure)> {
+        let mut endings = std::mem::take(&mut *self.0.endings());
+        let mut failed = Vec::new();
+        while let Some(ended) = endings.join_next().await {
+            if let Ok((host, Err(failure))) = ended {
+                failed.push((host, failure));
+            }
+        }
+        failed
     }
 }
 
@@ -203,38 +221,75 @@ impl Start {
     }
 }
 
-/// Ends the command on the host when nobody waits for it any more.
-struct Leash {
-    connection: std::sync::Arc<Connection>,
+/// A command on its host.
+struct Running {
+    connection: Arc<Connection>,
     rights: Rights,
+    remote: Remote,
+    start: Start,
     pid: Option<u32>,
 }
 
-impl Leash {
-    async fn end(mut self, remote: Remote) {
-        if let Some(pid) = self.pid.take() {
-            kill(&self.connection, &self.rights, pid).await;
+impl Running {
+    /// Ends it and what it started.
+    async fn end(mut self) -> Result<(), StepFailure> {
+        let learned = match self.pid {
+            Some(pid) => Ok(Some(pid)),
+            None => tokio::time::timeout(ENDING, self.learn()).await,
+        };
+        let ended = match learned {
+            Ok(Some(pid)) => kill(&self.connection, &self.rights, pid).await,
+            Ok(None) => Ok(()),
+            Err(_) => {
+                let why = format!("it did not say which process it is within {} s", ENDING.as_secs());
+                Err(failure(Category::Timeout, why))
+            }
+        };
+        if let Err(error) = &ended {
+            tracing::warn!(host = %self.connection.host, pid = self.pid, %error, "a command may still run");
         }
-        drop(remote);
+        ended
     }
+
+    /// Waits for a command that has just begun to say which process it is; `None` when it is over.
+    async fn learn(&mut self) -> Option<u32> {
+        while !self.start.over {
+            if let Some(pid) = self.start.feed(&self.remote.out().await?, &|_, _| {}) {
+                self.pid = Some(pid);
+            }
+        }
+        self.pid
+    }
+}
+
+/// Ends the command on the host when nobody waits for it any more.
+struct Leash {
+    pool: Arc<Pool>,
+    running: Option<Running>,
 }
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        let Some(pid) = self.pid.take() else { return };
-        let (connection, rights) = (self.connection.clone(), self.rights.clone());
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { kill(&connection, &rights, pid).await });
+        let Some(running) = self.running.take() else { return };
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
         }
+        let pool = Arc::clone(&self.pool);
+        let mut endings = self.pool.endings();
+        // Nobody asked for those that are over.
+        while endings.try_join_next().is_some() {}
+        endings.spawn(async move {
+            let ended = (running.connection.host, running.end().await);
+            // Until now: the pool ends its tasks when it goes.
+            drop(pool);
+            ended
+        });
     }
 }
 
-async fn kill(connection: &Connection, rights: &Rights, pid: u32) {
+async fn kill(connection: &Connection, rights: &Rights, pid: u32) -> Result<(), StepFailure> {
     let pid = pid.to_string();
-    let ended = connection.ask(rights, END, &[&pid], Input::Nothing, (ENDING, 4096)).await;
-    if let Err(error) = ended {
-        tracing::warn!(host = %connection.host, pid, %error, "a command may still run");
-    }
+    connection.ask(rights, END, &[&pid], Input::Nothing, (ENDING, 4096)).await.map(drop)
 }
 
 #[cfg(test)]

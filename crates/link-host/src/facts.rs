@@ -56,6 +56,9 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
             "module" => add_pair(value, |name, there| {
                 facts.modules.insert(name, there == "1");
             }),
+            "program" => add_pair(value, |name, there| {
+                facts.programs.insert(name, there == "1");
+            }),
             "parameter" => add_pair(value, |name, value| {
                 facts.parameters.insert(name, text(value));
             }),
@@ -101,7 +104,9 @@ fn merge(facts: &mut Facts, text: &str) -> Result<(), String> {
     facts.parts = told.parts;
     facts.journal = told.journal;
     facts.certificates = told.certificates;
+    facts.kubelet = told.kubelet;
     facts.cluster = told.cluster;
+    facts.untold = told.untold;
     Ok(())
 }
 
@@ -232,13 +237,14 @@ mod tests {
     #[test]
     fn reads_what_is_checked_before_a_cluster_is_made() {
         let facts = parsed(
-            "inodes_free=1000\nproduct_uuid=4c4c\nmodule=overlay 1\nmodule=ip_vs 0\nparameter=net.ipv4.ip_forward 0\n\
+            "inodes_free=1000\nproduct_uuid=4c4c\nprogram=nft 0\nprogram=iptables 1\nmodule=overlay 1\nmodule=ip_vs 0\nparameter=net.ipv4.ip_forward 0\n\
              can_set_parameters=1\nnameservers=10.0.0.2 10.0.0.3\nresolves_itself=0\nlink=172.30.0.11 eth0 1500\n\
              link=nonsense\nroute=172.30.0.0/24\nroute=10.1.2.3\nroute=default\nlisten=2AF8\n\
              reached=172.30.0.12 6443 refused\nreached=172.30.0.13 10250 silent\nreached=x 1 ?",
         )
         .unwrap();
         assert_eq!((facts.inodes_free, facts.product_uuid.as_str()), (Some(1000), "4c4c"));
+        assert_eq!((facts.programs["nft"], facts.programs["iptables"]), (false, true));
         assert_eq!((facts.modules["overlay"], facts.modules["ip_vs"]), (true, false));
         assert_eq!(facts.parameters["net.ipv4.ip_forward"], "0");
         assert_eq!((facts.can_set_parameters, facts.resolves_itself), (Some(true), Some(false)));

@@ -1,12 +1,13 @@
 //! The hosts, each behind one shared connection that is made when first needed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kubeon_api::HostAddress;
 use kubeon_wire::{Category, StepFailure};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use crate::auth::Keys;
 use crate::connection::{Connection, DialError, look_at_key};
@@ -78,7 +79,11 @@ pub(crate) struct Pool {
     slots: Mutex<HashMap<HostAddress, Arc<Slot>>>,
     dialing: Semaphore,
     pub(crate) looking: Semaphore,
+    endings: Mutex<Endings>,
 }
+
+/// Commands that are being ended since nobody waits for them any more.
+pub(crate) type Endings = JoinSet<(HostAddress, Result<(), StepFailure>)>;
 
 /// The place of one host's connection. Whoever needs it first makes it; the others wait for that.
 #[derive(Default)]
@@ -106,6 +111,7 @@ impl SshHosts {
             slots: Mutex::default(),
             dialing: Semaphore::new(at_once),
             looking: Semaphore::new(at_once),
+            endings: Mutex::default(),
         }))
     }
 
@@ -143,6 +149,10 @@ impl SshHosts {
 }
 
 impl Pool {
+    pub(crate) fn endings(&self) -> MutexGuard<'_, Endings> {
+        self.endings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn login(&self, host: HostAddress) -> &Login {
         self.settings.logins.get(&host).unwrap_or(&self.settings.login)
     }

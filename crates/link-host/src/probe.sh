@@ -47,6 +47,9 @@ host_facts() {
     for m in apt-get:apt dnf:dnf yum:yum zypper:zypper apk:apk; do
         has "${m%:*}" && { say "package_manager=${m#*:}"; break; }
     done
+    for m in nft iptables; do
+        has "$m" && say "program=$m 1" || say "program=$m 0"
+    done
 }
 
 kernel_facts() {
@@ -146,6 +149,9 @@ cluster_facts() {
         say "node_facts=$("$p" facts 2>/dev/null | tr -d '\n')"
     fi
 }
+
+# A login without a shell often lacks the folders that services look into.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 look() {
     say "clock=$(date +%s.%N)"

@@ -214,6 +214,21 @@ impl Remote {
         Ok(())
     }
 
+    /// The next bytes of standard output; `None` when the command is over.
+    pub(crate) async fn out(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let message = match self.early.pop_front() {
+                Some(early) => early,
+                None => self.read.wait().await?,
+            };
+            match message {
+                ChannelMsg::Data { data } => return Some(data.to_vec()),
+                ChannelMsg::Close => return None,
+                _ => {}
+            }
+        }
+    }
+
     /// Feeds the input and hands on the output until the command has ended.
     pub(crate) async fn talk(
         &mut self,

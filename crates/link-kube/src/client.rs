@@ -3,7 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use kube::client::{ClientBuilder, DynBody};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tower::BoxError;
+use tower::util::MapFutureLayer;
 
 /// Why no API server can be reached.
 #[derive(Debug, thiserror::Error)]
@@ -25,11 +29,26 @@ pub enum ConnectError {
     Build(#[source] kube::Error),
 }
 
-/// A client by this kubeconfig, else by the pod's service account, else by `$KUBECONFIG` or `~/.kube/config`.
+/// How long the beginning of an answer is waited for, where nothing else is said.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A client by this kubeconfig, else by the pod's service account, else by `$KUBECONFIG` or `~/.kube/config`. It waits for
+/// the beginning of an answer for 15 s, also for that of a list or a watch.
 ///
 /// # Errors
 /// When none of them is there, or the one that is cannot be used.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client, ConnectError> {
+    connect_within(kubeconfig, PATIENCE).await
+}
+
+/// The same, with another time for the beginning of an answer.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_within(
+    kubeconfig: Option<&Path>,
+    patience: Duration,
+) -> Result<kube::Client, ConnectError> {
     let mut config = match kubeconfig {
         Some(path) => {
             let fail = |source| ConnectError::Kubeconfig { path: path.display().to_string(), source };
@@ -38,9 +57,18 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client, ConnectE
         }
         None => Config::infer().await.map_err(ConnectError::Infer)?,
     };
-    // Requests have a bound of their own; a watch is quiet for minutes.
     config.connect_timeout = Some(Duration::from_secs(5));
+    // A watch whose answer has begun is quiet for minutes.
     config.read_timeout = Some(Duration::from_secs(300));
     config.write_timeout = Some(Duration::from_secs(10));
-    kube::Client::try_from(config).map_err(ConnectError::Build)
+    let builder = ClientBuilder::try_from(config).map_err(ConnectError::Build)?;
+    let bounded = MapFutureLayer::new(move |answer: Answer| within(patience, answer));
+    Ok(builder.with_layer(&bounded).build())
+}
+
+/// An answer that is on its way.
+type Answer = BoxFuture<'static, Result<http::Response<Box<DynBody>>, BoxError>>;
+
+async fn within(patience: Duration, answer: Answer) -> Result<http::Response<Box<DynBody>>, BoxError> {
+    tokio::time::timeout(patience, answer).await?
 }

@@ -10,12 +10,11 @@ use kube::api::{
     Api, DeleteParams, GetParams, LogParams, Patch, PatchParams, PostParams, Preconditions, Request,
 };
 use serde_json::Value;
+use tokio::time::error::Elapsed;
 
 use crate::error::{Again, LinkError};
 use crate::gate::Gate;
 
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a log is read.
 const LOG_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -91,14 +90,16 @@ pub enum Pace {
 pub struct Hands {
     client: Client,
     manager: &'static str,
+    patience: Duration,
     gate: Arc<Gate>,
 }
 
 impl Hands {
-    /// Requests by this client; `manager` owns the fields that are written.
+    /// Requests by this client, whose whole answer is waited for no longer than `patience`; `manager` owns the fields that
+    /// are written.
     #[must_use]
-    pub fn new(client: Client, manager: &'static str) -> Self {
-        Self { client, manager, gate: Arc::default() }
+    pub fn new(client: Client, manager: &'static str, patience: Duration) -> Self {
+        Self { client, manager, patience, gate: Arc::default() }
     }
 
     /// How many calm requests may be on their way at once now.
@@ -110,7 +111,7 @@ impl Hands {
     /// Asks once, when its turn has come. The answer is the object; a status object after a removal.
     ///
     /// # Errors
-    /// When it was refused, lost, or not answered within 15 s.
+    /// When it was refused, lost, or not answered in time.
     pub async fn send(&self, path: Path<'_>, verb: &Verb, pace: Pace) -> Result<Value, LinkError> {
         let _place = match pace {
             Pace::Slow => (Some(self.gate.enter_slowly().await), None),
@@ -132,9 +133,12 @@ impl Hands {
         let action = format!("{} {}/{} {}", verb.word(), path.plural, path.namespace, path.name);
         let request = self.request(path, verb);
         let request = request.map_err(|error| LinkError::of(&action, kube::Error::BuildRequest(error)))?;
-        let answer = tokio::time::timeout(PATIENCE, self.client.request::<Value>(request)).await;
-        let answer = answer.map_err(|_| LinkError::Silent { action: action.clone(), after: PATIENCE })?;
-        answer.map_err(|error| LinkError::of(&action, error))
+        let after = self.patience;
+        match tokio::time::timeout(after, self.client.request::<Value>(request)).await {
+            Err(_) => Err(LinkError::Silent { action, after }),
+            Ok(Err(error)) if is_silence(&error) => Err(LinkError::Silent { action, after }),
+            Ok(answer) => answer.map_err(|error| LinkError::of(&action, error)),
+        }
     }
 
     fn request(
@@ -194,6 +198,11 @@ impl Hands {
         let answer = answer.map_err(|_| LinkError::Silent { action: action.clone(), after: LOG_PATIENCE })?;
         answer.map_err(|error| LinkError::of(&action, error))
     }
+}
+
+/// Whether the client itself gave up on an answer that did not begin.
+fn is_silence(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Service(error) if error.is::<Elapsed>())
 }
 
 #[cfg(test)]

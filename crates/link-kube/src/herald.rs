@@ -1,15 +1,26 @@
 //! Events, sent aside: nothing waits for them, and when too many pile up the oldest wish is kept and the newest dropped.
+//! One that is not taken is tried a few times more; those behind it wait meanwhile. What is lost is counted.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::sync::mpsc;
 
+use crate::error::{Again, LinkError};
+
 /// Events that may wait to be sent.
 const MOST_WAITING: usize = 4096;
+/// How often one is tried.
+const TRIES: u32 = 4;
+/// Before it is tried again; twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One event.
 #[derive(Debug, Clone)]
@@ -38,25 +49,20 @@ impl Herald {
         let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
         let recorder = Recorder::new(client, reporter);
         let (sender, mut words) = mpsc::channel::<Word>(MOST_WAITING);
+        let dropped: Arc<AtomicU64> = Arc::default();
+        let lost = Arc::clone(&dropped);
         tokio::spawn(async move {
             while let Some(word) = words.recv().await {
-                let type_ = if word.warning { EventType::Warning } else { EventType::Normal };
-                let event = Event {
-                    type_,
-                    reason: word.reason.to_owned(),
-                    note: Some(clipped(word.text)),
-                    action: word.reason.to_owned(),
-                    secondary: None,
-                };
-                let sent = recorder.publish(&event, &word.about);
-                match tokio::time::timeout(std::time::Duration::from_secs(10), sent).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::debug!(%error, reason = word.reason, "an event was not taken"),
-                    Err(_) => tracing::debug!(reason = word.reason, "an event was not answered"),
+                let event = event(&word);
+                let sent = several_times(|| publish(&recorder, &event, &word.about)).await;
+                if let Err(error) = sent {
+                    lost.fetch_add(1, Ordering::Relaxed);
+                    let about = word.about.name.as_deref().unwrap_or_default();
+                    tracing::warn!(%error, reason = word.reason, about, text = word.text, "an event is lost");
                 }
             }
         });
-        Self { sender, dropped: Arc::default() }
+        Self { sender, dropped }
     }
 
     /// Sends a word when its turn comes.
@@ -66,11 +72,54 @@ impl Herald {
         }
     }
 
-    /// How many were dropped.
+    /// How many nobody was told of: too many waited, or the API server did not take them.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
+}
+
+fn event(word: &Word) -> Event {
+    Event {
+        type_: if word.warning { EventType::Warning } else { EventType::Normal },
+        reason: word.reason.to_owned(),
+        note: Some(clipped(word.text.clone())),
+        action: action(word),
+        secondary: None,
+    }
+}
+
+/// What the recorder tells events apart by. Of those that differ in their text alone it makes one, and keeps the first
+/// text: of two Jobs that were made, only one would be told of.
+fn action(word: &Word) -> String {
+    let mut text = DefaultHasher::new();
+    word.text.hash(&mut text);
+    format!("{}-{:016x}", word.reason, text.finish())
+}
+
+async fn publish(recorder: &Recorder, event: &Event, about: &ObjectReference) -> Result<(), LinkError> {
+    let action = "create an event";
+    match tokio::time::timeout(PATIENCE, recorder.publish(event, about)).await {
+        Ok(sent) => sent.map_err(|error| LinkError::of(action, error)),
+        Err(_) => Err(LinkError::Silent { action: action.to_owned(), after: PATIENCE }),
+    }
+}
+
+/// Tries it again while that may help, a right that is still to come included.
+async fn several_times<F>(mut send: impl FnMut() -> F) -> Result<(), LinkError>
+where
+    F: Future<Output = Result<(), LinkError>>,
+{
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..TRIES {
+        match send().await {
+            Err(error) if error.again() != Again::Never => {}
+            ended => return ended,
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    send().await
 }
 
 /// An event takes 1 KiB.
@@ -81,4 +130,34 @@ fn clipped(mut text: String) -> String {
         text.push('…');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16) -> LinkError {
+        let (action, reason, message) = (String::new(), String::new(), String::new());
+        LinkError::Refused { action, code, reason, message }
+    }
+
+    /// Answers one after the other; how many were asked for, and what came of it.
+    async fn tried(answers: &[Option<u16>]) -> (usize, bool) {
+        let mut count = 0;
+        let ended = several_times(|| {
+            let answer = answers.get(count).copied().flatten();
+            count += 1;
+            std::future::ready(answer.map_or(Ok(()), |code| Err(refused(code))))
+        })
+        .await;
+        (count, ended.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_not_taken_is_tried_again_and_not_for_ever() {
+        assert_eq!(tried(&[]).await, (1, true));
+        assert_eq!(tried(&[Some(500), Some(429), Some(403)]).await, (4, true));
+        assert_eq!(tried(&[Some(500); 9]).await, (4, false));
+        assert_eq!(tried(&[Some(422)]).await, (1, false), "what is wrong stays wrong");
+    }
 }

@@ -17,7 +17,7 @@ mod herald;
 mod lease;
 mod watch;
 
-pub use client::{ConnectError, connect};
+pub use client::{ConnectError, connect, connect_within};
 pub use error::{Again, LinkError};
 pub use hands::{Hands, Pace, Path, Verb};
 pub use herald::{Herald, Word};

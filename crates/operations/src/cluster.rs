@@ -62,8 +62,9 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
     labels(&operations, cluster, starts, &mut turn);
     if let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_none()) {
         turn.beside(owned(s, cluster));
-        if let Some(write) = history(s, cluster, &operations, &view) {
-            turn.beside(Turn { stages: staged(written_with, write), ..Turn::default() });
+        if let Some((write, notice)) = history(s, cluster, &operations, &view, written_with == 0) {
+            let notices = notice.into_iter().collect();
+            turn.beside(Turn { stages: staged(written_with, write), notices, wake: None });
         }
     }
     turn.beside(archive::prune(s, &operations));
@@ -220,13 +221,15 @@ fn owned(s: &Snapshot<'_>, cluster: &Cluster) -> Turn {
     Turn { stages: vec![writes], ..Turn::default() }
 }
 
-/// What the Cluster's status should say: every operation, and what is missing.
+/// What the Cluster's status should say: every operation, and what is missing. That changes only with a write that nothing
+/// comes before, `alone`: what is told of it is told when that is done, and once.
 fn history(
     s: &Snapshot<'_>,
     cluster: &Cluster,
     operations: &[Arc<ClusterOperation>],
     view: &BTreeMap<String, ClusterCondition>,
-) -> Option<Write> {
+    alone: bool,
+) -> Option<(Write, Option<Notice>)> {
     let mut ordered = operations.to_vec();
     order::history(&mut ordered);
     let entry = |operation: &Arc<ClusterOperation>| {
@@ -247,15 +250,22 @@ fn history(
     });
     new.latest = newest.map(|operation| name(operation).to_owned());
     new.observed_generation = cluster.metadata.generation;
-    new.reason = missing(s, cluster);
+    if alone {
+        new.reason = missing(s, cluster);
+    }
+    let told = (new.reason != before.reason).then(|| match &new.reason {
+        Some(text) => notice(cluster, true, "ReferenceMissing", text.clone()),
+        None => notice(cluster, false, "ReferencesFound", "what it refers to is there".to_owned()),
+    });
     let was = if cluster.status.is_some() { json!(before) } else { json!({}) };
     let patch = guarded(cluster.metadata.resource_version.as_deref(), &was, &json!(new))?;
-    Some(Write {
+    let write = Write {
         why: "the history changed".to_owned(),
         target: Target::new(Kind::Cluster, "", cluster.metadata.name.as_deref().unwrap_or_default()),
         change: Change::Status(patch),
         operation: None,
-    })
+    };
+    Some((write, told))
 }
 
 /// Why what the Cluster refers to cannot be used.
@@ -274,9 +284,14 @@ fn missing(s: &Snapshot<'_>, cluster: &Cluster) -> Option<String> {
 }
 
 /// A notice about a Cluster.
-#[must_use]
-pub fn notice(cluster: &Cluster, reason: &'static str, text: String) -> Notice {
+fn notice(cluster: &Cluster, warning: bool, reason: &'static str, text: String) -> Notice {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let uid = cluster.metadata.uid.clone().unwrap_or_default();
-    Notice { about: Target::new(Kind::Cluster, "", name), uid, warning: true, reason, text }
+    Notice { about: Target::new(Kind::Cluster, "", name), uid, warning, reason, text }
+}
+
+/// What who looks at the Cluster is told of its operations; nothing in other lanes.
+pub(crate) fn told(s: &Snapshot<'_>, warning: bool, reason: &'static str, text: String) -> Option<Notice> {
+    let Subject::Cluster(Seen::Is(cluster)) = &s.subject else { return None };
+    Some(notice(cluster, warning, reason, text))
 }

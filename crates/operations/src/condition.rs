@@ -15,6 +15,8 @@ pub const FAILED: &str = "Failed";
 pub const PRECHECKED: &str = "Prechecked";
 /// Hosts were met for the first time, and their SSH keys pinned: written by the runner, shown by the business cluster.
 pub const HOST_KEYS_PINNED: &str = "HostKeysPinned";
+/// Steps of an operation failed, a line for each: written by the runner, shown by the business cluster.
+pub const STEP_FAILED: &str = "StepFailed";
 /// A business cluster is as declared and usable.
 pub const READY: &str = "Ready";
 /// An operation of a business cluster works.
@@ -85,15 +87,54 @@ pub fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
+/// How long something took, in two words at most: `33s`, `5m12s`, `2h5m`.
+#[must_use]
+pub fn span(from: Timestamp, to: Timestamp) -> String {
+    let seconds = to.as_second().saturating_sub(from.as_second()).max(0);
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{}s", seconds % 60),
+        _ => format!("{hours}h{minutes}m"),
+    }
+}
+
 /// The longest message that a status takes.
 const LONGEST: usize = 2048;
 
 /// A message that fits into a status.
 #[must_use]
 pub fn clipped(text: &str) -> String {
-    if text.len() <= LONGEST {
-        return text.to_owned();
+    clipped_before(text, "")
+}
+
+/// As [`clipped`], with an end that is kept whatever is cut before it.
+#[must_use]
+pub fn clipped_before(text: &str, end: &str) -> String {
+    let most = LONGEST.saturating_sub(end.len());
+    if text.len() <= most {
+        return format!("{text}{end}");
     }
-    let end = (0..=LONGEST - 4).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    format!("{} …", text.get(..end).unwrap_or_default())
+    let cut = (0..=most.saturating_sub(4)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{} …{end}", text.get(..cut).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_told_in_two_words() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (seconds, text) in [(0, "0s"), (33, "33s"), (312, "5m12s"), (7500, "2h5m"), (-5, "0s")] {
+            assert_eq!(span(at(100), at(100 + seconds)), text);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_at_the_end_is_never_cut() {
+        assert_eq!(clipped_before("short", " end"), "short end");
+        let long = clipped_before(&"ä".repeat(3000), " end");
+        assert!(long.ends_with("… end") && long.len() <= LONGEST, "{}", long.len());
+    }
 }

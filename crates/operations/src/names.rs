@@ -20,6 +20,8 @@ pub const DERIVED_UID_LABEL: &str = "kubeon.io/cluster-uid";
 pub const DERIVED_NAMESPACE_LABEL: &str = "kubeon.io/cluster-namespace";
 /// Annotation of an operation: what the history keeps longest has the lowest number.
 pub const SCORE_ANNOTATION: &str = "clay.io/eliminate-score";
+/// Annotation of a Job: the digest of the whole spec that it was made from.
+pub const SPEC_ANNOTATION: &str = "kubeon.io/spec-digest";
 /// Annotation of a derived operation: why it was made, for a person.
 pub const WHY_ANNOTATION: &str = "kubeon.io/why";
 /// Annotation of a derived operation: the addresses that it is about, joined by commas.

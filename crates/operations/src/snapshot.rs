@@ -44,6 +44,19 @@ pub enum Subject {
     Business(Seen<Arc<KubernetesCluster>>),
 }
 
+impl Subject {
+    /// The object, and its UID, if it was read.
+    #[must_use]
+    pub fn target(&self) -> Option<(Target, String)> {
+        let (kind, meta) = match self {
+            Self::Cluster(seen) => (Kind::Cluster, &seen.object()?.metadata),
+            Self::Business(seen) => (Kind::Business, &seen.object()?.metadata),
+        };
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Some((Target::new(kind, text(&meta.namespace), text(&meta.name)), text(&meta.uid)))
+    }
+}
+
 /// What is known of a ConfigMap or Secret without reading its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meta {

@@ -88,8 +88,10 @@ pub struct Write {
 }
 
 /// The reasons of [`Notice`]s that something failed, so that they can be counted from nought.
-pub const FAILURES: [&str; 6] = [
+pub const FAILURES: [&str; 8] = [
     "Failed",
+    "OperationFailed",
+    "StepFailed",
     "PrecheckFailed",
     "CreateKubeJobFailed",
     "CreateScaleUpJobFailed",

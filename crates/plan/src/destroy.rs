@@ -2,7 +2,7 @@
 //! to a control plane that is going.
 
 use kubeon_api::{HostAddress, HostName};
-use kubeon_wire::Op;
+use kubeon_wire::{Facts, Op};
 
 use crate::diff::planned_hosts;
 use crate::hosts;
@@ -10,18 +10,19 @@ use crate::input::{Intent, Snapshot};
 use crate::output::{Plan, PlanError, Step};
 use crate::site::{Host, Site};
 
-/// Plans the removal of a cluster. Hosts that carry nothing of it are left alone.
+/// Plans the removal of a cluster. Hosts that carry nothing of it are left alone, and so are those that were named to be
+/// left out, masters too. Where all are, the plan is empty.
 ///
 /// # Errors
-/// When a host cannot be seen and was not named to be left out, or carries another cluster.
+/// When a host cannot be seen and was not named to be left out, or carries another cluster; not where no host was ever
+/// written to.
 pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
     let (site, notes) = hosts::recognize(intent, snapshot)?;
-    let claimed = |host: &&Host<'_>| host.facts.claim.is_some();
+    let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);
+    let claimed = |host: &&Host<'_>| ours(host.facts);
     let workers = site.workers().filter(claimed).map(|host| (host.address(), &host.name));
     // A host that was about to leave goes with the workers.
-    let leaving = site.leaving.iter().filter(|host| {
-        host.facts.as_ref().is_ok_and(|facts| facts.claim.as_ref().is_some_and(|it| it.uid == intent.uid))
-    });
+    let leaving = site.leaving.iter().filter(|host| host.facts.as_ref().is_ok_and(|facts| ours(facts)));
     let workers: Vec<_> = workers.chain(leaving.map(|host| (host.spec.address, &host.name))).collect();
     let before: Vec<String> = workers.iter().map(|(_, name)| reset_id(name)).collect();
     let generation = site.generation + 1;

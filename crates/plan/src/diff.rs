@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use kubeon_api::{HostAddress, HostName};
-use kubeon_wire::{Content, Facts, JournalEntry, Op, SecretRef, Standing};
+use kubeon_wire::{CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, SecretRef, Standing};
 use sha2::{Digest as _, Sha256};
 
 use crate::desired::Wish;
@@ -77,8 +77,10 @@ pub(crate) fn planned_hosts(site: &Site<'_>, generation: u64) -> BTreeMap<HostAd
 
 fn count(facts: &Facts) -> usize {
     const BASE: usize = 20;
-    let cluster =
-        facts.cluster.as_ref().map_or(0, |cluster| cluster.nodes.len() + cluster.etcd_members.len() + 1);
+    let cluster = facts.cluster.as_ref().map_or(0, |cluster| {
+        let members = if let EtcdFact::Members(members) = &cluster.etcd { members.len() } else { 0 };
+        1 + cluster.nodes.as_ref().map_or(0, BTreeMap::len) + members
+    });
     BASE + facts.journal.len() + facts.parts.len() + facts.certificates.len() + cluster
 }
 
@@ -174,11 +176,28 @@ fn aging(op: &Op, facts: &Facts, now: i64) -> Option<String> {
     let Op::Files { files } = op else { return None };
     let leaves =
         files.iter().filter(|file| matches!(file.content, Content::Secret(SecretRef::LeafCertificate(_))));
-    leaves.filter_map(|file| facts.certificates.iter().find(|seen| seen.path == file.path)).find_map(|seen| {
+    leaves.filter_map(|file| in_use(facts, now).find(|seen| seen.path == file.path)).find_map(|seen| {
         let due = seen.not_before + (seen.not_after - seen.not_before) / 3 * 2;
-        let days = (seen.not_after - now).div_euclid(86_400);
-        (now >= due).then(|| format!("{} is past two thirds of its life ({days} days left)", seen.path))
+        (now >= due).then(|| {
+            let left = left(seen.not_after - now);
+            format!("{} is past two thirds of its life ({left})", seen.path)
+        })
     })
+}
+
+/// Certificates that something still needs. A kubelet asks for its own once, and again when that one expired.
+fn in_use(facts: &Facts, now: i64) -> impl Iterator<Item = &CertificateFact> {
+    let is_known = facts.kubelet.own.as_ref().is_some_and(|own| now < own.not_after);
+    facts.certificates.iter().chain(facts.kubelet.bootstrap.as_ref().filter(|_| !is_known))
+}
+
+fn left(seconds: i64) -> String {
+    const DAY: i64 = 86_400;
+    match seconds {
+        ..=0 => "expired".to_owned(),
+        1..DAY => format!("{} min left", seconds / 60),
+        _ => format!("{} days left", seconds / DAY),
+    }
 }
 
 /// The steps that are needed, in order. What is not needed is let go of by as many threads.

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::Facts;
 
-use crate::desired::prepare::{NODE_IMAGES, parts};
+use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, missing_tool, parts};
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 use crate::output::{Note, PlanError, Refusal};
 use crate::precheck::{self, RULES, Rule};
 use crate::site::{Host, Leaving, Site};
+
+/// The program of kubeon on a host.
+const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
 
 /// Checks whose warnings are told of hosts that are part of the cluster already.
 const TOLD_ALWAYS: [&str; 3] = ["memory", "nftables", "clock"];
@@ -21,40 +24,88 @@ pub(crate) fn admit<'a>(
 ) -> Result<(Site<'a>, Vec<Note>), PlanError> {
     // Names are judged below, together with those of hosts that leave.
     let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.name != "name").collect();
-    judge(intent, snapshot, &rules).and_then(|(site, notes)| bundle_is_whole(site, notes))
+    let (mut site, mut notes) = judge(intent, snapshot, &rules, Purpose::Stay)?;
+    notes.extend(untold(&site));
+    bare_first(&mut site, &mut notes);
+    bundle_is_whole(site, notes)
 }
 
-/// Judges hosts for a cluster that is to go: only whose they are matters.
+/// Workers that come back although their node is gone already: their kubelet would not make it anew. What they carry is
+/// taken off by this plan, and the next one has them join as new ones.
+fn bare_first(site: &mut Site<'_>, notes: &mut Vec<Note>) {
+    let gone = |site: &Site<'_>, host: &Host<'_>| {
+        let ours = host.facts.claim.as_ref().is_some_and(|claim| claim.uid == site.intent.uid);
+        let joined = ours && host.did(&host.id("join/kubelet"));
+        site.intent.returns(host.address()) && joined && matches!(site.node(&host.name), Some(None))
+    };
+    let half: Vec<HostAddress> =
+        site.hosts.iter().filter(|host| gone(site, host)).map(Host::address).collect();
+    for address in half {
+        let Some(place) = site.hosts.iter().position(|host| host.address() == address) else { continue };
+        let Host { spec, name, facts, .. } = site.hosts.remove(place);
+        let text = format!(
+            "{name} stays, and its node is gone already: what it carries is taken off first, then it joins anew"
+        );
+        notes.push(note(address, text));
+        site.leaving.push(Leaving { spec, name, facts: Ok(facts) });
+    }
+}
+
+/// Judges hosts for a cluster that is to go: only whose they are matters. There may be none that take part.
 pub(crate) fn recognize<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
 ) -> Result<(Site<'a>, Vec<Note>), PlanError> {
-    let rules: Vec<&Rule> = RULES.iter().filter(|rule| ["claim", "leftover"].contains(&rule.name)).collect();
-    judge(intent, snapshot, &rules)
+    // The generation is counted before the first effect, so 0 says that there was none.
+    let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);
+    let written = intent.generation > 0 || snapshot.hosts.values().filter_map(Seen::fresh).any(ours);
+    let told = |rule: &&Rule| written && ["claim", "leftover"].contains(&rule.name);
+    let rules: Vec<&Rule> = RULES.iter().filter(told).collect();
+    let (site, mut notes) = judge(intent, snapshot, &rules, Purpose::Go { written })?;
+    if !written {
+        let text =
+            format!("no host was ever written to: only what is known here of {} goes", intent.spec.name);
+        notes.push(Note { host: None, text });
+    }
+    Ok((site, notes))
+}
+
+/// What hosts are judged for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// A cluster that is to be, or to stay.
+    Stay,
+    /// A cluster that is to go.
+    Go {
+        /// Whether anything was ever put on a host.
+        written: bool,
+    },
 }
 
 fn judge<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
     rules: &[&Rule],
+    purpose: Purpose,
 ) -> Result<(Site<'a>, Vec<Note>), PlanError> {
     let (mut refusals, mut notes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
     let masters = intent.spec.masters.len();
     for (index, spec) in intent.spec.hosts().enumerate() {
         let master = index < masters;
-        match seen(intent, snapshot, spec, master) {
+        match seen(intent, snapshot, spec, master, purpose) {
             Sight::Facts(facts) => match named(spec, facts) {
                 Ok(name) => hosts.push(Host { spec, name, master, facts }),
                 Err(refusal) => refusals.push(refusal),
             },
-            Sight::LeftOut(why) => notes.push(note(spec.address, format!("is left out: {why}"))),
+            Sight::LeftOut(text) => notes.push(note(spec.address, text)),
+            Sight::Nothing => {}
             Sight::Missing(refusal) => refusals.push(refusal),
         }
     }
-    check(intent, snapshot, rules, &mut refusals, &mut notes);
-    let leaving = leave(intent, snapshot, &mut refusals, &mut notes);
+    check(intent, snapshot, rules, purpose, &mut refusals, &mut notes);
+    let leaving = leave(intent, snapshot, purpose, &mut refusals, &mut notes);
     refusals.extend(same_names(&hosts, &leaving));
-    if !refusals.is_empty() || hosts.is_empty() {
+    if !refusals.is_empty() || hosts.is_empty() && purpose == Purpose::Stay {
         return Err(PlanError { cluster: intent.spec.name.to_string(), refusals, notes });
     }
     let going = leaving.iter().filter_map(|host| host.facts.as_ref().ok()).copied();
@@ -67,11 +118,16 @@ fn judge<'a>(
 fn leave<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
+    purpose: Purpose,
     refusals: &mut Vec<Refusal>,
     notes: &mut Vec<Note>,
 ) -> Vec<Leaving<'a>> {
     let mut leaving = Vec::new();
     for spec in &intent.leaving {
+        if purpose != Purpose::Stay && intent.without.contains(&spec.address) {
+            notes.push(note(spec.address, keeps(intent, false)));
+            continue;
+        }
         let facts = match look(snapshot, spec) {
             Ok(facts) => Ok(facts),
             Err(why) if intent.without.contains(&spec.address) => Err(why),
@@ -103,9 +159,8 @@ fn leave<'a>(
 fn stays_behind(intent: &Intent, spec: &HostSpec, facts: Result<&&Facts, &String>) -> Option<Note> {
     let text = match facts {
         Err(why) => format!(
-            "leaves the cluster and keeps what it has of it ({why}); before it is started again, have it reset: \
-             kubeon-node reset --cluster {}",
-            intent.spec.name
+            "leaves the cluster and keeps what it has of it ({why}); before it is used again, have it reset: {}",
+            reset(intent)
         ),
         Ok(facts) => match &facts.claim {
             Some(claim) if claim.uid != intent.uid => {
@@ -117,9 +172,34 @@ fn stays_behind(intent: &Intent, spec: &HostSpec, facts: Result<&&Facts, &String
     Some(note(spec.address, text))
 }
 
+/// What takes everything of the cluster off a host, by hand.
+fn reset(intent: &Intent) -> String {
+    format!("{NODE_PROGRAM} reset --cluster {}", intent.spec.name)
+}
+
+/// What stays behind on a host that is left out while its cluster goes.
+fn keeps(intent: &Intent, master: bool) -> String {
+    let (what, more) = if master {
+        (
+            "etcd's data, the cluster's keys and its services",
+            "; it would go on serving the cluster that is gone",
+        )
+    } else {
+        ("its services, images and pods", "")
+    };
+    format!(
+        "is left out and keeps what it has of {}: {what}; before it is used again, have it reset: {}{more}",
+        intent.spec.name,
+        reset(intent)
+    )
+}
+
 enum Sight<'a> {
     Facts(&'a Facts),
+    /// Takes no part, and what a person should know about that.
     LeftOut(String),
+    /// Takes no part, and there is nothing to it.
+    Nothing,
     Missing(Refusal),
 }
 
@@ -131,15 +211,30 @@ fn look<'a>(snapshot: &'a Snapshot, spec: &HostSpec) -> Result<&'a Facts, String
     }
 }
 
-fn seen<'a>(intent: &Intent, snapshot: &'a Snapshot, spec: &HostSpec, master: bool) -> Sight<'a> {
+fn seen<'a>(
+    intent: &Intent,
+    snapshot: &'a Snapshot,
+    spec: &HostSpec,
+    master: bool,
+    purpose: Purpose,
+) -> Sight<'a> {
+    let without = intent.without.contains(&spec.address);
+    if without && purpose == (Purpose::Go { written: true }) {
+        return Sight::LeftOut(keeps(intent, master));
+    }
     let why = match look(snapshot, spec) {
         Ok(facts) => return Sight::Facts(facts),
         Err(why) => why,
     };
-    if !master && intent.without.contains(&spec.address) {
-        return Sight::LeftOut(why);
-    }
-    Sight::Missing(refuse(spec.address, format!("{why}; {}", precheck::way_out(spec, master))))
+    let way_out = match purpose {
+        Purpose::Stay if without && !master => return Sight::LeftOut(format!("is left out: {why}")),
+        Purpose::Go { written: false } => return Sight::Nothing,
+        Purpose::Stay => precheck::way_out(spec, master),
+        Purpose::Go { written: true } => {
+            format!("bring it back, or leave it with all that it has: --without {}", spec.address)
+        }
+    };
+    Sight::Missing(refuse(spec.address, format!("{why}; {way_out}")))
 }
 
 fn refuse(host: HostAddress, reason: String) -> Refusal {
@@ -181,12 +276,16 @@ fn check(
     intent: &Intent,
     snapshot: &Snapshot,
     rules: &[&Rule],
+    purpose: Purpose,
     refusals: &mut Vec<Refusal>,
     notes: &mut Vec<Note>,
 ) {
     let mut warnings: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
     precheck::subjects(intent, snapshot, |subject| {
         let host = subject.spec.address;
+        if purpose != Purpose::Stay && intent.without.contains(&host) {
+            return;
+        }
         for result in rules.iter().map(|rule| precheck::judge(rule, subject)).filter(|result| !result.ok) {
             if precheck::stands_in_the_way(&result) {
                 refusals.push(refuse(host, result.message));
@@ -195,15 +294,50 @@ fn check(
             }
         }
     });
-    for (message, hosts) in warnings {
-        match hosts.as_slice() {
-            [] => {}
-            [host] => notes.push(note(*host, message)),
-            [first, rest @ ..] => {
-                notes.push(Note { host: None, text: format!("{first} and {} more: {message}", rest.len()) });
-            }
+    notes.extend(told_once(warnings));
+}
+
+/// One note for each message, however many hosts it is about.
+fn told_once(messages: BTreeMap<String, Vec<HostAddress>>) -> impl Iterator<Item = Note> {
+    messages.into_iter().filter_map(|(message, hosts)| match hosts.as_slice() {
+        [] => None,
+        [host] => Some(note(*host, message)),
+        [first, rest @ ..] => {
+            Some(Note { host: None, text: format!("{first} and {} more: {message}", rest.len()) })
+        }
+    })
+}
+
+/// What could not be looked at: nothing is done because of it, so a person should know.
+fn untold(site: &Site<'_>) -> Vec<Note> {
+    let mut messages: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
+    for host in &site.hosts {
+        for text in &host.facts.untold {
+            messages.entry(text.clone()).or_default().push(host.address());
         }
     }
+    let mut notes: Vec<Note> = told_once(messages).collect();
+    if site.hides_nodes() {
+        let text =
+            "the API server answers, but did not tell its nodes in time: whether they are Ready is not known";
+        notes.push(Note { host: None, text: text.to_owned() });
+    }
+    notes
+}
+
+/// A host that lacks what the bundle lacks too.
+fn tools_are_whole(site: &Site<'_>) -> Option<Refusal> {
+    if site.intent.artifacts.parts.contains_key(NET_TOOLS) {
+        return None;
+    }
+    let wanted = site.spec().proxy_mode;
+    let (host, tool) = site.hosts.iter().find_map(|host| Some((host, missing_tool(host.facts, wanted)?)))?;
+    let version = site.spec().version;
+    let reason = format!(
+        "has no {tool}, and the bundle of {version} does not hold {NET_TOOLS}: install it there, or build the bundle \
+         again: kubeon bundle build {version}"
+    );
+    Some(refuse(host.address(), reason))
 }
 
 fn bundle_is_whole(site: Site<'_>, notes: Vec<Note>) -> Result<(Site<'_>, Vec<Note>), PlanError> {
@@ -221,6 +355,7 @@ fn bundle_is_whole(site: Site<'_>, notes: Vec<Note>) -> Result<(Site<'_>, Vec<No
         })
         .collect();
     refusals.dedup();
+    refusals.extend(tools_are_whole(&site));
     if refusals.is_empty() {
         return Ok((site, notes));
     }

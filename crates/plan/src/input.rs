@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use kubeon_api::{Cidr, ClusterName, Digest, HostAddress, HostName, Version};
+use kubeon_api::{Arch, Cidr, ClusterName, Digest, HostAddress, HostName, Version};
 use kubeon_wire::Facts;
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +104,8 @@ pub enum ProxyMode {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Artifacts {
+    /// What it is for; `None` where no bundle is at hand.
+    pub arch: Option<Arch>,
     /// Parts by name: `kubelet`, `etcd`, `cni-plugins`, …
     pub parts: BTreeMap<String, PartInfo>,
     /// Images that hosts need, by role: `pause`, `coredns`.
@@ -186,6 +188,8 @@ pub struct Intent {
     pub without: Vec<HostAddress>,
     /// Workers that are no longer in the specification and carry something of the cluster still.
     pub leaving: Vec<HostSpec>,
+    /// Workers of the specification that were about to leave and stay after all: part of the way may be done.
+    pub returning: Vec<HostAddress>,
     /// Seconds that a node's pods may take to go elsewhere.
     pub drain_seconds: u32,
     /// Checks that are not to stand in the way although they fail: a person said so.
@@ -206,9 +210,16 @@ impl Intent {
             artifacts,
             without: Vec::new(),
             leaving: Vec::new(),
+            returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,
             ignore: BTreeSet::new(),
         }
+    }
+
+    /// Whether the host was about to leave and stays.
+    #[must_use]
+    pub fn returns(&self, host: HostAddress) -> bool {
+        self.returning.contains(&host)
     }
 
     /// Every host that is to be looked at: those of the cluster, then those that leave it.

@@ -17,6 +17,7 @@ pub mod input;
 pub mod lint;
 pub mod output;
 pub mod precheck;
+mod quorum;
 pub mod sim;
 mod site;
 pub mod stages;

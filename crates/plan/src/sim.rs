@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use kubeon_api::HostAddress;
-use kubeon_wire::{CertificateFact, Claim, Content, Facts, JournalEntry, Op, SecretRef, Standing};
-
+use kubeon_api::{Arch, HostAddress};
+use kubeon_render::paths::{KUBELET_BOOTSTRAP, PKI};
+use kubeon_wire::{CertificateFact, Claim, Content, Facts, File, JournalEntry, Op, SecretRef, Standing};
 use sha2::{Digest as _, Sha256};
 
 use crate::desired::prepare;
@@ -82,12 +82,10 @@ pub fn artifacts(version: &str) -> Artifacts {
         version: version.trim_start_matches('v').to_owned(),
     };
     let image = |name: &str| ImageInfo { name: format!("registry.k8s.io/{name}:1"), part: part(name) };
+    let parts = [true, false].into_iter().flat_map(prepare::parts).chain([prepare::NET_TOOLS]);
     Artifacts {
-        parts: [true, false]
-            .into_iter()
-            .flat_map(prepare::parts)
-            .map(|name| (name.to_owned(), part(name)))
-            .collect(),
+        arch: Some(Arch::Amd64),
+        parts: parts.map(|name| (name.to_owned(), part(name))).collect(),
         images: prepare::NODE_IMAGES.iter().map(|name| ((*name).to_owned(), image(name))).collect(),
     }
 }
@@ -121,26 +119,17 @@ fn claim(plan: &Plan, host: HostAddress, facts: &mut Facts) {
 fn leave(step: &Step, now: i64, facts: &mut Facts) {
     match &step.op {
         Op::Part { digest, .. } if !facts.parts.contains(digest) => facts.parts.push(digest.clone()),
+        Op::Drain { node } => cordon(facts, node.as_str(), true),
+        Op::Uncordon { node } => cordon(facts, node.as_str(), false),
         Op::RemoveNode { node, forget } => {
             facts.journal.retain(|entry| !forget.contains(&entry.id));
-            if let Some(cluster) = &mut facts.cluster {
-                cluster.nodes.remove(node.as_str());
+            if let Some(nodes) = facts.cluster.as_mut().and_then(|cluster| cluster.nodes.as_mut()) {
+                nodes.remove(node.as_str());
             }
         }
-        Op::Files { files } => {
-            for file in files {
-                let Content::Secret(SecretRef::LeafCertificate(leaf)) = &file.content else { continue };
-                if !file.path.starts_with(kubeon_render::paths::PKI) {
-                    continue;
-                }
-                facts.certificates.retain(|seen| seen.path != file.path);
-                let not_after = now + i64::from(leaf.hours) * 3600;
-                facts.certificates.push(CertificateFact {
-                    path: file.path.clone(),
-                    not_before: now,
-                    not_after,
-                });
-            }
+        Op::Files { files } => files.iter().for_each(|file| sign(file, now, facts)),
+        Op::Service { name, .. } if name == "kubelet.service" => {
+            facts.kubelet.own = Some(lives("/var/lib/kubelet/pki/kubelet-client-current.pem", now, 365 * 24));
         }
         _ => {}
     }
@@ -151,6 +140,29 @@ fn leave(step: &Step, now: i64, facts: &mut Facts) {
             digest: step.digest.clone(),
             standing: Standing::Stands,
         });
+    }
+}
+
+/// Tells of a certificate as a look would, which knows only some places.
+fn sign(file: &File, now: i64, facts: &mut Facts) {
+    let Content::Secret(SecretRef::LeafCertificate(leaf)) = &file.content else { return };
+    let seen = lives(&file.path, now, leaf.hours);
+    if file.path == KUBELET_BOOTSTRAP {
+        facts.kubelet.bootstrap = Some(seen);
+    } else if file.path.starts_with(PKI) {
+        facts.certificates.retain(|seen| seen.path != file.path);
+        facts.certificates.push(seen);
+    }
+}
+
+fn lives(path: &str, now: i64, hours: u32) -> CertificateFact {
+    CertificateFact { path: path.to_owned(), not_before: now, not_after: now + i64::from(hours) * 3600 }
+}
+
+fn cordon(facts: &mut Facts, node: &str, closed: bool) {
+    let nodes = facts.cluster.as_mut().and_then(|cluster| cluster.nodes.as_mut());
+    if let Some(node) = nodes.and_then(|nodes| nodes.get_mut(node)) {
+        node.unschedulable = closed;
     }
 }
 

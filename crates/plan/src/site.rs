@@ -2,9 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use kubeon_api::{HostAddress, HostName};
+use kubeon_api::{Arch, HostAddress, HostName};
 use kubeon_wire::{Cgroup, Facts, Fence, NodeFact};
 
+use crate::desired::prepare;
 use crate::input::{ClusterSpec, HostSpec, Intent, LoadBalancer, PartInfo, ProxyMode};
 
 /// The hosts of a plan, masters first, with what they share.
@@ -61,6 +62,11 @@ impl<'a> Site<'a> {
         &self.intent.artifacts.parts[name]
     }
 
+    /// What the bundle is for.
+    pub(crate) fn arch(&self) -> Arch {
+        self.intent.artifacts.arch.unwrap_or(Arch::Amd64)
+    }
+
     /// The API's Service address: the first of the service network.
     pub(crate) fn service_api(&self) -> Ipv4Addr {
         self.spec().service_cidr.nth(1).unwrap_or(Ipv4Addr::UNSPECIFIED)
@@ -82,13 +88,22 @@ impl<'a> Site<'a> {
 
     /// Whether masters are kept free of ordinary pods.
     pub(crate) fn taints_masters(&self) -> bool {
-        self.workers().next().is_some()
+        let comes_back = |host: &Leaving<'_>| self.intent.returns(host.spec.address);
+        self.workers().next().is_some() || self.leaving.iter().any(comes_back)
     }
 
-    /// What the cluster says of a node: `None` where it says nothing, `Some(None)` where it has no such node.
+    /// What the cluster says of a node: `None` where that was not told, `Some(None)` where it has no such node.
     pub(crate) fn node(&self, name: &HostName) -> Option<Option<&'a NodeFact>> {
         let mut seen = self.masters().filter_map(|master| master.facts.cluster.as_ref());
-        seen.find(|seen| seen.api_ready).map(|seen| seen.nodes.get(name.as_str()))
+        let nodes = seen.find_map(|seen| seen.nodes.as_ref().filter(|_| seen.api_ready));
+        nodes.map(|nodes| nodes.get(name.as_str()))
+    }
+
+    /// Whether an API server is ready, and none of those that are told the nodes.
+    pub(crate) fn hides_nodes(&self) -> bool {
+        let seen = self.masters().filter_map(|master| master.facts.cluster.as_ref());
+        let mut ready = seen.filter(|seen| seen.api_ready).peekable();
+        ready.peek().is_some() && ready.all(|seen| seen.nodes.is_none())
     }
 
     pub(crate) fn fence(&self, master: bool, generation: u64) -> Fence {
@@ -122,7 +137,12 @@ impl Host<'_> {
 
     /// How Services are implemented here: what was asked for, as far as the kernel has it.
     pub(crate) fn proxy_mode(&self, wanted: ProxyMode) -> ProxyMode {
-        if self.facts.has_nftables { wanted } else { ProxyMode::Iptables }
+        prepare::usable(self.facts, wanted)
+    }
+
+    /// Whether the bundle's programs for packet rules are wanted here.
+    pub(crate) fn lacks_tools(&self, wanted: ProxyMode) -> bool {
+        prepare::missing_tool(self.facts, wanted).is_some()
     }
 
     /// Whether the host did this step before, whatever its content was.

@@ -6,6 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use kubeon_api::Arch;
 use kubeon_plan::precheck::{failures, may_be_ignored, precheck, questions};
 use kubeon_plan::{Intent, Seen, Snapshot, plan};
 use kubeon_wire::{
@@ -55,7 +56,7 @@ fn a_capable_host_passes_every_check() {
     let report = precheck(&intent(1, 1), &bare_hosts(2));
     assert!(report.ok && report.errors == 0 && report.warnings == 0, "{report:?}");
     assert_eq!(failures(&report), "");
-    assert_eq!(report.hosts[0].checks.len(), 27, "{:?}", report.hosts[0].checks);
+    assert_eq!(report.hosts[0].checks.len(), 28, "{:?}", report.hosts[0].checks);
     assert_eq!((report.hosts[0].role.as_str(), report.hosts[1].role.as_str()), ("master", "worker"));
 }
 
@@ -116,6 +117,51 @@ fn machines_are_checked() {
     edit(&mut snapshot, 0, |facts| facts.cpus = 1);
     assert!(!result(&precheck(&intent(1, 1), &snapshot), 0, "cpu").ok);
     assert!(judged("cpu", |facts| facts.cpus = 1).ok, "a worker may have one");
+}
+
+#[test]
+fn hosts_are_what_the_bundle_is_for() {
+    let on_arm = |arch| {
+        let mut wish = intent(1, 1);
+        wish.artifacts.arch = arch;
+        let mut snapshot = bare_hosts(2);
+        edit(&mut snapshot, 1, |facts| facts.architecture = "aarch64".into());
+        let report = precheck(&wish, &snapshot);
+        [0, 1].map(|index| result(&report, index, "system").message)
+    };
+    let [other, same] = on_arm(Some(Arch::Arm64));
+    assert_eq!((other.as_str(), same.as_str()), ("is x86_64; the bundle of v1.36.3 is for aarch64", ""));
+    assert_eq!(on_arm(None), ["", ""], "without a bundle any that bundles are made for will do");
+    error("system", "is riscv64", |facts| facts.architecture = "riscv64".into());
+}
+
+#[test]
+fn a_host_without_the_programs_for_packet_rules_gets_those_of_the_bundle() {
+    let lacks = |facts: &mut Facts, tool: &str| {
+        facts.programs =
+            [("nft".to_owned(), tool != "nft"), ("iptables".to_owned(), tool != "iptables")].into();
+    };
+    warning("tools", "has no nft: the bundle's is put there", |facts| lacks(facts, "nft"));
+    warning("tools", "(apt, package nftables)", |facts| lacks(facts, "nft"));
+    warning("tools", "no package manager either", |facts| {
+        lacks(facts, "nft");
+        facts.package_manager = None;
+    });
+    warning("tools", "has no iptables", |facts| {
+        lacks(facts, "iptables");
+        facts.has_nftables = false;
+    });
+    assert!(
+        judged("tools", |facts| lacks(facts, "iptables")).ok,
+        "nobody calls it where the kernel has nftables"
+    );
+    let mut snapshot = bare_hosts(2);
+    edit(&mut snapshot, 1, |facts| lacks(facts, "nft"));
+    let mut wish = intent(1, 1);
+    wish.artifacts.parts.remove("net-tools");
+    let refused = plan(&wish, &snapshot).unwrap_err();
+    let reason = &refused.refusals[0].reason;
+    assert!(reason.contains("has no nft") && reason.contains("kubeon bundle build v1.36.3"), "{reason}");
 }
 
 #[test]

@@ -4,9 +4,11 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
 use kubeon_plan::sim::{refused, story};
 use kubeon_plan::{HostSpec, Intent, Seen, Snapshot, destroy, lint, plan};
-use kubeon_wire::{Claim, ClusterFacts, NodeFact, Op};
+use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, Op};
 use support::{address, bare_hosts, golden, intent};
 
 /// A cluster that stands, and whose first master tells its nodes.
@@ -22,8 +24,14 @@ fn says(snapshot: &mut Snapshot, nodes: usize) {
     let node = || NodeFact { ready: true, ..NodeFact::default() };
     let nodes = (1..=nodes).map(|number| (format!("h{number}"), node())).collect();
     let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
-    let etcd_members = [("h1".to_owned(), true)].into();
-    facts.cluster = Some(ClusterFacts { api_ready: true, version: None, nodes, etcd_members });
+    let etcd = EtcdFact::Members([("h1".to_owned(), Some(true))].into());
+    facts.cluster = Some(ClusterFacts { api_ready: true, version: None, nodes: Some(nodes), etcd });
+}
+
+/// What the first master tells of nodes.
+fn nodes(snapshot: &mut Snapshot) -> &mut Option<BTreeMap<String, NodeFact>> {
+    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
+    &mut facts.cluster.as_mut().unwrap().nodes
 }
 
 /// The cluster without its last workers, which are to leave.
@@ -85,9 +93,7 @@ fn a_worker_that_cannot_be_reached_is_only_taken_out() {
     let mut wish = without_last(1, 1, 1);
     let mut log = refused(&plan(&wish, &snapshot).unwrap_err());
     wish.without.push(address(2));
-    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
-    let node = facts.cluster.as_mut().unwrap().nodes.get_mut("h3").unwrap();
-    node.ready = false;
+    nodes(&mut snapshot).as_mut().unwrap().get_mut("h3").unwrap().ready = false;
     let made = plan(&wish, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
     assert!(made.steps.iter().all(|step| step.host != address(2)));
@@ -103,6 +109,29 @@ fn a_node_that_lives_is_emptied_although_its_host_cannot_be_reached_from_here() 
     let made = plan(&wish, &snapshot).unwrap();
     let leave: Vec<_> = made.steps.iter().filter(|it| it.stage == "leave").map(|it| it.id.as_str()).collect();
     assert_eq!(leave, ["leave/drain-h3@h1", "leave/remove-h3@h1"]);
+}
+
+#[test]
+fn a_node_is_emptied_where_nobody_told_whether_it_is_there() {
+    let mut snapshot = standing(1, 2);
+    *nodes(&mut snapshot) = None;
+    let made = plan(&without_last(1, 1, 1), &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let leave = |plan: &kubeon_plan::Plan| {
+        plan.steps.iter().filter(|it| it.stage == "leave").map(|it| it.id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(leave(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1", "leave/reset@h3"]);
+    // Where its host is silent too, its pods may run all the same.
+    silent(&mut snapshot, 2);
+    let wish = Intent { without: vec![address(2)], ..without_last(1, 1, 1) };
+    let mut made = plan(&wish, &snapshot).unwrap();
+    assert_eq!(leave(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1"]);
+    let drain = made.steps.iter().find(|step| step.id.starts_with("leave/drain")).unwrap();
+    assert!(drain.why.ends_with("whether its pods still run was not told"), "{}", drain.why);
+    made.steps.retain(|step| !step.id.starts_with("leave/drain"));
+    made.steps.iter_mut().for_each(|step| step.needs.retain(|need| !need.starts_with("leave/drain")));
+    let found = lint(&made, &snapshot);
+    assert!(found[0].rule == "unknown" && found[0].text.contains("nobody told"), "{found:?}");
 }
 
 #[test]
@@ -156,4 +185,40 @@ fn destroying_takes_hosts_that_were_about_to_leave_along() {
     let made = destroy(&without_last(1, 1, 1), &snapshot).unwrap();
     let ids: Vec<_> = made.steps.iter().map(|step| step.id.as_str()).collect();
     assert_eq!(ids, ["reset/host@h2", "reset/host@h3", "reset/host@h1"]);
+}
+
+/// The first master tells of a node.
+fn node_of<'a>(snapshot: &'a mut Snapshot, name: &str) -> &'a mut NodeFact {
+    nodes(snapshot).as_mut().unwrap().get_mut(name).unwrap()
+}
+
+#[test]
+fn a_worker_that_stays_after_all_takes_pods_again_and_nothing_else_is_touched() {
+    let mut snapshot = standing(1, 2);
+    let wish = Intent { returning: vec![address(2)], ..intent(1, 2) };
+    assert_eq!(plan(&wish, &snapshot).unwrap().steps, [], "it was not cordoned yet");
+    node_of(&mut snapshot, "h3").unschedulable = true;
+    assert_eq!(plan(&intent(1, 2), &snapshot).unwrap().steps, [], "what a person cordoned stays so");
+    let made = plan(&wish, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    golden("keep-worker", &story(&wish, &mut snapshot, 3));
+}
+
+#[test]
+fn a_worker_whose_node_is_gone_is_made_bare_before_it_joins_anew() {
+    let mut snapshot = standing(1, 2);
+    nodes(&mut snapshot).as_mut().unwrap().remove("h3");
+    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
+    facts.journal.retain(|entry| !entry.id.contains("-h3@"));
+    let wish = Intent { returning: vec![address(2)], ..intent(1, 2) };
+    let made = plan(&wish, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    let on_it: Vec<_> =
+        made.steps.iter().filter(|step| step.host == address(2)).map(|step| &step.id).collect();
+    assert_eq!(on_it, ["leave/reset@h3"], "its kubelet would not make the node again");
+    assert!(made.steps.iter().all(|step| !matches!(step.op, Op::Taint { .. } | Op::Drain { .. })));
+    kubeon_plan::sim::apply(&made, made.steps.len(), &mut snapshot);
+    let made = plan(&wish, &snapshot).unwrap();
+    assert!(made.steps.iter().any(|step| step.id == "join/ready-h3@h1"), "then it joins");
+    assert!(made.steps.iter().all(|step| !matches!(step.op, Op::Reset { .. } | Op::Uncordon { .. })));
 }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, HookAction, HookMoment};
 
+use crate::frame::{Commands, WORK_SECONDS};
+
 /// Playbooks that an image may carry under `/kubespray`.
 const PLAYBOOKS: &[&str] = &[
     "cluster-info.yml",
@@ -58,31 +60,18 @@ pub enum ArgsError {
 /// # Errors
 /// When the operation names what cannot be run.
 pub fn entrypoint(spec: &ClusterOperationSpec, with_key: bool) -> Result<String, ArgsError> {
-    let hooks = |hooks: &[HookAction], always: bool| -> Result<String, ArgsError> {
-        let wanted = hooks.iter().filter(|hook| (hook.when == Some(HookMoment::Always)) == always);
-        let lines = wanted.map(|hook| command(&hook.what, with_key).map_err(of_hook));
-        lines.map(|line| line.map(|line| format!("{line}\n"))).collect()
+    let always = |hook: &&HookAction| hook.when == Some(HookMoment::Always);
+    let commands = Commands {
+        before: hooks(spec.pre_hook.iter(), with_key)?,
+        action: command(&spec.main, with_key)?,
+        after: hooks(spec.post_hook.iter().filter(|hook| !always(hook)), with_key)?,
+        always: hooks(spec.post_hook.iter().filter(always), with_key)?,
     };
-    let before: String = spec
-        .pre_hook
-        .iter()
-        .map(|hook| command(&hook.what, with_key).map_err(of_hook).map(|line| format!("{line}\n")))
-        .collect::<Result<_, _>>()?;
-    let (after, always) = (hooks(&spec.post_hook, false)?, hooks(&spec.post_hook, true)?);
-    let mut script = String::from("#!/bin/bash\n\nset -o errexit\nset -o nounset\nset -o pipefail\n");
-    if !always.is_empty() {
-        // Writing into a String cannot fail.
-        let _ = write!(
-            script,
-            "\n# whatever happens\nfinish() {{\nstatus=$?\nset +o errexit\n{always}exit $status\n}}\ntrap finish EXIT\n"
-        );
-    }
-    let _ = write!(
-        script,
-        "\n# preinstall\n{before}\n# run kubespray\n{}\n\n# postinstall\n{after}",
-        command(&spec.main, with_key)?
-    );
-    Ok(script.trim().to_owned())
+    Ok(commands.script(WORK_SECONDS))
+}
+
+fn hooks<'h>(hooks: impl Iterator<Item = &'h HookAction>, with_key: bool) -> Result<Vec<String>, ArgsError> {
+    hooks.map(|hook| command(&hook.what, with_key).map_err(of_hook)).collect()
 }
 
 fn of_hook(error: ArgsError) -> ArgsError {
@@ -239,7 +228,7 @@ mod tests {
         assert!(!ran.status.success() && ran.stdout.is_empty(), "a hook that fails prevents the action");
     }
 
-    /// As the runner tells it: a signal to the whole group.
+    /// As the runner tells it: a signal to the whole group of the script, of which the work is none.
     #[test]
     fn what_always_runs_runs_after_a_signal() {
         use std::io::{BufRead as _, BufReader, Read as _};

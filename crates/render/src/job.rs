@@ -398,6 +398,12 @@ mod tests {
     }
 
     #[test]
+    fn what_always_runs_has_most_of_the_time_between_the_signal_and_the_death() {
+        let (work, grace) = (i64::from(crate::frame::WORK_SECONDS), WORK_GRACE.parse::<i64>().unwrap());
+        assert!(2 * work < grace && grace < GRACE_SECONDS);
+    }
+
+    #[test]
     fn a_token_is_for_one_audience_and_a_bounded_time() {
         let source = Source::Token { audience: "kubeon-callback/uid-1".into(), seconds: 3600 };
         let mount = Mount { volume: "callback-token", source, path: "/callback".into(), key: None };

@@ -7,7 +7,9 @@
 
 pub mod config;
 pub mod entrypoint;
+mod frame;
 pub mod job;
 pub mod manifests;
 pub mod paths;
 pub mod systemd;
+pub mod tools;

@@ -7,10 +7,16 @@ pub const HOME: &str = "/var/lib/kubeon";
 pub const PARTS: &str = "/var/lib/kubeon/parts";
 /// Links that choose the version in use, one per part.
 pub const CURRENT: &str = "/var/lib/kubeon/current";
+/// Programs of the bundle for hosts that lack them.
+pub const TOOLS: &str = "/var/lib/kubeon/tools";
+/// Where services look for the host's programs; what it lacks they find last.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/var/lib/kubeon/tools";
 /// Keys and certificates.
 pub const PKI: &str = "/etc/kubernetes/pki";
 /// Configuration and kubeconfigs.
 pub const ETC: &str = "/etc/kubernetes";
+/// The certificate with which a kubelet asks for its own.
+pub const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 /// etcd's data.
 pub const ETCD_DATA: &str = "/var/lib/etcd";
 /// containerd's socket.

@@ -4,7 +4,10 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
+use kubeon_api::Arch;
+
 use crate::paths::{self, ETCD_DATA, etc, pki, program};
+use crate::tools;
 
 /// One unit: what it is, how it is started.
 struct Unit<'a> {
@@ -249,11 +252,7 @@ pub fn scheduler(feature_gates: &str) -> String {
 /// `containerd.service`. Containers outlive a restart of it.
 #[must_use]
 pub fn containerd() -> String {
-    let path = format!(
-        "{}/containerd/bin:{}/runc/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        paths::CURRENT,
-        paths::CURRENT
-    );
+    let path = format!("{0}/containerd/bin:{0}/runc/bin:{1}", paths::CURRENT, paths::PATH);
     Unit {
         description: "containerd, the container runtime",
         notify: true,
@@ -273,7 +272,7 @@ pub fn kubelet(node: &str, address: Ipv4Addr) -> String {
         description: "kubelet, the Kubernetes node agent",
         notify: false,
         after: "network-online.target containerd.service",
-        environment: &[],
+        environment: &[("PATH", paths::PATH)],
         service: &["Delegate=yes", "KillMode=process", "LimitNOFILE=1048576"],
         command: program("kubelet", "kubelet"),
         arguments: vec![
@@ -295,7 +294,7 @@ pub fn kube_proxy() -> String {
         description: "kube-proxy, the Kubernetes service proxy",
         notify: false,
         after: "network-online.target",
-        environment: &[],
+        environment: &[("PATH", paths::PATH)],
         service: &["LimitNOFILE=1048576"],
         command: program("kube-proxy", "kube-proxy"),
         arguments: vec![format!("--config={}", etc("kube-proxy.yaml"))],
@@ -310,7 +309,7 @@ pub fn flannel(node: &str, address: Ipv4Addr) -> String {
         description: "flannel, the pod network",
         notify: true,
         after: "network-online.target",
-        environment: &[("NODE_NAME", node)],
+        environment: &[("NODE_NAME", node), ("PATH", paths::PATH)],
         service: &[],
         command: program("flannel", "flanneld"),
         arguments: vec![
@@ -324,28 +323,17 @@ pub fn flannel(node: &str, address: Ipv4Addr) -> String {
     .text()
 }
 
-/// `haproxy.service`. The bundle's haproxy brings its own C library and is started by its own loader, so
-/// that it runs whatever the host has.
+/// `haproxy.service`: the bundle's own, whatever the host has.
 #[must_use]
-pub fn haproxy() -> String {
-    let root = paths::current("haproxy");
-    let libraries: Vec<String> = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"]
-        .iter()
-        .map(|folder| format!("{root}/{folder}"))
-        .collect();
+pub fn haproxy(arch: Arch) -> String {
     Unit {
         description: "haproxy, this worker's way to the API servers",
         notify: false,
         after: "network-online.target",
         environment: &[],
         service: &["LimitNOFILE=65536"],
-        command: format!("{root}/lib64/ld-linux-x86-64.so.2"),
-        arguments: vec![
-            format!("--library-path {}", libraries.join(":")),
-            format!("{root}/usr/sbin/haproxy"),
-            "-db".into(),
-            format!("-f {}", etc("haproxy.cfg")),
-        ],
+        command: tools::command("haproxy", "usr/sbin/haproxy", arch),
+        arguments: vec!["-db".into(), format!("-f {}", etc("haproxy.cfg"))],
     }
     .text()
 }

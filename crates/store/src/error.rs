@@ -54,6 +54,9 @@ pub enum StoreError {
         /// Who.
         holder: Holder,
     },
+    /// Somebody changed the cluster between the look at its state and the lock.
+    #[error("{0} was changed by another command a moment ago; nothing was done: type the command again")]
+    Changed(ClusterName),
     /// A lock of one cluster was used for another.
     #[error("the lock of {held} does not cover {wanted}")]
     WrongLock {

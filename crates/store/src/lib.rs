@@ -25,7 +25,7 @@ mod store;
 pub use archive::Imported;
 pub use error::StoreError;
 pub use lock::{Holder, Lock};
-pub use state::{ClusterState, HostLogin, SCHEMA, Status};
+pub use state::{Addresses, ClusterState, HostLogin, SCHEMA, Status};
 pub use store::{Store, base_folder};
 
 #[cfg(test)]

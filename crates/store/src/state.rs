@@ -1,6 +1,7 @@
 //! What is remembered of a cluster.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -33,6 +34,9 @@ pub struct ClusterState<S> {
     pub version: Option<Version>,
     /// What was wanted.
     pub spec: S,
+    /// Addresses that follow from it, for whoever reads the file.
+    #[serde(flatten)]
+    pub addresses: Addresses,
     /// Workers that are no longer wanted and did not leave yet, with their names as nodes where they have one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub leaving: BTreeMap<HostAddress, Option<HostName>>,
@@ -56,10 +60,30 @@ impl<S> ClusterState<S> {
             updated_at: now,
             version: None,
             spec,
+            addresses: Addresses::default(),
             leaving: BTreeMap::new(),
             logins: BTreeMap::new(),
         }
     }
+
+    /// What tells one save of a cluster from every other.
+    pub(crate) fn saving(&self) -> (&str, u64, Timestamp) {
+        (&self.uid, self.generation, self.updated_at)
+    }
+}
+
+/// Where a cluster's own services answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    /// The API, from inside the cluster.
+    #[serde(rename = "apiIP", default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<Ipv4Addr>,
+    /// DNS, from inside the cluster.
+    #[serde(rename = "dnsIP", default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<Ipv4Addr>,
+    /// The way of workers to the masters.
+    #[serde(rename = "lbIP", default, skip_serializing_if = "Option::is_none")]
+    pub load_balancer: Option<Ipv4Addr>,
 }
 
 /// What is going on with a cluster.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use kubeon_api::ClusterName;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
 use crate::error::StoreError;
@@ -167,6 +167,30 @@ impl Store {
         file::private_folder(&self.base)?;
         file::private_folder(&folder)?;
         Lock::take(&folder.join(cluster.as_str()), cluster, command)
+    }
+
+    /// As [`Store::lock`], for whoever decides by a state that was `read` before, `None` where there was none: what
+    /// somebody else saved meanwhile is not overwritten.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] with the holder when somebody has it; [`StoreError::Changed`] when the state is no longer
+    /// the one that was read.
+    pub fn lock_as_read<S>(
+        &self,
+        cluster: &ClusterName,
+        command: &str,
+        read: Option<&ClusterState<S>>,
+    ) -> Result<Lock, StoreError> {
+        let lock = self.lock(cluster, command)?;
+        let now = match self.load::<IgnoredAny>(cluster) {
+            Ok(state) => Some(state),
+            Err(StoreError::Missing(_)) => None,
+            Err(error) => return Err(error),
+        };
+        if read.map(ClusterState::saving) == now.as_ref().map(ClusterState::saving) {
+            return Ok(lock);
+        }
+        Err(StoreError::Changed(cluster.clone()))
     }
 
     /// Writes the state, sets its `updated_at`, and keeps the state before it as the backup, provided that it

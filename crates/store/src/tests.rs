@@ -169,6 +169,31 @@ fn a_second_holder_is_told_who_is_first() {
 }
 
 #[test]
+fn a_state_that_somebody_saved_since_it_was_read_is_not_overwritten() {
+    let (_folder, store) = store();
+    let demo = name("demo");
+    let none: Option<&State> = None;
+    let changed =
+        |read: Option<&State>| matches!(store.lock_as_read(&demo, "x", read), Err(StoreError::Changed(_)));
+    assert!(store.lock_as_read(&demo, "kubeon create", none).is_ok(), "there was none, and there is none");
+    saved(&store, "demo");
+    assert!(changed(none), "another command made it meanwhile");
+    let read: State = store.load(&demo).unwrap();
+    assert!(store.lock_as_read(&demo, "kubeon create", Some(&read)).is_ok());
+    saved_again(&store);
+    assert!(changed(Some(&read)), "another command saved it meanwhile");
+    let read: State = store.load(&demo).unwrap();
+    let lock = store.lock_as_read(&demo, "kubeon destroy", Some(&read)).unwrap();
+    let second = store.lock_as_read(&demo, "kubeon create", Some(&read)).unwrap_err();
+    assert!(second.to_string().starts_with("demo is locked by \"kubeon destroy\""), "{second}");
+    store.remove(&lock, &demo).unwrap();
+    drop(lock);
+    assert!(changed(Some(&read)), "another command took it away meanwhile");
+    saved(&store, "demo");
+    assert!(changed(Some(&read)), "and this is another cluster of that name");
+}
+
+#[test]
 fn a_killed_holder_leaves_the_lock_free() {
     let (_folder, store) = store();
     drop(store.lock(&name("demo"), "kubeon create").unwrap());

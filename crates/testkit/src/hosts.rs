@@ -67,6 +67,14 @@ impl HostBuilder {
         self.with(|facts| facts.claim = Some(claim))
     }
 
+    /// It does not have the program.
+    #[must_use]
+    pub fn lacking(self, program: &str) -> Self {
+        self.with(|facts| {
+            facts.programs.insert(program.to_owned(), false);
+        })
+    }
+
     /// Anything else about it.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Facts)) -> Self {

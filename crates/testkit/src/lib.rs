@@ -27,7 +27,7 @@ mod plans;
 mod text;
 pub mod world;
 
-pub use crash::{Crashes, crash_anywhere, crash_twice};
+pub use crash::{Crashes, crash_and_wait, crash_anywhere, crash_twice};
 pub use golden::assert_golden;
 pub use hosts::{HostBuilder, NOW, address, host, snapshot};
 pub use plans::{ClusterBuilder, StepBuilder, cluster, needed, plan_of, step};

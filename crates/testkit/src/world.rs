@@ -156,6 +156,21 @@ impl World {
         self.settle();
     }
 
+    /// From now on no etcd member answers a look in time, though all of them serve.
+    pub fn slow_etcd(&self) {
+        self.lock().slow.etcd = true;
+    }
+
+    /// From now on no API server tells its nodes in time, though all of them serve.
+    pub fn slow_nodes(&self) {
+        self.lock().slow.nodes = true;
+    }
+
+    /// The load balancer, at whatever address that is no host's, leads nowhere from this host.
+    pub fn block_load_balancer(&self, host: &str) {
+        self.lock().blocked.insert(address(host));
+    }
+
     /// Time passes.
     pub fn pass(&self, seconds: i64) {
         self.lock().now += seconds;

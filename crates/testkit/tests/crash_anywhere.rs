@@ -8,8 +8,8 @@
 
 mod support;
 
-use kubeon_plan::Intent;
-use kubeon_testkit::{ClusterBuilder, World, cluster, crash_anywhere, crash_twice, host};
+use kubeon_plan::{Intent, LoadBalancer};
+use kubeon_testkit::{ClusterBuilder, World, cluster, crash_and_wait, crash_anywhere, crash_twice, host};
 use support::{create, destroy};
 
 const MASTERS: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
@@ -66,6 +66,37 @@ async fn creates_although_the_run_after_the_crash_crashes_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn creates_although_the_hour_of_the_bootstrap_certificate_passes_after_the_crash() {
+    for (masters, workers) in [(1, 1), (3, 1)] {
+        let intent = intent(masters, workers);
+        let run = async |world: &World| create(world, &intent).await.map(drop);
+        crash_and_wait(async || bare(masters, workers), run, 2 * 3600).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_on_hosts_without_nft_whatever_dies_when() {
+    let intent = intent(1, 1);
+    let bare = async || World::of([host(MASTERS[0]), host(WORKERS[0]).lacking("nft")]);
+    crash_anywhere(bare, async |world| create(world, &intent).await.map(drop)).await.unwrap();
+    let world = bare().await;
+    create(&world, &intent).await.unwrap();
+    assert!(world.file(WORKERS[0], "/var/lib/kubeon/tools/nft").is_some());
+    assert!(world.file(MASTERS[0], "/var/lib/kubeon/tools/nft").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_behind_a_load_balancer_whatever_dies_when() {
+    let balancer = LoadBalancer::External { address: [172, 30, 9, 9].into(), port: 7443 };
+    let intent = spec(3, 1).with(|spec| spec.load_balancer = balancer).intent();
+    crash_anywhere(async || bare(3, 1), async |world| create(world, &intent).await.map(drop)).await.unwrap();
+    let world = bare(3, 1);
+    world.block_load_balancer(WORKERS[0]);
+    let why = create(&world, &intent).await.unwrap_err();
+    assert!(why.contains("join/load-balancer@h14") && why.contains("172.30.9.9:7443"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn adds_a_worker_whatever_dies_when() {
     let one_short = async || {
         let world = bare(3, 2);
@@ -96,11 +127,55 @@ async fn changes_the_version_without_losing_etcd_or_the_api() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn changes_the_version_while_no_member_tells_how_it_is() {
+    let newer = spec(3, 2).version("v1.36.4").intent();
+    let slow = async || {
+        let world = built(3, 2).await;
+        world.slow_etcd();
+        world
+    };
+    crash_anywhere(slow, async |world| create(world, &newer).await.map(drop)).await.unwrap();
+    for seed in 0..20 {
+        let world = slow().await;
+        world.shuffle(seed);
+        create(&world, &newer).await.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(world.harms(), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_down_is_mended_before_any_other_is_touched() {
+    let newer = spec(3, 2).version("v1.36.4").intent();
+    let one_down = async || {
+        let world = built(3, 2).await;
+        world.stop_unit(MASTERS[2], "etcd.service");
+        world
+    };
+    crash_anywhere(one_down, async |world| create(world, &newer).await.map(drop)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn destroys_whatever_dies_when() {
     let intent = intent(3, 2);
     crash_anywhere(async || built(3, 2).await, async |world| destroy(world, &intent).await.map(drop))
         .await
         .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn destroys_without_a_dead_master_whatever_dies_when() {
+    let intent = Intent { without: vec![MASTERS[1].parse().unwrap()], ..intent(3, 2) };
+    let dead = async || {
+        let world = built(3, 2).await;
+        world.cut(MASTERS[1]);
+        world
+    };
+    crash_anywhere(dead, async |world| destroy(world, &intent).await.map(drop)).await.unwrap();
+    let world = dead().await;
+    destroy(&world, &intent).await.unwrap();
+    let left: Vec<_> =
+        world.picture().lines().filter(|line| !line.starts_with("h12 ")).map(str::to_owned).collect();
+    assert_eq!(left.iter().filter(|line| !line.starts_with("uid-demo ")).count(), 0, "{left:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,6 +54,17 @@ async fn removes_a_worker_whatever_dies_when() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn removes_a_worker_with_care_while_no_api_server_tells_its_nodes() {
+    let less = one_leaves(3, 2);
+    let slow = async || {
+        let world = built(3, 2).await;
+        world.slow_nodes();
+        world
+    };
+    crash_anywhere(slow, async |world| create(world, &less).await.map(drop)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_left_leaves_no_trace() {
     let world = built(3, 2).await;
     create(&world, &one_leaves(3, 2)).await.unwrap();
@@ -114,4 +125,38 @@ async fn destroys_a_cluster_that_a_worker_was_about_to_leave() {
     let world = built(3, 2).await;
     destroy(&world, &one_leaves(3, 2)).await.unwrap();
     assert_eq!(world.picture(), bare(3, 2).picture());
+}
+
+/// The removal of a worker dies after every effect; then it is taken back, which dies once more in between.
+#[tokio::test(start_paused = true)]
+async fn a_worker_whose_removal_was_broken_off_anywhere_stays_when_that_is_wanted() {
+    let (less, whole) = (one_leaves(3, 2), built(3, 2).await);
+    let back = Intent { returning: vec![WORKERS[1].parse().unwrap()], ..intent(3, 2) };
+    let removal = {
+        let world = built(3, 2).await;
+        let before = world.effects();
+        create(&world, &less).await.unwrap();
+        world.effects() - before
+    };
+    for died_after in 0..=removal {
+        let world = built(3, 2).await;
+        broken_off(&world, &less, died_after).await;
+        broken_off(&world, &back, died_after % 7).await;
+        // As the command does: what was made bare joins by a plan of its own.
+        create(&world, &back).await.unwrap();
+        create(&world, &back).await.unwrap();
+        assert_eq!(world.picture(), whole.picture(), "died after effect {died_after} of {removal}");
+        assert_eq!(world.harms(), Vec::<String>::new(), "died after effect {died_after}");
+    }
+}
+
+async fn broken_off(world: &World, intent: &Intent, effects: usize) {
+    world.die_after(effects);
+    tokio::select! {
+        biased;
+        () = world.died() => {}
+        // There may have been fewer effects than that.
+        _ = create(world, intent) => {}
+    }
+    world.restart();
 }

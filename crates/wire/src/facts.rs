@@ -50,6 +50,8 @@ pub struct Facts {
     pub swap_bytes: u64,
     /// `apt`, `dnf`, `yum`, `zypper`, `apk`, or `None`.
     pub package_manager: Option<String>,
+    /// Programs by name: whether the host has them itself.
+    pub programs: BTreeMap<String, bool>,
     /// The host's IPv4 addresses.
     pub addresses: Vec<Ipv4Addr>,
     /// TCP ports of the cluster that somebody listens on.
@@ -88,8 +90,13 @@ pub struct Facts {
     pub journal: Vec<JournalEntry>,
     /// Certificates in place.
     pub certificates: Vec<CertificateFact>,
-    /// What this host's API server and etcd member say; only from masters that answer.
+    /// The certificates by which the kubelet makes itself known.
+    pub kubelet: KubeletFacts,
+    /// What this host's API server and etcd member say; only from masters.
     pub cluster: Option<ClusterFacts>,
+    /// What could not be looked at in time, each as words that follow the host's name. What was not looked at counts as
+    /// standing, so nothing is done because of it.
+    pub untold: Vec<String>,
 }
 
 /// A network link.
@@ -191,6 +198,16 @@ pub struct CertificateFact {
     pub not_after: i64,
 }
 
+/// The certificates by which a kubelet makes itself known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeletFacts {
+    /// Good for asking once for its own.
+    pub bootstrap: Option<CertificateFact>,
+    /// Its own, which it renews by itself while it runs.
+    pub own: Option<CertificateFact>,
+}
+
 /// What a master's API server and etcd say.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -199,10 +216,24 @@ pub struct ClusterFacts {
     pub api_ready: bool,
     /// The API server's version.
     pub version: Option<Version>,
-    /// Nodes by name.
-    pub nodes: BTreeMap<String, NodeFact>,
-    /// Healthy etcd members by name; unhealthy ones map to `false`.
-    pub etcd_members: BTreeMap<String, bool>,
+    /// Nodes by name; `None` where the API server did not tell them in time, which is not the same as none.
+    pub nodes: Option<BTreeMap<String, NodeFact>>,
+    /// What this host's etcd member says.
+    pub etcd: EtcdFact,
+}
+
+/// What a master's own etcd member says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EtcdFact {
+    /// Nothing in time: whether it serves is not known.
+    #[default]
+    Untold,
+    /// It does not serve: nobody listens, or nobody who is known by the cluster's certificates.
+    Down,
+    /// The members that it lists, by name: whether each answers a read that takes a quorum, `None` where it answered
+    /// nothing in time.
+    Members(BTreeMap<String, Option<bool>>),
 }
 
 /// What the API server says of a node.

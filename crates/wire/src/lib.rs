@@ -16,8 +16,8 @@ pub mod precheck;
 pub mod progress;
 
 pub use facts::{
-    CertificateFact, Cgroup, Claim, ClusterFacts, Facts, JournalEntry, LinkFact, NodeFact, Reach, ReachFact,
-    Standing,
+    CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry, KubeletFacts, LinkFact,
+    NodeFact, Reach, ReachFact, Standing,
 };
 pub use node::{Category, Event, Fence, HostStep, Request, StepFailure};
 pub use op::{ApiObject, Check, Content, File, HostsEntry, Leaf, Link, Op, SecretRef, Usage};

@@ -86,6 +86,11 @@ pub enum Op {
         /// The node.
         node: HostName,
     },
+    /// Through this host's API server, let new pods onto a node again that was to leave and stays.
+    Uncordon {
+        /// The node.
+        node: HostName,
+    },
     /// Through this host's API server, take a node out of the cluster.
     RemoveNode {
         /// The node.

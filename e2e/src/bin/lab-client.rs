@@ -72,8 +72,8 @@ fn write(server: &str, duration: Duration) -> Result<()> {
     let run = std::env::var("RUN").context("RUN names this run's objects")?;
     let collection = format!("{server}/api/v1/namespaces/default/configmaps");
     let mut agent = agent()?;
-    let (start, mut written, mut longest) = (Instant::now(), 0_u32, Duration::ZERO);
-    let mut last = Instant::now();
+    let (start, mut written) = (Instant::now(), 0_u32);
+    let mut gaps = Gaps::since(start);
     while start.elapsed() < duration || written == 0 {
         let body = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -81,23 +81,51 @@ fn write(server: &str, duration: Duration) -> Result<()> {
         });
         if create(&agent, &collection, &body)? {
             written += 1;
-            longest = longest.max(last.elapsed());
-            last = Instant::now();
+            gaps.end(Instant::now());
         } else {
             // A broken connection is not kept: the next try is a new one.
             agent = self::agent()?;
             std::thread::sleep(Duration::from_millis(50));
         }
-        if last.elapsed() > Duration::from_secs(60) {
+        if gaps.open(Instant::now()) > Duration::from_secs(60) {
             bail!("no write went through for 60 s, after {written}");
         }
     }
+    let longest = gaps.longest(Instant::now());
     let found = count(&agent, &collection, &run)?;
     say(&format!("written {written} found {found} longest gap {} ms", longest.as_millis()))?;
     if found == written {
         Ok(())
     } else {
         bail!("{} writes were lost", i64::from(written) - i64::from(found))
+    }
+}
+
+/// Times in which nothing could be written.
+struct Gaps {
+    last: Instant,
+    longest: Duration,
+}
+
+impl Gaps {
+    fn since(start: Instant) -> Self {
+        Self { last: start, longest: Duration::ZERO }
+    }
+
+    /// The one that is open now.
+    fn open(&self, now: Instant) -> Duration {
+        now - self.last
+    }
+
+    /// A write went through.
+    fn end(&mut self, now: Instant) {
+        self.longest = self.longest(now);
+        self.last = now;
+    }
+
+    /// The longest, the one that is open included: a server that died last would look whole otherwise.
+    fn longest(&self, now: Instant) -> Duration {
+        self.longest.max(self.open(now))
     }
 }
 
@@ -143,4 +171,22 @@ fn count(agent: &ureq::Agent, collection: &str, run: &str) -> Result<u32> {
     let list: serde_json::Value =
         serde_json::from_str(&response.body_mut().with_config().limit(256 << 20).read_to_string()?)?;
     Ok(u32::try_from(list["items"].as_array().map_or(0, Vec::len))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gap_that_is_open_at_the_end_counts() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut gaps = Gaps::since(start);
+        gaps.end(at(2));
+        gaps.end(at(3));
+        assert_eq!(gaps.longest(at(4)), Duration::from_secs(2));
+        assert_eq!(gaps.longest(at(30)), Duration::from_secs(27));
+        gaps.end(at(30));
+        assert_eq!((gaps.open(at(30)), gaps.longest(at(30))), (Duration::ZERO, Duration::from_secs(27)));
+    }
 }

@@ -1,97 +1,127 @@
-//! Declared clusters: made, grown, shrunk, taken down.
+//! A declared cluster: made, grown, shrunk; let go and taken up again; taken down; made again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use kubeon_e2e::lab::VERSION;
 use serde_json::{Value, json};
 
-use super::{Ground, MINUTE, told};
+use super::ground::Ground;
+use super::{MINUTE, gone, seed, story, told};
 
-const NAME: &str = "shop";
-const KNOWN_HOSTS: &str = "default-shop-known-hosts";
+/// Its name, as the example has it.
+pub const NAME: &str = "shop";
+/// The namespace of declared clusters.
+pub const PLACE: &str = "default";
+/// Its hosts: the master, the worker that it begins with, the one that comes later.
+pub const MASTER: &str = "h4";
+pub const FIRST: &str = "h5";
+pub const SECOND: &str = "h6";
+
+/// Its whole life, twice.
+pub fn all(ground: &Ground) -> Result<()> {
+    let kubeconfig = made(ground)?;
+    grown_though_runner_and_operator_are_killed(ground, &kubeconfig)?;
+    shrunk_though_its_operator_is_killed(ground, &kubeconfig)?;
+    story::of_a_life(ground)?;
+    gone::let_go_and_taken_up_again(ground, &kubeconfig)?;
+    gone::taken_down_though_its_operator_is_killed(ground)?;
+    made_again_though_runner_and_operator_are_killed(ground)?;
+    gone::with_a_dead_host(ground)
+}
 
 /// A cluster as a person declares it.
 pub fn declared(name: &str, version: &str, master: &str, workers: &[&str]) -> Value {
     let nodes: Vec<Value> = workers.iter().map(|ip| json!({"ip": ip})).collect();
-    json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name, "namespace": "default"},
+    json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name, "namespace": PLACE},
         "spec": {"cluster": {"kubeVersion": version, "masterList": [{"ip": master}], "nodeList": nodes,
             "authConfig": {"credentialsRef": {"name": "lab-login"}}}}})
 }
 
-/// One master and one worker, a second worker by spec, the first one taken out, bare hosts in the end. Each time the
-/// operator that leads is killed while the Job works.
-pub fn made_grown_shrunk_and_gone(ground: &Ground) -> Result<()> {
-    let [_, master, first, second] = &ground.lab.addresses[..] else { bail!("four hosts") };
-    ground.apply(&declared(NAME, VERSION, master, &[first]))?;
-    busy_then_killed(ground, "create-")?;
-    settled(ground, "create-finished")?;
-    let words = ["wait", "--for=condition=Ready", "ecs/shop", "--timeout=10s"];
-    ground.kubectl(&words)?;
-    let kubeconfig = kubeconfig(ground)?;
-    nodes(ground, &kubeconfig, 2)?;
-    pinned(ground, &[master, first], "2 new: ")?;
-    ground.apply(&declared(NAME, VERSION, master, &[first, second]))?;
-    busy_then_killed(ground, "scale-up-")?;
-    settled(ground, "scale-up-finished")?;
-    pinned(ground, &[master, first, second], "1 new: ")?;
-    nodes(ground, &kubeconfig, 3)?;
-    ground.apply(&declared(NAME, VERSION, master, &[second]))?;
-    busy_then_killed(ground, "scale-down-")?;
-    settled(ground, "scale-down-finished")?;
-    nodes(ground, &kubeconfig, 2)?;
-    ground.is_bare("h3")?;
-    described(ground)?;
-    ground.kubectl(&["delete", "ecs", NAME, "--wait=false"])?;
-    busy_then_killed(ground, "delete-")?;
-    gone(ground)
+/// Declares it with these workers.
+pub fn declare(ground: &Ground, workers: &[&str]) -> Result<()> {
+    let workers = workers.iter().map(|host| ground.address(host)).collect::<Result<Vec<_>>>()?;
+    ground.apply(&declared(NAME, VERSION, ground.address(MASTER)?, &workers))
 }
 
-/// The same hosts again. The runner's pod is killed at work: that is a failure with a reason, and asking again goes on.
-pub fn made_again_though_its_runner_is_killed(ground: &Ground) -> Result<()> {
-    let [_, master, first, _] = &ground.lab.addresses[..] else { bail!("four hosts") };
-    ground.apply(&declared(NAME, VERSION, master, &[first]))?;
-    let job = at_work(ground, "create-")?;
-    ground.eventually("hosts are written to", MINUTE, || {
-        ground.lab.on("h2", "test -e /var/lib/kubeon").map(drop)
+/// By the file that a newcomer applies, changed in its addresses.
+fn made(ground: &Ground) -> Result<PathBuf> {
+    let words = [("172.30.0.12", ground.address(MASTER)?), ("172.30.0.13", ground.address(FIRST)?)];
+    ground.apply_text(&seed::filled("meta/kubernetes-cluster.yaml", &words)?)?;
+    settled(ground, "create-finished")?;
+    ground.kubectl(&["wait", "--for=condition=Ready", "ecs/shop", "--timeout=10s"])?;
+    let kubeconfig = kubeconfig(ground)?;
+    nodes(ground, &kubeconfig, 2)?;
+    pinned(ground, &[MASTER, FIRST], &[MASTER, FIRST])?;
+    Ok(kubeconfig)
+}
+
+/// The runner's pod is killed at work: that is a failure with a reason, and asking again goes on; while that works, the
+/// operator that leads is killed.
+fn grown_though_runner_and_operator_are_killed(ground: &Ground, kubeconfig: &Path) -> Result<()> {
+    declare(ground, &[FIRST, SECOND])?;
+    runner_killed(ground, "scale-up-", SECOND)?;
+    struck(ground, "scale-up-", "scale-up-finished", || ground.ask(NAME, "scaling-up"))?;
+    nodes(ground, kubeconfig, 3)?;
+    pinned(ground, &[MASTER, FIRST, SECOND], &[SECOND])
+}
+
+fn shrunk_though_its_operator_is_killed(ground: &Ground, kubeconfig: &Path) -> Result<()> {
+    struck(ground, "scale-down-", "scale-down-finished", || declare(ground, &[SECOND]))?;
+    nodes(ground, kubeconfig, 2)?;
+    ground.lab.is_bare(FIRST)
+}
+
+fn made_again_though_runner_and_operator_are_killed(ground: &Ground) -> Result<()> {
+    declare(ground, &[FIRST])?;
+    runner_killed(ground, "create-", MASTER)?;
+    struck(ground, "create-", "create-finished", || ground.ask(NAME, "creating"))?;
+    nodes(ground, &kubeconfig(ground)?, 2)
+}
+
+/// Kills the pod that works, in the midst of what it does to the host.
+fn runner_killed(ground: &Ground, begins: &str, host: &str) -> Result<()> {
+    let job = at_work(ground, NAME, begins)?;
+    ground.hang(host)?;
+    ground.eventually("its steps are told", MINUTE, || {
+        let status = ground.get(&["ecs", NAME])?["status"].clone();
+        ensure!(status["step"].as_str().is_some_and(|step| step.contains('/')), "{status:#}");
+        Ok(())
     })?;
-    ground.kubectl(&["delete", "pod", "-l", &format!("job-name={job}"), "--grace-period=0", "--force"])?;
+    ground.kill_pod(PLACE, &job)?;
     ground.eventually("the failure is told", MINUTE, || {
         let status = ground.get(&["ecs", NAME])?["status"].clone();
         ensure!(status["phase"] == "Failed" && !status["reason"].is_null(), "{status:#}");
         Ok(())
     })?;
-    ground.kubectl(&["annotate", "ecs", NAME, "--overwrite", "app.kubernetes.io/operation=creating"])?;
-    settled(ground, "create-finished")?;
-    nodes(ground, &kubeconfig(ground)?, 2)?;
-    ground.kubectl(&["delete", "ecs", NAME, "--wait=false"])?;
-    gone(ground)
+    ground.wake(host)
 }
 
-/// The Job that works for the cluster, once its container runs.
-fn at_work(ground: &Ground, begins: &str) -> Result<String> {
-    ground
-        .eventually(&format!("a Job {begins}… works"), MINUTE * 2, || {
-            let status = ground.get(&["ecs", NAME])?["status"].clone();
-            let job = status["jobName"].as_str().unwrap_or_default().to_owned();
-            ensure!(job.starts_with(begins), "{status:#}");
-            let running =
-                ["get", "pods", "-l", &format!("job-name={job}"), "-o", "jsonpath={.items[*].status.phase}"];
-            let running = ground.kubectl(&running)?;
-            ensure!(running == "Running", "{running}");
-            Ok(job)
-        })
-        .map_err(|error| error.context(ground.story("ecs", NAME)))
+/// Something is changed, and the operator that leads is killed while the Job for it works.
+fn struck(ground: &Ground, begins: &str, word: &str, change: impl FnOnce() -> Result<()>) -> Result<()> {
+    let alone = ground.alone();
+    change()?;
+    let job = at_work(ground, NAME, begins)?;
+    ground.kill_leader(&alone, PLACE, &job)?;
+    drop(alone);
+    settled(ground, word)
 }
 
-fn busy_then_killed(ground: &Ground, begins: &str) -> Result<()> {
-    at_work(ground, begins)?;
-    ground.kill_leader()
+/// The Job that works for a cluster, once its container runs.
+pub fn at_work(ground: &Ground, name: &str, begins: &str) -> Result<String> {
+    let job = ground.eventually(&format!("a Job {begins}… works"), MINUTE * 2, || {
+        let status = ground.get(&["ecs", name])?["status"].clone();
+        let job = status["jobName"].as_str().unwrap_or_default().to_owned();
+        ensure!(job.starts_with(begins), "{status:#}");
+        ground.is_at_work(PLACE, &job)?;
+        Ok(job)
+    });
+    job.map_err(|error| error.context(ground.story("ecs", name)))
 }
 
 /// The operation went well, and the cluster runs as declared.
-fn settled(ground: &Ground, word: &str) -> Result<()> {
+pub fn settled(ground: &Ground, word: &str) -> Result<()> {
     let start = Instant::now();
     let seen = ground.eventually(word, MINUTE * 5, || {
         let object = ground.get(&["ecs", NAME])?;
@@ -100,11 +130,8 @@ fn settled(ground: &Ground, word: &str) -> Result<()> {
             .unwrap_or_default()
             .to_owned();
         let phase = object["status"]["phase"].as_str().unwrap_or_default().to_owned();
-        ensure!(
-            (phase == "Running" && told == word) || phase == "Failed",
-            "{phase} {told} {:#}",
-            object["status"]
-        );
+        let over = (phase == "Running" && told == word) || phase == "Failed";
+        ensure!(over, "{phase} {told} {:#}", object["status"]);
         Ok((phase, told))
     });
     match seen {
@@ -126,7 +153,8 @@ fn kubeconfig(ground: &Ground) -> Result<PathBuf> {
     Ok(file)
 }
 
-fn nodes(ground: &Ground, kubeconfig: &std::path::Path, count: usize) -> Result<()> {
+/// The cluster has so many nodes, all Ready.
+pub fn nodes(ground: &Ground, kubeconfig: &Path, count: usize) -> Result<()> {
     let ready = r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}"#;
     ground.eventually("its nodes are Ready", MINUTE, || {
         let text = ground.kubectl_of(kubeconfig, &["get", "nodes", "-o", ready])?;
@@ -136,53 +164,27 @@ fn nodes(ground: &Ground, kubeconfig: &std::path::Path, count: usize) -> Result<
     })
 }
 
-/// `kubectl describe` tells what happened, and the columns where it stands.
-fn described(ground: &Ground) -> Result<()> {
-    let text = ground.kubectl(&["describe", "ecs", NAME])?;
-    for words in ["Ready", "creating", "scaling-up", "scaling-down", "Events:"] {
-        ensure!(text.contains(words), "{words} is missing in\n{text}");
-    }
-    let columns = ground.kubectl(&["get", "ecs", NAME])?;
-    ensure!(columns.split_whitespace().take(3).eq(["NAME", "STATUS", "AGE"]), "{columns}");
-    let row = ground.kubectl(&["get", "ecs", NAME, "-o", "wide", "--no-headers"])?;
-    ensure!(row.contains("Running") && row.contains(VERSION), "{row}");
-    Ok(())
-}
-
-/// The keys of the hosts stand beside the object, and an event about it and one about the operation said so.
-fn pinned(ground: &Ground, hosts: &[&String], begins: &str) -> Result<()> {
-    let text = ground.get(&["configmap", KNOWN_HOSTS])?["data"]["known_hosts"].clone();
-    let known: Vec<&str> =
-        text.as_str().unwrap_or_default().lines().filter_map(|line| line.split(' ').next()).collect();
-    ensure!(known.len() == hosts.len() && hosts.iter().all(|host| known.contains(&host.as_str())), "{text}");
+/// The keys of all hosts stand beside the object, and one event about it and one about the operation told of the new ones.
+fn pinned(ground: &Ground, all: &[&str], new: &[&str]) -> Result<()> {
+    let addresses =
+        |hosts: &[&str]| hosts.iter().map(|host| ground.address(host)).collect::<Result<Vec<_>>>();
+    let (all, new) = (addresses(all)?, addresses(new)?);
+    let text = ground.get(&["configmap", "default-shop-known-hosts"])?["data"]["known_hosts"].clone();
+    let text = text.as_str().context("keys are kept")?;
+    let known: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    ensure!(known.len() == all.len() && all.iter().all(|host| known.contains(host)), "{text}");
+    let begins = format!("{} new: ", new.len());
     ground.eventually("events tell of the keys", MINUTE, || {
         let events = ground.get(&["events", "-A", "--field-selector", "reason=HostKeysPinned"])?;
-        let all = events["items"].as_array().cloned().unwrap_or_default();
+        let events = events["items"].as_array().cloned().unwrap_or_default();
         let about = |kind: &str| {
-            let said = all.iter().filter(|event| event["involvedObject"]["kind"] == kind);
-            said.filter(|event| event["message"].as_str().is_some_and(|said| said.starts_with(begins)))
+            let said = events.iter().filter(|event| event["involvedObject"]["kind"] == kind);
+            let said = said.filter_map(|event| event["message"].as_str());
+            said.filter(|said| said.starts_with(&begins) && new.iter().all(|host| said.contains(host)))
                 .count()
         };
         let count = (about("KubernetesCluster"), about("ClusterOperation"));
-        ensure!(count == (1, 1), "{begins:?}: {count:?} in {events:#}");
+        ensure!(count == (1, 1), "{begins:?}: {count:?} in {events:#?}");
         Ok(())
     })
-}
-
-fn gone(ground: &Ground) -> Result<()> {
-    let start = Instant::now();
-    ground
-        .eventually("the object goes", MINUTE * 3, || {
-            let left = ground.kubectl(&["get", "ecs", NAME, "--ignore-not-found", "-o", "name"])?;
-            ensure!(left.trim().is_empty(), "{left} is there");
-            Ok(())
-        })
-        .map_err(|error| error.context(ground.story("ecs", NAME)))?;
-    told("deleted, hosts bare", start);
-    let left = ground.kubectl(&["get", "configmap", KNOWN_HOSTS, "--ignore-not-found", "-o", "name"])?;
-    ensure!(left.trim().is_empty(), "{left} is there");
-    for host in ["h2", "h3", "h4"] {
-        ground.is_bare(host)?;
-    }
-    Ok(())
 }

@@ -1,24 +1,33 @@
 //! Operations that do not reach their end by themselves, side by side on Clusters of their own: no image, cancelled, too
-//! slow, failed and asked for again, paused, too large.
+//! slow, failed and asked for again, paused, too large. And one that does while no operator lives.
 
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::ground::{Ground, OPERATOR, condition, time, within};
 use super::seed::{self, operate_on};
-use super::{Ground, MINUTE, told};
+use super::{MINUTE, told};
 
 /// Nobody listens there, so that a pull fails at once on every machine.
 const NO_IMAGE: &str = "127.0.0.1:9/kubeon/none:1";
 /// How soon a person must know.
 const NAMED_WITHIN: i64 = 30;
 
+/// A hook that runs a command when all went well so far.
+pub fn shell(text: &str) -> Value {
+    json!({"actionType": "shell", "action": text})
+}
+
+/// A hook that runs a command whatever happens.
+pub fn always(text: &str) -> Value {
+    json!({"actionType": "shell", "action": text, "when": "Always"})
+}
+
 /// Begins all of them.
 pub fn begin(ground: &Ground) -> Result<()> {
-    let always = |text: &str| json!({"actionType": "shell", "action": text, "when": "Always"});
-    let never = json!({"actionType": "shell", "action": "echo never"});
+    let never = shell("echo never");
     let swept = json!([always("echo swept"), never]);
     let ping = json!({"actionType": "playbook", "action": "ping.yml", "when": "Always"});
     for (name, mut spec) in [
@@ -42,9 +51,9 @@ pub fn begin(ground: &Ground) -> Result<()> {
 /// What came of them.
 pub fn as_expected(ground: &Ground) -> Result<()> {
     let start = Instant::now();
-    cancelled(ground)?;
+    // Hooks that always run do, a playbook among them, and what was said outlives the pod.
+    cancelled(ground, "does-cancel", &["at work", "swept", "PLAY RECAP"], &["never"])?;
     failed_and_asked_for_again(ground)?;
-    no_image(ground)?;
     let reason = failed(ground, "does-large")?;
     // With control groups of version 1 the kernel may end the command alone.
     ensure!(reason.contains("OOMKilled") || reason.contains("exit code 137"), "{reason}");
@@ -59,24 +68,24 @@ pub fn as_expected(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-/// Hooks that always run do, a playbook among them, and what was said outlives the pod.
-fn cancelled(ground: &Ground) -> Result<()> {
-    let pod = format!("job/{}", job("does-cancel"));
+/// Cancels an operation that says that it is at work; its log holds these words and not those.
+pub fn cancelled(ground: &Ground, operation: &str, words: &[&str], not: &[&str]) -> Result<()> {
+    let pod = format!("job/{}", job(operation));
     ground.eventually("it works", MINUTE, || {
-        let said = ground.kubectl(&["-n", "kubeon-system", "logs", &pod])?;
+        let said = ground.kubectl(&["-n", OPERATOR, "logs", &pod])?;
         ensure!(said.contains("at work"), "{said}");
         Ok(())
     })?;
-    change(ground, "does-cancel", &json!({"cancelled": true}))?;
-    let reason = failed(ground, "does-cancel")?;
+    change(ground, operation, &json!({"cancelled": true}))?;
+    let reason = failed(ground, operation)?;
     ensure!(reason == "cancelled", "{reason}");
-    let of_job = format!("job-name={}", job("does-cancel"));
+    let of_job = format!("job-name={}", job(operation));
     ground.eventually("its pod is gone", MINUTE, || {
-        let left = ground.kubectl(&["-n", "kubeon-system", "get", "pods", "-l", &of_job, "-o", "name"])?;
+        let left = ground.kubectl(&["-n", OPERATOR, "get", "pods", "-l", &of_job, "-o", "name"])?;
         ensure!(left.trim().is_empty(), "{left}");
         Ok(())
     })?;
-    log_says(ground, "does-cancel", &["at work", "swept", "PLAY RECAP"], &["never"])
+    log_says(ground, operation, words, not)
 }
 
 fn failed_and_asked_for_again(ground: &Ground) -> Result<()> {
@@ -88,17 +97,14 @@ fn failed_and_asked_for_again(ground: &Ground) -> Result<()> {
 }
 
 /// Contract B, case 32, by the times that the objects tell.
-fn no_image(ground: &Ground) -> Result<()> {
+pub fn no_image(ground: &Ground) -> Result<()> {
     let reason = failed(ground, "does-pull")?;
     ensure!(reason.contains(NO_IMAGE), "{reason}");
     let operation = ground.get(&[seed::OPERATIONS, "does-pull"])?;
-    let conditions = operation["status"]["conditions"].as_array().context("conditions")?;
-    let named = conditions.iter().find(|one| one["type"] == "Stopping").context("it was ended")?;
-    let at = |value: &Value| value.as_str().unwrap_or_default().parse::<Timestamp>();
-    let took =
-        at(&named["lastTransitionTime"])?.duration_since(at(&operation["metadata"]["creationTimestamp"])?);
-    ensure!(took.as_secs() <= NAMED_WITHIN, "named after {took}");
-    Ok(())
+    let named = condition(&operation["status"], "Stopping").context("it was ended")?;
+    let (from, to) =
+        (time(&operation["metadata"]["creationTimestamp"])?, time(&named["lastTransitionTime"])?);
+    within("an image that is not there is named", from, to, NAMED_WITHIN).map(drop)
 }
 
 fn paused(ground: &Ground) -> Result<()> {
@@ -109,13 +115,35 @@ fn paused(ground: &Ground) -> Result<()> {
     log_says(ground, "does-pause", &["at last"], &[])
 }
 
+/// All operators are killed while the Job of a command works; it ends before one leads again. It is told with its own times,
+/// and nothing is done twice.
+pub fn outlives_its_operators(ground: &Ground) -> Result<()> {
+    let alone = ground.alone();
+    let begun = json!({"actionType": "shell", "action": "echo begun; sleep 8; echo over"});
+    operate_on(ground, "sample", "sample-outlives", &begun)?;
+    let job = job("sample-outlives");
+    ground.works(OPERATOR, &job)?;
+    ground.kill_operators(&alone, OPERATOR, &job)?;
+    seed::done(ground, "sample-outlives")?;
+    log_says(ground, "sample-outlives", &["begun", "over"], &[])?;
+    let pods = ground.get(&["-n", OPERATOR, "pods", "-l", &format!("job-name={job}")])?;
+    let pods = pods["items"].as_array().map_or(0, Vec::len);
+    ensure!(pods == 1, "{pods} pods worked for it");
+    let (status, lease) = (
+        ground.get(&[seed::OPERATIONS, "sample-outlives"])?["status"].clone(),
+        ground.get(&["-n", OPERATOR, "lease", "kubeon-operator"])?["spec"].clone(),
+    );
+    let (ended, led) = (time(&status["endTime"])?, time(&lease["acquireTime"])?);
+    ensure!(ended < led, "it ended at {ended}, while nobody led before {led}");
+    Ok(())
+}
+
 fn change(ground: &Ground, name: &str, spec: &Value) -> Result<()> {
-    let patch = json!({"spec": spec}).to_string();
-    ground.kubectl(&["patch", seed::OPERATIONS, name, "--type=merge", "-p", &patch]).map(drop)
+    ground.patch(&[seed::OPERATIONS, name], &json!({"spec": spec}))
 }
 
 /// Waits until the operation failed; the reason.
-fn failed(ground: &Ground, name: &str) -> Result<String> {
+pub fn failed(ground: &Ground, name: &str) -> Result<String> {
     let ended = ground.eventually(&format!("{name} ends"), MINUTE * 2, || {
         let status = ground.get(&[seed::OPERATIONS, name])?["status"].clone();
         ensure!(["Failed", "Succeeded"].iter().any(|word| status["status"] == *word), "{status:#}");
@@ -126,7 +154,8 @@ fn failed(ground: &Ground, name: &str) -> Result<String> {
     Ok(status["reason"].as_str().unwrap_or_default().to_owned())
 }
 
-fn job(operation: &str) -> String {
+/// The Job of an operation that a person wrote.
+pub fn job(operation: &str) -> String {
     format!("kubeonkube-{operation}-job")
 }
 
@@ -137,7 +166,7 @@ pub fn log_says(ground: &Ground, operation: &str, words: &[&str], not: &[&str]) 
         |log: &str| words.iter().all(|word| log.contains(word)) && !not.iter().any(|word| log.contains(word));
     ground
         .eventually(&format!("the log of {operation}"), MINUTE / 2, || {
-            let kept = ["-n", "kubeon-system", "get", "configmap", &map, "-o", "go-template={{.data.log}}"];
+            let kept = ["-n", OPERATOR, "get", "configmap", &map, "-o", "go-template={{.data.log}}"];
             let log = ground.kubectl(&kept)?;
             ensure!(words_of(&log), "it says {log}");
             Ok(())

@@ -1,11 +1,17 @@
-//! The objects of kube-on-kube's samples, changed only in addresses, key and variables.
+//! The files of kube-on-kube's samples and kubeon's own example, as a person applies them: `examples/kube-on-kube` changed
+//! in addresses and key, `examples/meta/operation.yaml` in addresses.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::program::must;
 use serde_json::{Value, json};
 
-use super::{Ground, MINUTE, SEED, ends, told};
+use super::ends::{self, job, log_says};
+use super::ground::{Ground, OPERATOR};
+use super::{MINUTE, SEED, foreign, told};
 
 /// The kind, as no other is called.
 pub const CLUSTERS: &str = "clusters.kubeonkube.clay.io";
@@ -15,50 +21,131 @@ pub const OPERATIONS: &str = "clusteroperations.kubeonkube.clay.io";
 /// The image that the samples name; the runner's image carries that name as well.
 const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 
-/// A shell action, then a cluster by `cluster.yml`, a worker by `scale.yml`, and bare hosts by `reset.yml`.
-pub fn shell_and_playbooks(ground: &Ground) -> Result<()> {
-    let hosts = [ground.lab.addresses[1].as_str(), &ground.lab.addresses[2]];
-    inventory(ground, &hosts[..1])?;
-    cluster(ground, "sample")?;
+/// A command, operations of all ends, a cluster by `cluster.yml`, a worker by `scale.yml`, bare hosts by `reset.yml`; then
+/// the example of this project, whose runner is killed.
+pub fn all(ground: &Ground) -> Result<()> {
+    let alone = ground.alone();
+    command(ground)?;
     ends::begin(ground)?;
-    operate(
-        ground,
-        "sample-shell",
-        json!({"actionType": "shell", "action": "echo the hosts: $(wc -l < /conf/hosts.yml) lines"}),
-    )?;
+    foreign::begin(ground)?;
+    ends::no_image(ground)?;
+    drop(alone);
+    ends::as_expected(ground)?;
+    foreign::as_expected(ground)?;
+    ends::outlives_its_operators(ground)?;
+    cluster_and_worker(ground)?;
+    example(ground)
+}
+
+/// A folder of files arrives in the order of their names: the operation first, which waits for its ConfigMaps.
+fn command(ground: &Ground) -> Result<()> {
+    apply(ground, "kube-on-kube/Cluster.yml")?;
+    apply(ground, "kube-on-kube/before/ClusterOperation-shell.yml")?;
+    ground.eventually("it waits", MINUTE, || {
+        let status = ground.get(&[OPERATIONS, "sample-shell"])?["status"].clone();
+        ensure!(status["reason"] == "hostsConfRef kubeonkube,sample-hosts-conf not found", "{status:#}");
+        Ok(())
+    })?;
+    for file in ["before/HostsConfCM.yml", "SSHAuthSec.yml", "VarsConfCM.yml"] {
+        apply(ground, &format!("kube-on-kube/{file}"))?;
+    }
     done(ground, "sample-shell")?;
     let pod = "job-name=kubeonkube-sample-shell-job";
-    ground.kubectl(&["-n", "kubeon-system", "delete", "pod", "-l", pod])?;
-    ends::log_says(ground, "sample-shell", &["the hosts: "], &[])?;
-    ends::as_expected(ground)?;
-    operate(
+    ground.kubectl(&["-n", OPERATOR, "delete", "pod", "-l", pod])?;
+    log_says(ground, "sample-shell", &["the hosts: "], &[])
+}
+
+/// The operator is killed while the Jobs of `cluster.yml` and `scale.yml` work.
+fn cluster_and_worker(ground: &Ground) -> Result<()> {
+    works_though_its_operator_is_killed(
         ground,
         "sample-create",
-        json!({"actionType": "playbook", "action": "cluster.yml",
-        "preHook": [{"actionType": "playbook", "action": "ping.yml"}]}),
+        "kube-on-kube/before/ClusterOperation-create.yml",
     )?;
-    ground.kill_operators()?;
-    done(ground, "sample-create")?;
-    inventory(ground, &hosts)?;
-    operate(
-        ground,
-        "sample-node-add",
-        json!({"actionType": "playbook", "action": "scale.yml", "extraArgs": "--limit=worker01"}),
-    )?;
-    done(ground, "sample-node-add")?;
+    // One that is to see a change of the inventory comes after it.
+    apply(ground, "kube-on-kube/HostsConfCM.yml")?;
+    works_though_its_operator_is_killed(ground, "sample-node-add", "kube-on-kube/ClusterOperation.yml")?;
+    nodes_are_ready(ground)?;
+    let reset =
+        json!({"actionType": "playbook", "action": "reset.yml", "extraArgs": "-e reset_confirmation=yes"});
+    operate_on(ground, "sample", "sample-reset", &reset)?;
+    done(ground, "sample-reset")?;
+    ground.lab.is_bare("h2")?;
+    ground.lab.is_bare("h3")?;
+    history(ground, 5)?;
+    ground.kubectl(&["delete", CLUSTERS, "sample", "--timeout=60s"]).map(drop)
+}
+
+fn works_though_its_operator_is_killed(ground: &Ground, operation: &str, file: &str) -> Result<()> {
+    let alone = ground.alone();
+    apply(ground, file)?;
+    ground.works(OPERATOR, &job(operation))?;
+    ground.kill_leader(&alone, OPERATOR, &job(operation))?;
+    drop(alone);
+    done(ground, operation)
+}
+
+fn nodes_are_ready(ground: &Ground) -> Result<()> {
     let ready = r#"kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes -o jsonpath='{range .items[*]}{.metadata.name}={.status.conditions[?(@.type=="Ready")].status} {end}'"#;
     let nodes = ground.lab.on("h2", ready)?;
     ensure!(nodes.trim() == "master01=True worker01=True", "{nodes}");
-    operate(
+    Ok(())
+}
+
+/// kubeon's own example on the same hosts. The runner's pod is killed while `cluster.yml` works: that is a failure with a
+/// reason, and the same operation under another name goes on.
+fn example(ground: &Ground) -> Result<()> {
+    ground.eventually("what belonged to the Cluster of that name is gone", MINUTE, || {
+        let maps = ground.kubectl(&["-n", SEED, "get", "configmaps", "-o", "name"])?;
+        let secrets = ground.kubectl(&["-n", OPERATOR, "get", "secrets", "-o", "name"])?;
+        let left = maps.contains("sample-") || secrets.contains("kubeonkube-sample-");
+        ensure!(!left, "{maps}{secrets}");
+        Ok(())
+    })?;
+    apply(ground, "meta/operation.yaml")?;
+    let job = job("sample-create");
+    ground.works(OPERATOR, &job)?;
+    ground.eventually("hosts are written to", MINUTE, || {
+        ground.lab.on("h2", "test -e /var/lib/kubeon").map(drop)
+    })?;
+    ground.kill_pod(OPERATOR, &job)?;
+    let reason = ends::failed(ground, "sample-create")?;
+    ensure!(!reason.is_empty(), "a failure has a reason");
+    done(ground, "sample-ping")?;
+    operate_on(
         ground,
-        "sample-reset",
-        json!({"actionType": "playbook", "action": "reset.yml", "extraArgs": "-e reset_confirmation=yes"}),
+        "sample",
+        "sample-again",
+        &json!({"actionType": "playbook", "action": "cluster.yml"}),
     )?;
-    done(ground, "sample-reset")?;
-    ground.is_bare("h2")?;
-    ground.is_bare("h3")?;
-    history(ground)?;
-    ground.kubectl(&["delete", CLUSTERS, "sample", "--timeout=60s"]).map(drop)
+    done(ground, "sample-again")?;
+    nodes_are_ready(ground)
+}
+
+/// Applies a file of `examples`, filled in as a person fills it in.
+fn apply(ground: &Ground, file: &str) -> Result<()> {
+    let key = must("base64", &["--wrap=0", &ground.lab.key().to_string_lossy()], &[])?;
+    let (master, worker) = (ground.address("h2")?, ground.address("h3")?);
+    let text = filled(
+        file,
+        &[
+            ("10.100.xx.11", master),
+            ("10.100.xx.12", worker),
+            ("172.30.0.12", master),
+            ("172.30.0.13", worker),
+            ("ssh-privatekey: xx", &format!("ssh-privatekey: {key}")),
+        ],
+    )?;
+    let left = text.contains("10.100.xx") || text.contains("ssh-privatekey: xx");
+    ensure!(!left, "something is left to be filled in: {text}");
+    ground.apply_text(&text).with_context(|| file.to_owned())
+}
+
+/// A file of `examples` with other words in it.
+pub fn filled(file: &str, words: &[(&str, &str)]) -> Result<String> {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(file);
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(words.iter().fold(text, |text, (from, to)| text.replace(from, to)))
 }
 
 /// A Cluster on the inventory of the samples.
@@ -71,34 +158,6 @@ pub fn cluster(ground: &Ground, name: &str) -> Result<()> {
 
 fn reference(name: &str) -> Value {
     json!({"namespace": SEED, "name": name})
-}
-
-/// The ConfigMaps as kubespray's users write them, and the key.
-fn inventory(ground: &Ground, hosts: &[&str]) -> Result<()> {
-    let name = |i: usize| if i == 0 { "master01".to_owned() } else { format!("worker0{i}") };
-    let host = |(i, ip): (usize, &&str)| {
-        format!(
-            "    {}: {{ip: {ip}, access_ip: {ip}, ansible_host: {ip}, ansible_connection: ssh, ansible_user: root}}\n",
-            name(i)
-        )
-    };
-    let all: String = hosts.iter().enumerate().map(host).collect();
-    let workers: String = (1..hosts.len()).map(|i| format!("{}: , ", name(i))).collect();
-    let file = format!(
-        "all:\n  hosts:\n{all}  children:\n    kube_control_plane: {{hosts: {{master01: }}}}\n    kube_node: {{hosts: {{{workers}}}}}\n    \
-         etcd: {{hosts: {{master01: }}}}\n    k8s_cluster: {{children: {{kube_control_plane: , kube_node: }}}}\n    calico_rr: {{hosts: {{}}}}\n"
-    );
-    let variables = "kube_version: v1.36.3\nkube_network_plugin: flannel\ncontainer_manager: containerd\n";
-    let map = |name: &str, key: &str, text: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": SEED}, "data": {key: text}});
-    ground.apply(&map("sample-hosts-conf", "hosts.yml", &file))?;
-    ground.apply(&map("sample-vars-conf", "group_vars.yml", variables))?;
-    let key = std::fs::read_to_string(ground.lab.key())?;
-    ground.apply(&json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth",
-        "metadata": {"name": "sample-ssh-auth", "namespace": SEED}, "stringData": {"ssh-privatekey": key}}))
-}
-
-fn operate(ground: &Ground, name: &str, action: Value) -> Result<()> {
-    operate_on(ground, "sample", name, &action)
 }
 
 /// An operation with these fields in its spec, in the image of the samples unless they name another.
@@ -126,12 +185,12 @@ pub fn done(ground: &Ground, name: &str) -> Result<()> {
 }
 
 /// Every operation of the cluster stands in its status with how it ended.
-fn history(ground: &Ground) -> Result<()> {
+fn history(ground: &Ground, count: usize) -> Result<()> {
     ground.eventually("the history", MINUTE, || {
         let cluster = ground.get(&[CLUSTERS, "sample"])?;
         let entries = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let succeeded = entries.iter().filter(|entry| entry["status"] == "Succeeded").count();
-        ensure!(succeeded == 4 && entries.len() == 4, "{entries:#?}");
+        ensure!((succeeded, entries.len()) == (count, count), "{entries:#?}");
         Ok(())
     })
 }

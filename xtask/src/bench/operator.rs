@@ -11,7 +11,7 @@
 //! stands between the two. Times begin when the harness sends a write and end when the harness's own watch shows the
 //! operator's answer; what the same way costs without an operator is measured in the same run and printed beside, and
 //! last the floor: an operation's requests by a client that does nothing else.
-//! Every candidate gets a fresh API server of the same version.
+//! Candidates are measured one after the other on one API server; what one leaves is removed before the next one comes.
 
 mod audit;
 mod candidate;
@@ -24,6 +24,7 @@ mod objects;
 mod operations;
 mod report;
 mod restart;
+mod site;
 mod statistics;
 mod usage;
 mod world;
@@ -39,6 +40,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use candidate::Candidate;
 use ground::Ground;
 use report::Report;
+use site::Site;
 
 /// What to measure.
 #[derive(Args)]
@@ -49,6 +51,9 @@ pub(crate) struct Arguments {
     /// How many operations are created at once, each on a cluster of its own.
     #[arg(long, value_delimiter = ',', default_value = "1,50,400")]
     operations: Vec<usize>,
+    /// How often one operation is measured alone: one after the other, each when the one before has ended.
+    #[arg(long, default_value_t = 20)]
+    alone: usize,
     /// Seconds of idleness after each number of clusters.
     #[arg(long, default_value_t = 60)]
     idle: u64,
@@ -79,13 +84,7 @@ pub(super) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let candidates =
         folders.map(|folder| Candidate::load(&folder).map(Arc::new)).collect::<Result<Vec<_>>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut reports = Vec::new();
-    for candidate in &candidates {
-        let report = runtime.block_on(unless_ended(measure(candidate, arguments)));
-        let report = report.with_context(|| format!("measuring {}", candidate.name))?;
-        report.print();
-        reports.push(report);
-    }
+    let reports = runtime.block_on(unless_ended(measure_all(&candidates, arguments)))?;
     if reports.len() > 1 {
         report::compare(&reports);
     }
@@ -103,8 +102,20 @@ async fn unless_ended<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     }
 }
 
-async fn measure(candidate: &Arc<Candidate>, arguments: &Arguments) -> Result<Report> {
-    let mut ground = Ground::new(candidate, arguments.fsync).await?;
+async fn measure_all(candidates: &[Arc<Candidate>], arguments: &Arguments) -> Result<Vec<Report>> {
+    let site = Arc::new(Site::start(candidates, arguments.fsync).await?);
+    let mut reports = Vec::new();
+    for candidate in candidates {
+        let report = measure(&site, candidate, arguments).await;
+        let report = report.with_context(|| format!("measuring {}", candidate.name))?;
+        report.print();
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+async fn measure(site: &Arc<Site>, candidate: &Arc<Candidate>, arguments: &Arguments) -> Result<Report> {
+    let mut ground = Ground::new(site, candidate).await?;
     let mut report = Report::new(&candidate.name, arguments.fsync);
     report.first = ground.start().await?;
     for count in &arguments.clusters {
@@ -119,6 +130,11 @@ async fn measure(candidate: &Arc<Candidate>, arguments: &Arguments) -> Result<Re
     if ground.clusters < most {
         clusters::reach(&mut ground, most, arguments.limit()).await?;
     }
+    if most > 0 && arguments.alone > 0 {
+        let phase = operations::alone(&mut ground, arguments.alone, arguments.limit()).await?;
+        crate::say(&phase.line());
+        report.operations.push(phase);
+    }
     for count in &arguments.operations {
         let phase = operations::at_once(&mut ground, *count, arguments.limit()).await?;
         crate::say(&phase.line());
@@ -131,9 +147,10 @@ async fn measure(candidate: &Arc<Candidate>, arguments: &Arguments) -> Result<Re
     }
     if most > 0 {
         ground.kill().await?;
-        let floor = floor::measure(&mut ground, most).await?;
+        let floor = floor::measure(&mut ground, most, arguments.alone.max(1)).await?;
         crate::say(&floor.line());
         report.floor = Some(floor);
     }
+    ground.leave().await?;
     Ok(report)
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use kubeon_wire::{CertificateFact, StepFailure};
+use kubeon_wire::{CertificateFact, KubeletFacts, StepFailure};
 use x509_parser::pem::Pem;
 
 use crate::failure::Doing;
@@ -24,6 +24,13 @@ pub fn look(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
     Ok(found)
 }
 
+/// The certificates by which the kubelet makes itself known.
+#[must_use]
+pub fn kubelet(root: &Root) -> KubeletFacts {
+    let at = |path: &str| one(&root.at(path), path.to_owned());
+    KubeletFacts { bootstrap: at(paths::KUBELET_BOOTSTRAP), own: at(paths::KUBELET_OWN) }
+}
+
 fn walk(
     folder: &Path,
     name: &str,
@@ -41,20 +48,18 @@ fn walk(
         if depth > 0 && entry.path().is_dir() {
             walk(&entry.path(), &path, depth - 1, found)?;
         } else if path.ends_with(".crt") {
-            found.extend(validity(&entry.path()).map(|(not_before, not_after)| CertificateFact {
-                path,
-                not_before,
-                not_after,
-            }));
+            found.extend(one(&entry.path(), path));
         }
     }
     Ok(())
 }
 
-fn validity(place: &Path) -> Option<(i64, i64)> {
+/// The first certificate in a file, that may hold its key too; `None` where there is none.
+fn one(place: &Path, path: String) -> Option<CertificateFact> {
     let text = fs::read(place).ok()?;
-    let pem = Pem::iter_from_buffer(&text).next()?.ok()?;
+    let pem = Pem::iter_from_buffer(&text).map_while(Result::ok).find(|pem| pem.label == "CERTIFICATE")?;
     let certificate = pem.parse_x509().ok()?;
     let validity = certificate.validity();
-    Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
+    let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+    Some(CertificateFact { path, not_before, not_after })
 }

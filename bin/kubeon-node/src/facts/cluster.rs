@@ -1,60 +1,76 @@
-//! What this master's API server and etcd member say.
+//! What this master's API server and etcd member say. What they do not tell in time is told as untold: it is not the
+//! same as no.
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kubeon_api::Version;
-use kubeon_wire::{ClusterFacts, NodeFact};
+use kubeon_wire::{ClusterFacts, EtcdFact, NodeFact};
 use serde_json::Value;
 
 use crate::api::Api;
 use crate::host::Host;
-use crate::https::{Https, Method};
+use crate::https::{Https, Method, NoAnswer};
 use crate::paths;
 use crate::root::Root;
 
 /// How long one answer may take.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long an API server that answers may take to tell all nodes: thousands are some tens of MiB.
+const NODES: Duration = Duration::from_secs(7);
+/// How long [`look`] takes at most.
+pub const BOUND: Duration = Duration::from_secs(10);
+/// Nodes in one answer, so that none gets large.
+const PAGE: usize = 500;
 
-/// Asks both; `None` on a host that is no master, or where neither answers.
+/// Asks both; `None` on a host that is no master.
 #[must_use]
 pub fn look(host: &Host) -> Option<ClusterFacts> {
     let root = &host.root;
-    if !root.at(paths::ADMIN_CERTIFICATE).exists() {
+    if !root.at(paths::ADMIN_CERTIFICATE).exists() && !root.at(paths::ETCD_CERTIFICATE).exists() {
         return None;
     }
-    let (etcd, (ready, version, nodes)) = thread::scope(|scope| {
-        let etcd = scope.spawn(|| etcd_members(root));
+    Some(thread::scope(|scope| {
+        let etcd = scope.spawn(|| etcd(root, &host.etcd));
         let api = api(host);
-        (etcd.join().unwrap_or_default(), api)
-    });
-    if etcd.is_none() && ready.is_none() {
-        return None;
-    }
-    Some(ClusterFacts {
-        api_ready: ready.unwrap_or(false),
-        version,
-        nodes: nodes.unwrap_or_default(),
-        etcd_members: etcd.unwrap_or_default(),
-    })
+        ClusterFacts { etcd: etcd.join().unwrap_or_default(), ..api }
+    }))
 }
 
-type ApiSays = (Option<bool>, Option<Version>, Option<BTreeMap<String, NodeFact>>);
+fn api(host: &Host) -> ClusterFacts {
+    let untold = ClusterFacts::default();
+    let Ok(api) = Api::local(host) else { return untold };
+    let Ok(ready) = api.get("/readyz", LOOK) else { return untold };
+    let version = json(&api, "/version", LOOK).and_then(|told| version(told["gitVersion"].as_str()?));
+    ClusterFacts { api_ready: ready.status == 200, version, nodes: nodes(&api), ..untold }
+}
 
-fn api(host: &Host) -> ApiSays {
-    let Ok(api) = Api::local(host) else { return (None, None, None) };
-    let Ok(ready) = api.get("/readyz", LOOK) else { return (None, None, None) };
-    let json = |path| {
-        let answer = api.get(path, LOOK).ok().filter(|answer| answer.status == 200)?;
-        serde_json::from_str::<Value>(&answer.body).ok()
-    };
-    let version = json("/version").and_then(|told| version(told["gitVersion"].as_str()?));
-    let nodes = json("/api/v1/nodes").map(|list| {
-        let items = list["items"].as_array().into_iter().flatten();
-        items.filter_map(|item| Some((item["metadata"]["name"].as_str()?.to_owned(), node(item)))).collect()
-    });
-    (Some(ready.status == 200), version, nodes)
+fn json(api: &Api, path: &str, timeout: Duration) -> Option<Value> {
+    let answer = api.get(path, timeout).ok().filter(|answer| answer.status == 200)?;
+    serde_json::from_str(&answer.body).ok()
+}
+
+/// All nodes by name, page by page; `None` where a page does not come in time.
+fn nodes(api: &Api) -> Option<BTreeMap<String, NodeFact>> {
+    let end = Instant::now() + NODES;
+    let (mut nodes, mut next) = (BTreeMap::new(), String::new());
+    loop {
+        let page = format!("/api/v1/nodes?limit={PAGE}{next}");
+        let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        let list = json(api, &page, left)?;
+        let items = list["items"].as_array()?.iter();
+        nodes.extend(
+            items.filter_map(|item| Some((item["metadata"]["name"].as_str()?.to_owned(), node(item)))),
+        );
+        match list["metadata"]["continue"].as_str().unwrap_or_default() {
+            "" => return Some(nodes),
+            token if token.chars().all(|c| c.is_ascii_alphanumeric() || "-_=".contains(c)) => {
+                next = format!("&continue={token}");
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// The version without what a builder put behind it, such as `v1.36.3+k3s1`.
@@ -79,20 +95,29 @@ fn node(item: &Value) -> NodeFact {
     }
 }
 
-/// Members by name, and whether each answers as healthy; `None` where this host's member tells nothing.
-fn etcd_members(root: &Root) -> Option<BTreeMap<String, bool>> {
+/// What the member on this host says.
+fn etcd(root: &Root, base: &str) -> EtcdFact {
     let identity = (root.at(paths::ETCD_CERTIFICATE), root.at(paths::ETCD_KEY));
-    let https = Https::open(&root.at(paths::ETCD_CA), Some((&identity.0, &identity.1))).ok()?;
-    let url = format!("{}/v3/cluster/member/list", paths::ETCD);
-    let answer = https.send(Method::Post, &url, "application/json", b"{}", LOOK).ok()?;
-    let told: Value = serde_json::from_str(&answer.body).ok()?;
+    let Ok(https) = Https::open(&root.at(paths::ETCD_CA), Some((&identity.0, &identity.1))) else {
+        return EtcdFact::Untold;
+    };
+    // Any member tells the list, also without a quorum.
+    let url = format!("{base}/v3/cluster/member/list");
+    match https.send(Method::Post, &url, "application/json", b"{}", LOOK) {
+        Ok(answer) => members(&https, &answer.body).map_or(EtcdFact::Untold, EtcdFact::Members),
+        Err(NoAnswer::Nobody(_)) => EtcdFact::Down,
+        Err(NoAnswer::Unknown(_)) => EtcdFact::Untold,
+    }
+}
+
+/// Members by name, and how each answers.
+fn members(https: &Https, list: &str) -> Option<BTreeMap<String, Option<bool>>> {
+    let told: Value = serde_json::from_str(list).ok()?;
     let members: Vec<(String, Option<String>)> = told["members"].as_array()?.iter().map(member).collect();
-    let healthy: Vec<bool> = thread::scope(|scope| {
-        let asked: Vec<_> = members
-            .iter()
-            .map(|(_, url)| scope.spawn(|| url.as_ref().is_some_and(|url| is_healthy(&https, url))))
-            .collect();
-        asked.into_iter().map(|thread| thread.join().unwrap_or(false)).collect()
+    let healthy: Vec<Option<bool>> = thread::scope(|scope| {
+        let ask = |url: &Option<String>| url.as_ref().map_or(Some(false), |url| is_healthy(https, url));
+        let asked: Vec<_> = members.iter().map(|(_, url)| scope.spawn(move || ask(url))).collect();
+        asked.into_iter().map(|thread| thread.join().unwrap_or(None)).collect()
     });
     Some(members.into_iter().map(|(name, _)| name).zip(healthy).collect())
 }
@@ -105,9 +130,14 @@ fn member(member: &Value) -> (String, Option<String>) {
     (name.unwrap_or("unnamed").to_owned(), first("clientURLs").map(str::to_owned))
 }
 
-fn is_healthy(https: &Https, url: &str) -> bool {
+/// Whether it answers a read that takes a quorum; `None` where it answers nothing in time.
+fn is_healthy(https: &Https, url: &str) -> Option<bool> {
     let answer = https.get(&format!("{}/health?serializable=false", url.trim_end_matches('/')), LOOK);
-    answer.is_ok_and(|answer| answer.status == 200)
+    match answer {
+        Ok(answer) => Some(answer.status == 200),
+        Err(NoAnswer::Nobody(_)) => Some(false),
+        Err(NoAnswer::Unknown(_)) => None,
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
 use super::*;
 use crate::job::Effect;
 use crate::journal::Entry;
 use crate::ops::files;
 use crate::paths;
+use crate::systemd::{NotStarted, Services, UnitState};
 use crate::testing::Bench;
-use crate::testing_api;
-use kubeon_wire::{Content, File};
+use crate::testing_api::{self, Reply};
+use kubeon_wire::{ClusterFacts, Content, EtcdFact, File, KubeletFacts};
 
 #[test]
 fn a_bare_host_has_no_facts() {
@@ -52,6 +56,17 @@ fn finds_certificates_in_subfolders() {
     let found = &facts.certificates[0];
     assert_eq!(found.path, "/etc/kubernetes/pki/etcd/server.crt");
     assert_eq!((found.not_before, found.not_after), (1_767_225_600, 1_798_761_600));
+    assert_eq!(facts.kubelet, KubeletFacts::default());
+    bench.write("/var/lib/kubelet/bootstrap/client.crt", &certificate.pem());
+    // The kubelet keeps its key in the same file, in whichever order.
+    let own = format!("{}{}", key.serialize_pem(), certificate.pem());
+    bench.write("/var/lib/kubelet/pki/kubelet-client-current.pem", &own);
+    let facts = collect(&Arc::new(Host::new(bench.host.root.clone()))).unwrap();
+    assert_eq!(facts.certificates.len(), 1, "those of the kubelet are told apart");
+    let dates =
+        |seen: Option<kubeon_wire::CertificateFact>| seen.map(|seen| (seen.not_before, seen.not_after));
+    assert_eq!(dates(facts.kubelet.bootstrap), Some((1_767_225_600, 1_798_761_600)));
+    assert_eq!(dates(facts.kubelet.own), Some((1_767_225_600, 1_798_761_600)));
 }
 
 #[test]
@@ -79,7 +94,7 @@ fn tells_what_the_api_server_says() {
             200,
             match path {
                 "/version" => r#"{"gitVersion": "v1.36.3"}"#.to_owned(),
-                "/api/v1/nodes" => serde_json::json!({"items": [node]}).to_string(),
+                "/api/v1/nodes?limit=500" => serde_json::json!({"items": [node]}).to_string(),
                 _ => "ok".to_owned(),
             },
         )
@@ -87,6 +102,154 @@ fn tells_what_the_api_server_says() {
     let mut host = Host::new(bench.host.root.clone());
     host.api.clone_from(&bench.host.api);
     let cluster = collect(&Arc::new(host)).unwrap().cluster.unwrap();
-    assert!(cluster.api_ready && cluster.nodes["h1"].ready);
+    assert!(cluster.api_ready && cluster.nodes.unwrap()["h1"].ready);
     assert_eq!(cluster.version, "v1.36.3".parse().ok());
+}
+
+/// What is told of a cluster whose API server answers so.
+fn told(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (ClusterFacts, Duration) {
+    let mut bench = Bench::new();
+    testing_api::serve(&mut bench, move |_, path, _| answer(path));
+    let mut host = Host::new(bench.host.root.clone());
+    host.api.clone_from(&bench.host.api);
+    let start = Instant::now();
+    (collect(&Arc::new(host)).unwrap().cluster.unwrap(), start.elapsed())
+}
+
+fn list(names: &[&str], next: &str) -> Reply {
+    let items: Vec<_> = names.iter().map(|name| serde_json::json!({"metadata": {"name": name}})).collect();
+    Reply::Json(200, serde_json::json!({"metadata": {"continue": next}, "items": items}).to_string())
+}
+
+#[test]
+fn nodes_that_are_not_told_are_not_taken_for_none() {
+    let (cluster, _) = told(|path| match path {
+        "/api/v1/nodes?limit=500" => Reply::Json(504, "{}".to_owned()),
+        _ => Reply::Json(200, "ok".to_owned()),
+    });
+    assert!(cluster.api_ready);
+    assert_eq!(cluster.nodes, None);
+    let (none, _) =
+        told(|path| if path.contains("nodes") { list(&[], "") } else { Reply::Json(200, "ok".to_owned()) });
+    assert_eq!(none.nodes, Some(BTreeMap::new()), "an empty list is told");
+}
+
+#[test]
+fn an_api_server_that_answers_is_given_time_to_tell_many_nodes_page_by_page() {
+    let (cluster, took) = told(|path| match path {
+        "/api/v1/nodes?limit=500" => {
+            thread::sleep(Duration::from_millis(1500));
+            list(&["h1"], "b_-9")
+        }
+        "/api/v1/nodes?limit=500&continue=b_-9" => list(&["h2"], ""),
+        _ => Reply::Json(200, "ok".to_owned()),
+    });
+    assert_eq!(cluster.nodes.unwrap().into_keys().collect::<Vec<_>>(), ["h1", "h2"]);
+    assert!(took >= Duration::from_millis(1500) && took < cluster::BOUND, "{took:?}");
+    let (cut, _) = told(|path| match path {
+        "/api/v1/nodes?limit=500" => list(&["h1"], "next"),
+        "/api/v1/nodes?limit=500&continue=next" => Reply::Json(410, "{}".to_owned()),
+        _ => Reply::Json(200, "ok".to_owned()),
+    });
+    assert_eq!(cut.nodes, None, "half a list is none");
+}
+
+/// What is told of a member that lists itself, and answers so when it is asked for its health.
+fn member(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> EtcdFact {
+    let mut bench = Bench::new();
+    let own = Arc::new(Mutex::new(String::new()));
+    let url = Arc::clone(&own);
+    testing_api::serve(&mut bench, move |_, path, _| match path {
+        "/v3/cluster/member/list" => {
+            let url = url.lock().unwrap().clone();
+            let members = serde_json::json!([{"name": "h1", "clientURLs": [url]}]);
+            Reply::Json(200, serde_json::json!({"members": members}).to_string())
+        }
+        other => answer(other),
+    });
+    own.lock().unwrap().clone_from(&bench.host.api);
+    ask_etcd(&bench, &bench.host.api)
+}
+
+fn ask_etcd(bench: &Bench, at: &str) -> EtcdFact {
+    for (from, to) in [
+        (paths::API_CA, paths::ETCD_CA),
+        (paths::ADMIN_CERTIFICATE, paths::ETCD_CERTIFICATE),
+        (paths::ADMIN_KEY, paths::ETCD_KEY),
+    ] {
+        bench.write(to, &bench.read(from));
+    }
+    let mut host = Host::new(bench.host.root.clone());
+    // Nobody is asked for nodes here.
+    host.api = "https://127.0.0.1:1".to_owned();
+    at.clone_into(&mut host.etcd);
+    collect(&Arc::new(host)).unwrap().cluster.unwrap().etcd
+}
+
+#[test]
+fn a_member_that_says_nothing_in_time_is_not_taken_for_a_sick_one() {
+    let one = |healthy| EtcdFact::Members([("h1".to_owned(), healthy)].into());
+    assert_eq!(member(|_| Reply::Json(200, "{}".to_owned())), one(Some(true)));
+    assert_eq!(member(|_| Reply::Json(503, "RAFT NO LEADER".to_owned())), one(Some(false)));
+    assert_eq!(member(|_| Reply::Hang(Vec::new())), one(None));
+}
+
+#[test]
+fn an_etcd_that_hangs_is_untold_and_one_that_is_not_there_is_down() {
+    let mut bench = Bench::new();
+    testing_api::serve(&mut bench, |_, _, _| Reply::Hang(Vec::new()));
+    assert_eq!(ask_etcd(&bench, &bench.host.api), EtcdFact::Untold);
+    assert_eq!(ask_etcd(&bench, "https://127.0.0.1:1"), EtcdFact::Down);
+    // Another authority's certificate: nobody whom this cluster knows.
+    let mut other = Bench::new();
+    testing_api::serve(&mut other, |_, _, _| Reply::Json(200, "{}".to_owned()));
+    assert_eq!(ask_etcd(&bench, &other.host.api), EtcdFact::Down);
+}
+
+/// A service manager that never answers.
+struct Hangs;
+
+impl Services for Hangs {
+    fn states(&self, _: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure> {
+        thread::sleep(Duration::from_secs(20));
+        Ok(BTreeMap::new())
+    }
+
+    fn reload(&self) -> Result<(), StepFailure> {
+        Ok(())
+    }
+
+    fn restart(&self, _: &str, _: Instant) -> Result<(), NotStarted> {
+        Ok(())
+    }
+
+    fn stop(&self, _: &[String], _: Instant) -> Result<(), StepFailure> {
+        Ok(())
+    }
+
+    fn log(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_look_that_hangs_says_so_and_rewrites_nothing() {
+    let bench = Bench::new();
+    let root = &bench.host.root;
+    let mark = journal::Mark::Unit { name: "x.service".into(), sha256: String::new(), watches: Vec::new() };
+    journal::remember(root, &Entry { id: "h1/x".into(), digest: "d".into(), marks: vec![mark] }).unwrap();
+    let facts = collect(&Arc::new(Host::with_services(root.clone(), Box::new(Hangs)))).unwrap();
+    assert_eq!(facts.journal[0].standing, Standing::Stands);
+    assert!(facts.untold[0].contains("whether its 1 steps still stand"), "{:?}", facts.untold);
+}
+
+#[test]
+fn objects_that_nobody_tells_of_are_said_to_be_untold() {
+    let bench = Bench::new();
+    let marks = vec![journal::Mark::Object { path: "/api/v1/namespaces/x".into() }];
+    journal::remember(&bench.host.root, &Entry { id: "h1/x".into(), digest: "d".into(), marks }).unwrap();
+    let facts = collect(&Arc::new(Host::new(bench.host.root.clone()))).unwrap();
+    assert_eq!(facts.journal[0].standing, Standing::Stands);
+    assert_eq!(facts.untold.len(), 1, "{:?}", facts.untold);
+    assert!(facts.untold[0].starts_with("the API server did not tell of all objects"), "{:?}", facts.untold);
 }

@@ -76,6 +76,29 @@ struct Left {
 /// What the API server said last against the eviction of pods, by name.
 type Said = BTreeMap<String, String>;
 
+/// Lets new pods onto a node again.
+///
+/// # Errors
+/// When there is no such node, or the API server does not take it in time.
+pub fn uncordon(job: &Job<'_>, node: &HostName) -> Result<Effect, StepFailure> {
+    let api = Api::local(job.host)?;
+    let path = format!("/api/v1/nodes/{node}");
+    let mut changed = false;
+    let answer = until_taken(job, &format!("node {node} is still cordoned"), || {
+        let seen = api.get(&path, CALL.min(job.left()))?;
+        let object = serde_json::from_str::<Value>(&seen.body).unwrap_or_default();
+        if seen.status != 200 || object["spec"]["unschedulable"] != true {
+            return Ok(seen);
+        }
+        changed = true;
+        api.merge(&path, &json!({"spec": {"unschedulable": null}}), CALL.min(job.left()))
+    })?;
+    match answer.status {
+        404 => Err(failed(format!("there is no node {node}"))),
+        _ => Ok(Effect { changed, ..Effect::default() }),
+    }
+}
+
 /// Keeps new pods away; `false` where there is no such node.
 fn cordon(job: &Job<'_>, api: &Api, node: &HostName) -> Result<bool, StepFailure> {
     let path = format!("/api/v1/nodes/{node}");

@@ -141,3 +141,26 @@ fn ends_when_told_to_stop() {
     bench.stop.store(true, Ordering::Relaxed);
     assert_eq!(run(&bench.job(), &node()).unwrap_err().category, Category::Cancelled);
 }
+
+#[test]
+fn a_node_that_stays_takes_pods_again_and_one_that_does_is_left_alone() {
+    let mut bench = Bench::new();
+    let asked = serve(&mut bench, |method, _, number| match (method, number) {
+        ("GET", 0) => Reply::Json(200, json!({"spec": {"unschedulable": true}}).to_string()),
+        ("GET", _) => Reply::Json(200, json!({"spec": {}}).to_string()),
+        _ => Reply::Json(200, "{}".into()),
+    });
+    assert!(uncordon(&bench.job(), &node()).unwrap().changed);
+    assert!(!uncordon(&bench.job(), &node()).unwrap().changed, "nothing is written twice");
+    let asked = asked.lock().unwrap();
+    let methods: Vec<_> = asked.iter().map(|(method, ..)| method.as_str()).collect();
+    assert_eq!(methods, ["GET", "PATCH", "GET"]);
+    assert_eq!(asked[1].2, r#"{"spec":{"unschedulable":null}}"#);
+}
+
+#[test]
+fn a_node_that_is_missing_cannot_take_pods_again() {
+    let mut bench = Bench::new();
+    serve(&mut bench, |_, _, _| Reply::Json(404, "{}".into()));
+    assert_eq!(uncordon(&bench.job(), &node()).unwrap_err().cause, "there is no node h3");
+}

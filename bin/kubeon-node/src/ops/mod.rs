@@ -41,6 +41,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<Arriving>) -> Result<Effect, St
         Op::Objects { objects } => objects::run(job, objects),
         Op::Taint { node, present } => node::taint(job, node, *present),
         Op::Drain { node } => drain::run(job, node),
+        Op::Uncordon { node } => drain::uncordon(job, node),
         Op::RemoveNode { node, forget } => node::remove(job, node, forget),
         Op::Await { checks } => checks::hold(job, checks, &|| Ok(())).map(|()| Effect::default()),
         Op::Reset { cluster } => reset::run(job, cluster),

@@ -1,7 +1,7 @@
 //! What people get wrong: named in the status and in an event, and nothing else stands still for it. Numbers of cases are
 //! contract A's.
 
-use k8s_openapi::api::core::v1::{Event, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, ClusterSpec, OperationResult};
 use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
@@ -45,16 +45,9 @@ fn hopeless(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
     all
 }
 
-/// Messages of the events about an operation, by their reason.
-async fn told(lab: &Lab, name: &str, reason: &str) -> Vec<String> {
-    let events = Api::<Event>::namespaced(lab.client.clone(), "default");
-    let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
-    events.list(&about).await.unwrap().into_iter().filter_map(|event| event.message).collect()
-}
-
 #[tokio::test]
 async fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_no_job() {
-    let mut lab = Lab::open().await;
+    let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
     let public: Secret = serde_json::from_value(json!({"metadata": {"name": "public"},
@@ -72,12 +65,8 @@ async fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_n
         let reason = status.reason.unwrap();
         assert!(reason.contains(words), "{reason}\n  does not say\n{words}");
         assert!(status.end_time.is_some() && status.job_ref.is_none(), "{name}");
-        let said = async {
-            while !told(&lab, &name, "Failed").await.contains(&reason) {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
-        };
-        tokio::time::timeout(crate::lab::PATIENCE, said).await.expect("an event says the same");
+        lab.until_told(&name, "Failed", &reason).await;
+        assert!(lab.told(&name, "Failed").await.contains(&reason), "and nothing else");
     }
     assert!(lab.jobs().list(&ListParams::default()).await.unwrap().items.is_empty());
     // Whoever comes next is not held up.
@@ -87,7 +76,7 @@ async fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_n
 
 #[tokio::test]
 async fn a34_an_operation_starts_when_its_cluster_appears() {
-    let mut lab = Lab::open().await;
+    let lab = Lab::open().await;
     lab.start();
     lab.ask("sample", "early").await;
     lab.until_says("early", "Cluster sample not found").await;
@@ -98,7 +87,7 @@ async fn a34_an_operation_starts_when_its_cluster_appears() {
 
 #[tokio::test]
 async fn a_secret_in_the_way_is_named_and_its_going_starts_the_operation() {
-    let mut lab = Lab::open().await;
+    let lab = Lab::open().await;
     lab.start();
     let foreign = |name: &str| -> Secret {
         serde_json::from_value(json!({"metadata": {"name": name}, "stringData": {"mine": "x"}})).unwrap()
@@ -128,7 +117,7 @@ async fn a_secret_in_the_way_is_named_and_its_going_starts_the_operation() {
 
 #[tokio::test]
 async fn the_longest_names_that_kubernetes_takes_become_jobs_of_their_own() {
-    let mut lab = Lab::open().await;
+    let lab = Lab::open().await;
     lab.start();
     let long = |end: &str| {
         let label = "x".repeat(63);

@@ -48,8 +48,6 @@ async fn tells_a_listener_with_a_token_for_its_operation_alone(lab: &Lab, job: &
     assert_eq!(audience, format!("kubeon-callback/{}", operations.items[0].metadata.uid.as_deref().unwrap()));
 
     let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), &lab.namespace);
-    let account = serde_json::from_value(json!({"metadata": {"name": "kubeon-runner"}})).unwrap();
-    accounts.create(&PostParams::default(), &account).await.unwrap();
     let request = json!({"spec": {"audiences": [audience], "expirationSeconds": 3600}});
     let request = serde_json::from_value(request).unwrap();
     let answer =
@@ -62,19 +60,21 @@ async fn tells_a_listener_with_a_token_for_its_operation_alone(lab: &Lab, job: &
 
 #[tokio::test]
 async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
-    let mut lab = Lab::open().await;
+    let lab = Lab::open().await;
     lab.start_with(&["--leader-elect=false", "--callback-url=https://gateway.example"]);
     let wish: KubernetesCluster = serde_json::from_value(json!({
         "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "shop"},
         "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}], "nodeList": [{"ip": "10.0.0.2"}],
-            "authConfig": {"password": "hunter2"}}}}))
+            "authConfig": {"password": "hunter2"}, "timeoutMins": "30"}}}))
     .unwrap();
     lab.businesses().create(&PostParams::default(), &wish).await.unwrap();
     let at_work =
         |object: &KubernetesCluster| object.status.as_ref().is_some_and(|status| status.job_name.is_some());
     let object = lab.until_business("shop", at_work).await;
-    tells_a_listener_with_a_token_for_its_operation_alone(&lab, &object.status.unwrap().job_name.unwrap())
-        .await;
+    let job = object.status.unwrap().job_name.unwrap();
+    let deadline = lab.jobs().get(&job).await.unwrap().spec.unwrap().active_deadline_seconds;
+    assert_eq!(deadline, Some(1800), "contract B, case 29: thirty minutes were declared");
+    tells_a_listener_with_a_token_for_its_operation_alone(&lab, &job).await;
     let state = format!("{}-shop-state", lab.namespace);
     let secrets: Api<Secret> = Api::namespaced(lab.client.clone(), &lab.namespace);
     let saved = Patch::Merge(json!({"stringData": {"state.tar.zst": "keys"}}));

@@ -1,149 +1,162 @@
-//! The operator's and the API server's worst days.
+//! The API server's worst days: any request about what the operator is asked for, reads and writes alike, is refused, lost,
+//! or never answered.
+//!
+//! Lives go side by side, each with a fault at one request of its own: its first, its second, and so on until there is
+//! none that could meet it.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use kube::api::ListParams;
-use kubeon_api::kubeonkube::OperationResult;
-use kubeon_api::{KubernetesCluster, Phase};
+use futures::future::join_all;
 use kubeon_envtest::{Fault, FaultRule, When};
 
 use crate::lab::Lab;
+use crate::lives;
 
-/// Writes that one operation takes, with its Cluster's.
-const WRITES: usize = 15;
-/// Writes that making a declared cluster takes.
-const DECLARED_WRITES: usize = 12;
+/// How a request may go wrong.
+pub const FAULTS: [Fault; 8] = [
+    Fault::Status(409),
+    Fault::Status(429),
+    Fault::Status(500),
+    Fault::Status(503),
+    Fault::Hang,
+    Fault::HangAfter,
+    Fault::LoseAnswer,
+    Fault::Refuse,
+];
+/// Lives of one kind of fault that are lived side by side.
+const AT_ONCE: usize = 4;
+/// No life has so many requests.
+const MOST: usize = 64;
+/// A request that comes after everything was done would have come by then.
+const STRAGGLES: std::time::Duration = std::time::Duration::from_millis(300);
 
-#[tokio::test]
-async fn killed_after_any_write_it_makes_exactly_one_job_and_ends_the_operation() {
-    let mut lab = Lab::open().await;
-    for n in 1..=WRITES {
-        let (cluster, operation) = (format!("c{n}"), format!("o{n}"));
-        lab.cluster(&cluster).await;
-        lab.ask(&cluster, &operation).await;
-        lab.proxy.fail(FaultRule { when: When::nth_write(n), how: Fault::CutAfter });
-        lab.start();
-        // The last writes are those of the end: the Job ends as soon as it is there.
-        let ends = async {
-            let running = lab.until_is(&operation, OperationResult::Running).await;
-            let job = running.status.unwrap().job_ref.unwrap().name;
-            lab.job_ends(&job, true).await;
-            std::future::pending::<()>().await;
-        };
-        let cut = tokio::select! {
-            cut = lab.proxy.is_cut(Duration::from_secs(20)) => cut.is_ok(),
-            () = ends => unreachable!(),
-        };
-        lab.kill().await;
-        lab.proxy.heal();
-        lab.start();
-        let now = lab.until(&operation, |operation| {
-            operation.status.as_ref().is_some_and(|status| status.status.is_some())
-        });
-        let now = now.await;
-        if now.status.as_ref().unwrap().status == Some(OperationResult::Running) {
-            let job = now.status.unwrap().job_ref.unwrap().name;
-            lab.job_ends(&job, true).await;
-        }
-        let ended = lab.until_is(&operation, OperationResult::Succeeded).await;
-        assert_eq!(lab.job_names(&ended).await.len(), 1, "killed after write {n}");
-        lab.until_cluster(&cluster, |cluster| {
-            let status = cluster.status.clone().unwrap_or_default();
-            status.conditions.len() == 1 && status.conditions[0].status == "Succeeded"
-        })
-        .await;
-        lab.kill().await;
-        if !cut {
-            assert!(n > 9, "there were only {n} writes");
-            break;
-        }
+/// Writes that the lives are known to take, events not counted.
+const SHELL_WRITES: usize = 13;
+const CREATE_WRITES: usize = 14;
+const GROW_WRITES: usize = 13;
+const DELETE_WRITES: usize = 14;
+
+/// What of a life failed, part by part: `create jobs`, or nothing.
+type Failed = Vec<Option<String>>;
+
+/// Does something with a fault at the n-th request about `name`, those for events aside. What request that was.
+async fn with_fault(
+    lab: &Lab,
+    n: usize,
+    fault: &Fault,
+    name: &str,
+    part: impl Future<Output = ()>,
+) -> Option<String> {
+    let when = When::nth_request(n).but("events").about(name);
+    let rule = lab.proxy.fail(FaultRule { when, how: fault.clone() });
+    part.await;
+    if lab.proxy.met(rule).failed.is_empty() {
+        tokio::time::sleep(STRAGGLES).await;
     }
+    lab.proxy.forgive(rule).failed.pop()
 }
 
-#[tokio::test]
-async fn a_write_that_is_refused_or_lost_is_made_again_and_never_twice() {
-    let mut lab = Lab::open().await;
-    lab.start();
-    let faults = [
-        Fault::Status(409),
-        Fault::Status(429),
-        Fault::Status(500),
-        Fault::LoseAnswer,
-        Fault::Refuse,
-        Fault::Status(503),
-    ];
-    for (at, fault) in faults.into_iter().enumerate() {
-        for n in 1..=8 {
-            let (cluster, operation) = (format!("c{at}-{n}"), format!("o{at}-{n}"));
-            lab.proxy.fail(FaultRule { when: When::nth_write(n), how: fault.clone() });
-            lab.cluster(&cluster).await;
-            lab.ask(&cluster, &operation).await;
-            let ended = lab.finish(&operation).await;
-            lab.proxy.heal();
-            assert_eq!(
-                ended.status.as_ref().unwrap().status,
-                Some(OperationResult::Succeeded),
-                "{fault:?} at {n}"
+/// Lives with a fault at every request, of every kind. Answers for each part what failed in one life or another. Names hold
+/// a letter that no UID has, lest a rule be about more than it should.
+async fn at_every_request(
+    known: &[usize],
+    life: impl AsyncFn(usize, usize) -> Failed,
+) -> Vec<BTreeSet<String>> {
+    let life = &life;
+    let of_kind = |kind: usize| async move {
+        let mut failed = vec![BTreeSet::new(); known.len()];
+        let mut requests = vec![None; known.len()];
+        for first in (1..MOST).step_by(AT_ONCE) {
+            let numbers = first..first + AT_ONCE;
+            let lives = join_all(numbers.clone().map(|n| life(kind, n))).await;
+            for (n, parts) in numbers.zip(lives) {
+                for (part, request) in parts.into_iter().enumerate() {
+                    match request {
+                        Some(request) => failed[part].extend([request]),
+                        None => _ = requests[part].get_or_insert(n - 1),
+                    }
+                }
+            }
+            if requests.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        for (requests, writes) in requests.into_iter().zip(known) {
+            let requests = requests.unwrap_or_else(|| panic!("more than {MOST} requests"));
+            assert!(
+                requests > *writes,
+                "{:?} met {requests} requests, there are {writes} writes",
+                FAULTS[kind]
             );
-            assert_eq!(lab.job_names(&ended).await.len(), 1, "{fault:?} at {n}");
         }
+        failed
+    };
+    let each = join_all((0..FAULTS.len()).map(of_kind)).await;
+    (0..known.len()).map(|part| each.iter().flat_map(|kind| kind[part].clone()).collect()).collect()
+}
+
+fn assert_all(failed: &BTreeSet<String>, wanted: &[&str]) {
+    for request in wanted {
+        assert!(failed.contains(*request), "{request} never failed, only {failed:?}");
     }
 }
 
-#[tokio::test]
-async fn an_answer_that_never_comes_is_not_waited_for_without_end() {
-    let mut lab = Lab::open().await;
-    lab.start();
-    lab.cluster("sample").await;
-    lab.proxy.fail(FaultRule { when: When::nth("create", "jobs", 1), how: Fault::HangAfter });
-    lab.ask("sample", "myops").await;
-    let ended = lab.finish("myops").await;
-    assert_eq!(lab.job_names(&ended).await.len(), 1);
-}
-
-#[tokio::test]
-async fn a_leader_that_ends_gives_the_lease_back_and_the_next_one_goes_on() {
-    let mut lab = Lab::open().await;
-    lab.start_with(&[]);
-    lab.cluster("sample").await;
-    lab.ask("sample", "one").await;
-    lab.until_is("one", OperationResult::Running).await;
-    let (took, well) = lab.end().await;
-    assert!(well && took < Duration::from_secs(5), "{took:?}");
-    lab.start_with(&[]);
-    let begun = std::time::Instant::now();
-    lab.finish("one").await;
-    assert!(
-        begun.elapsed() < Duration::from_secs(12),
-        "it waited for the old lease to end: {:?}",
-        begun.elapsed()
-    );
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whichever_request_of_a_shell_operation_fails_it_becomes_one_job_and_ends() {
+    let lab = Lab::open().await;
+    lab.start_with(&["--leader-elect=false", "--request-timeout=2"]);
+    let life = async |kind: usize, n: usize| {
+        let name = format!("s{kind}-{n:02}");
+        vec![with_fault(&lab, n, &FAULTS[kind], &name, lives::shell(&lab, &name)).await]
+    };
+    let failed = at_every_request(&[SHELL_WRITES], life).await;
+    let all = [
+        "patch configmaps",
+        "patch secrets",
+        "get configmaps",
+        "get secrets",
+        "create configmaps",
+        "create secrets",
+        "create jobs",
+        "patch clusters/status",
+        "patch clusteroperations",
+        "patch clusteroperations/status",
+        "get pods/log",
+    ];
+    assert_all(&failed[0], &all);
 }
 
 /// Contract B, case 43.
-#[tokio::test]
-async fn b43_a_declared_cluster_is_made_once_whichever_write_is_refused_or_lost() {
-    let mut lab = Lab::open().await;
-    lab.start();
-    for (at, fault) in
-        [Fault::Status(409), Fault::Status(500), Fault::LoseAnswer, Fault::Refuse].into_iter().enumerate()
-    {
-        for n in 1..=DECLARED_WRITES {
-            let name = format!("shop-{at}-{n}");
-            lab.proxy.fail(FaultRule { when: When::nth_write(n), how: fault.clone() });
-            lab.declare(&name, &format!("10.0.{at}.{n}")).await;
-            let job = |object: &KubernetesCluster| object.status.as_ref()?.job_name.clone();
-            let object = lab.until_business(&name, |object| job(object).is_some()).await;
-            lab.job_ends(&job(&object).unwrap(), true).await;
-            let phase = |object: &KubernetesCluster| object.status.as_ref()?.phase;
-            let made = lab.until_business(&name, |object| phase(object) == Some(Phase::Running)).await;
-            lab.proxy.heal();
-            assert_eq!(made.metadata.finalizers.as_ref().unwrap().len(), 1, "{fault:?} at {n}");
-            let derived = format!("kubeon.io/cluster-uid={}", made.metadata.uid.as_deref().unwrap());
-            let operations = lab.operations().list(&ListParams::default().labels(&derived)).await.unwrap();
-            assert_eq!(operations.items.len(), 1, "{fault:?} at {n}");
-            assert_eq!(lab.job_names(&operations.items[0]).await.len(), 1, "{fault:?} at {n}");
-            assert_eq!(lab.inputs_of(&operations.items[0]).await, 1, "{fault:?} at {n}");
-        }
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b43_whichever_request_of_a_declared_cluster_fails_it_is_made_grown_and_taken_down_once() {
+    let lab = Lab::open().await;
+    lab.start_with(&["--leader-elect=false", "--request-timeout=2"]);
+    let life = async |kind: usize, n: usize| {
+        let (name, lab) = (format!("w{kind}-{n:02}"), &lab);
+        let (master, worker) = (format!("10.1.{kind}.{n}"), format!("10.2.{kind}.{n}"));
+        let create = with_fault(lab, n, &FAULTS[kind], &name, lives::create(lab, &name, &master)).await;
+        let grow = with_fault(lab, n, &FAULTS[kind], &name, lives::grow(lab, &name, &worker)).await;
+        let delete = with_fault(lab, n, &FAULTS[kind], &name, lives::delete(lab, &name)).await;
+        vec![create, grow, delete]
+    };
+    let failed = at_every_request(&[CREATE_WRITES, GROW_WRITES, DELETE_WRITES], life).await;
+    let every_time = [
+        "create clusteroperations",
+        "patch kubernetesclusters/status",
+        "create configmaps",
+        "create secrets",
+        "create jobs",
+        "patch clusteroperations/status",
+    ];
+    for part in &failed {
+        assert_all(part, &every_time);
     }
+    assert_all(&failed[0], &["patch kubernetesclusters", "patch clusteroperations"]);
+    assert_all(
+        &failed[1],
+        &["patch kubernetesclusters", "patch clusteroperations", "patch secrets", "patch configmaps"],
+    );
+    let gone =
+        ["patch kubernetesclusters", "delete secrets", "delete configmaps", "delete clusteroperations"];
+    assert_all(&failed[2], &gone);
 }

@@ -1,25 +1,30 @@
-//! One operator before one API server, in a namespace of its own. One test at a time: Clusters have no namespace.
+//! One operator before one API server, in a namespace of its own, with the rights that are installed for it and no other.
+//! One test at a time: Clusters have no namespace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Client, Resource};
 use kubeon_api::kubeonkube::{Action, ClusterOperationSpec, ClusterSpec, OperationResult};
 use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
-use kubeon_envtest::{ApiServer, FaultProxy};
+use kubeon_envtest::{ApiServer, FaultProxy, Options};
+use kubeon_install::{InstallOptions, names, rbac};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{MutexGuard, OnceCell};
 
 use crate::http::{free_port, get};
 
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// For anything that is waited for: machines that run tests are slow.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -27,30 +32,78 @@ pub struct Lab {
     pub client: Client,
     pub proxy: FaultProxy,
     pub namespace: String,
-    operator: Option<Child>,
+    /// The operator's own account, through the proxy.
+    kubeconfig: PathBuf,
+    operator: Mutex<Option<Child>>,
     /// Where the operator that was started last serves its metrics.
-    port: u16,
+    port: AtomicU16,
     _alone: MutexGuard<'static, ()>,
+}
+
+/// The API server of all tests. It guards owner references, which most do not: what is installed must do with it, too.
+async fn server() -> &'static ApiServer {
+    static SERVER: OnceCell<ApiServer> = OnceCell::const_new();
+    let started = async {
+        let guarded = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
+        ApiServer::start(Options { arguments: vec![guarded], ..Options::default() }).await.unwrap()
+    };
+    SERVER.get_or_init(|| started).await
 }
 
 impl Lab {
     pub async fn open() -> Self {
         let alone = ONE_AT_A_TIME.lock().await;
-        let server = ApiServer::shared().await.unwrap();
+        let server = server().await;
         server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
         let client = server.client().await.unwrap();
         let (namespace, proxy) =
             (server.namespace().await.unwrap(), FaultProxy::before(server).await.unwrap());
-        let lab = Self { client, proxy, namespace, operator: None, port: 0, _alone: alone };
+        let token = server.service_account(&namespace, names::OPERATOR).await.unwrap();
+        let file = format!("operator-{namespace}");
+        let kubeconfig = server.write_file(&file, &proxy.kubeconfig_of_token(&token)).unwrap();
+        let (operator, port) = (Mutex::default(), AtomicU16::default());
+        let lab = Self { client, proxy, namespace, kubeconfig, operator, port, _alone: alone };
+        lab.rights(server).await;
         lab.clear().await;
         lab
     }
 
-    /// Nothing of an earlier test is left.
+    /// Gives the operator the rights that are installed for it, in this namespace.
+    async fn rights(&self, server: &ApiServer) {
+        let options = InstallOptions {
+            namespace: self.namespace.clone(),
+            watch_namespaces: Vec::new(),
+            ..InstallOptions::default()
+        };
+        let documents: String =
+            rbac::objects(&options).iter().map(|object| format!("---\n{object}\n")).collect();
+        let file = server.write_file(&format!("rights-{}.yaml", self.namespace), &documents).unwrap();
+        server.apply(&file).await.unwrap();
+        let user = names::service_account(&self.namespace, names::OPERATOR);
+        for (group, resource, namespace) in
+            [("ecs.yun.com", "kubernetesclusters", ""), ("batch", "jobs", self.namespace.as_str())]
+        {
+            let review = json!({"metadata": {}, "spec": {"user": user, "resourceAttributes": {
+                "verb": "watch", "group": group, "resource": resource, "namespace": namespace}}});
+            let review: SubjectAccessReview = serde_json::from_value(review).unwrap();
+            let reviews = Api::all(self.client.clone());
+            let allowed = async {
+                while !reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+                {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, allowed).await.expect("the roles are in force");
+        }
+    }
+
+    /// Nothing of an earlier test is left, not even what cannot be read.
     async fn clear(&self) {
         let all = (&DeleteParams::default(), &ListParams::default());
-        self.operations().delete_collection(all.0, all.1).await.unwrap();
-        Api::<Cluster>::all(self.client.clone()).delete_collection(all.0, all.1).await.unwrap();
+        for kind in [ApiResource::erase::<ClusterOperation>(&()), ApiResource::erase::<Cluster>(&())] {
+            let api = Api::<DynamicObject>::all_with(self.client.clone(), &kind);
+            api.delete_collection(all.0, all.1).await.unwrap();
+        }
         let kind = ApiResource::erase::<KubernetesCluster>(&());
         let found = Api::<DynamicObject>::all_with(self.client.clone(), &kind).list(all.1).await.unwrap();
         for object in found {
@@ -63,20 +116,21 @@ impl Lab {
         }
     }
 
-    pub fn start(&mut self) {
+    pub fn start(&self) {
         self.start_with(&["--leader-elect=false"]);
     }
 
-    pub fn start_with(&mut self, more: &[&str]) {
+    pub fn start_with(&self, more: &[&str]) {
         self.start_in(&[], more);
     }
 
-    pub fn start_in(&mut self, environment: &[(&str, &str)], more: &[&str]) {
-        self.port = free_port();
+    pub fn start_in(&self, environment: &[(&str, &str)], more: &[&str]) {
+        let port = free_port();
+        self.port.store(port, Ordering::SeqCst);
         let operator = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
             .arg("--kubeconfig")
-            .arg(self.proxy.kubeconfig_file())
-            .args(["--namespace", &self.namespace, "--metrics-address", &format!("127.0.0.1:{}", self.port)])
+            .arg(&self.kubeconfig)
+            .args(["--namespace", &self.namespace, "--metrics-address", &format!("127.0.0.1:{port}")])
             .args(["--health-address", "127.0.0.1:0", "--log", "error,kube_client=off"])
             .args(more)
             .envs(environment.iter().copied())
@@ -84,17 +138,21 @@ impl Lab {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        self.operator = Some(operator);
+        *self.operator.lock().unwrap_or_else(PoisonError::into_inner) = Some(operator);
+    }
+
+    fn operator(&self) -> Child {
+        self.operator.lock().unwrap_or_else(PoisonError::into_inner).take().expect("an operator runs")
     }
 
     /// As by `kill -9`.
-    pub async fn kill(&mut self) {
-        self.operator.take().unwrap().kill().await.unwrap();
+    pub async fn kill(&self) {
+        self.operator().kill().await.unwrap();
     }
 
     /// SIGTERM; how long it took to end, and whether it ended well.
-    pub async fn end(&mut self) -> (Duration, bool) {
-        let mut operator = self.operator.take().unwrap();
+    pub async fn end(&self) -> (Duration, bool) {
+        let mut operator = self.operator();
         let begun = std::time::Instant::now();
         let pid = operator.id().unwrap().to_string();
         assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
@@ -121,14 +179,7 @@ impl Lab {
 
     /// The same, whose objects are called after `stem`.
     pub async fn named_cluster(&self, name: &str, stem: &str) {
-        self.config_map(&format!("{stem}-hosts"), json!({"hosts.yml": "all: {}\n"})).await;
-        self.config_map(&format!("{stem}-vars"), json!({"group_vars.yml": "a: 1\n"})).await;
-        let pem = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
-        let secret: Secret = serde_json::from_value(json!({
-            "metadata": {"name": format!("{stem}-key")}, "type": "kubernetes.io/ssh-auth",
-            "stringData": {"ssh-privatekey": pem}}))
-        .unwrap();
-        self.put(secret).await;
+        self.named_references(stem).await;
         let at = |what: &str| DataRef::new(&self.namespace, format!("{stem}-{what}"));
         let spec = ClusterSpec {
             hosts_conf_ref: at("hosts"),
@@ -138,6 +189,18 @@ impl Lab {
         };
         let clusters = Api::<Cluster>::all(self.client.clone());
         clusters.create(&PostParams::default(), &Cluster::new(name, spec)).await.unwrap();
+    }
+
+    /// Inventory, variables and key.
+    pub async fn named_references(&self, stem: &str) {
+        self.config_map(&format!("{stem}-hosts"), json!({"hosts.yml": "all: {}\n"})).await;
+        self.config_map(&format!("{stem}-vars"), json!({"group_vars.yml": "a: 1\n"})).await;
+        let pem = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": format!("{stem}-key")}, "type": "kubernetes.io/ssh-auth",
+            "stringData": {"ssh-privatekey": pem}}))
+        .unwrap();
+        self.put(secret).await;
     }
 
     pub async fn config_map(&self, name: &str, data: Value) {
@@ -211,7 +274,7 @@ impl Lab {
     pub async fn until_metrics(&self, wanted: impl Fn(&str) -> bool) -> String {
         let reads = async {
             loop {
-                let answer = get(self.port, "/metrics").await;
+                let answer = get(self.port.load(Ordering::SeqCst), "/metrics").await;
                 let page = answer.split_once("\r\n\r\n").map(|(_, page)| page.to_owned());
                 if let Some(page) = page.filter(|page| answer.starts_with("HTTP/1.1 200") && wanted(page)) {
                     return page;
@@ -253,6 +316,24 @@ impl Lab {
     /// What a Job controller writes when the pod ended; once.
     pub async fn job_ends(&self, name: &str, well: bool) {
         end_job(&self.jobs(), name, well).await;
+    }
+
+    /// Messages of the events about an object, by their reason; wherever such events stand.
+    pub async fn told(&self, name: &str, reason: &str) -> Vec<String> {
+        let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
+        let events = Api::<Event>::all(self.client.clone()).list(&about).await.unwrap();
+        events.into_iter().filter_map(|event| event.message).collect()
+    }
+
+    /// Waits until an event of that reason about an object holds these words.
+    pub async fn until_told(&self, name: &str, reason: &str, words: &str) {
+        let told = async {
+            while !self.told(name, reason).await.iter().any(|text| text.contains(words)) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(PATIENCE, told).await;
+        in_time.unwrap_or_else(|_| panic!("no event {reason} about {name} says {words:?}"));
     }
 
     /// Runs an operation to its end.

@@ -4,10 +4,16 @@
 
 mod bad_input;
 mod business;
+mod deaths;
+mod events;
 mod faults;
 mod http;
 mod installed;
 mod lab;
 mod lifecycle;
+mod lives;
+mod malformed;
 mod metrics;
+mod side_by_side;
+mod starts;
 mod traces;

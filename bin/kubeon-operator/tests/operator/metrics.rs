@@ -27,7 +27,7 @@ fn labels(page: &str) -> BTreeMap<String, BTreeSet<String>> {
 
 #[tokio::test]
 async fn every_metric_that_is_asked_about_is_served_with_its_labels() {
-    let mut lab = Lab::open().await;
+    let lab = Lab::open().await;
     lab.start();
     lab.cluster("sample").await;
     // Before anything failed: the first failure must be an increase.

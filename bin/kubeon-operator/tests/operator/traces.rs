@@ -8,7 +8,7 @@ use crate::lab::{Lab, PATIENCE};
 #[tokio::test]
 async fn an_operations_trace_holds_its_turns_and_goes_on_in_its_job() {
     let collector = Collector::start().unwrap();
-    let mut lab = Lab::open().await;
+    let lab = Lab::open().await;
     let url = collector.url();
     lab.start_in(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)], &["--leader-elect=false"]);
     lab.cluster("sample").await;

@@ -63,9 +63,9 @@ impl Place {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubeon-runner"));
         command.args(self.arguments()).args(arguments).current_dir(self.folder.path());
-        for name in
-            ["OPERATION", "CLUSTER_NAME", "CLUSTER_NAMESPACE", "MASTER_HOSTS", "NODE_HOSTS", "ETCD_HOSTS"]
-        {
+        let ours =
+            ["OPERATION", "CLUSTER_NAME", "CLUSTER_NAMESPACE", "MASTER_HOSTS", "NODE_HOSTS", "ETCD_HOSTS"];
+        for name in ours.iter().chain(&["IGNORE_CHECKS", "WITHOUT", "KUBERNETES_SERVICE_HOST"]) {
             command.env_remove(name);
         }
         command

@@ -44,6 +44,8 @@ pub struct BundleBuild {
     /// Only show what would be built
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub format: OutputFlag,
 }
 
 #[derive(Debug, Args)]
@@ -68,7 +70,7 @@ pub struct ImageArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ImageCommand {
-    /// Import image archives into containerd on every node of a cluster
+    /// Import image archives into containerd on the nodes of a cluster that lack them
     #[command(after_help = "Examples:\n  kubeon image load app.tar\n  kubeon image load app.tar db.tar demo")]
     Load(ImageLoad),
 }
@@ -85,4 +87,6 @@ pub struct ImageLoad {
     /// Only show what would be done
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub format: OutputFlag,
 }

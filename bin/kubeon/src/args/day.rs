@@ -45,6 +45,8 @@ pub struct LsArgs {
 pub struct UseArgs {
     /// The cluster; without it, says which one is chosen
     pub name: Option<String>,
+    #[command(flatten)]
+    pub format: OutputFlag,
 }
 
 #[derive(Debug, Args)]
@@ -70,6 +72,8 @@ pub struct ExecArgs {
     pub login: LoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: OutputFlag,
 }
 
 #[derive(Debug, Args)]
@@ -87,6 +91,8 @@ pub struct CopyArgs {
     pub login: LoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
+    #[command(flatten)]
+    pub format: OutputFlag,
 }
 
 #[derive(Debug, Args)]

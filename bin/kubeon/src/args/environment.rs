@@ -1,6 +1,7 @@
 //! The environment, read once.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What the environment says.
@@ -28,6 +29,8 @@ pub struct Environment {
     pub path: Vec<PathBuf>,
     /// This program's own file.
     pub program: Option<PathBuf>,
+    /// What was typed, program first.
+    pub words: Vec<OsString>,
 }
 
 fn absolute(path: PathBuf) -> Option<PathBuf> {
@@ -53,6 +56,7 @@ impl Environment {
             ssh_agent: file("SSH_AUTH_SOCK"),
             path: env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default(),
             program: env::current_exe().ok(),
+            words: env::args_os().collect(),
         }
     }
 

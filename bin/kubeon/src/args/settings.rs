@@ -1,5 +1,7 @@
 //! Flags that say what a cluster is to be. A flag that is left out leaves the default to the cluster's type.
 
+use std::collections::BTreeSet;
+
 use clap::{Args, builder::BoolishValueParser};
 use kubeon_plan::Refusal;
 
@@ -52,9 +54,12 @@ pub struct SettingFlags {
     /// Ingress controller: none [default: none]
     #[arg(long, value_name = "NAME")]
     pub ic: Option<String>,
-    /// Name=true pairs for the Kubernetes programs, joined by commas
+    /// Feature gates of the Kubernetes programs: Name=true|false, joined by commas
     #[arg(long, value_name = "PAIRS")]
     pub feature_gates: Option<String>,
+    /// Life of the certificate authorities in years, 1 to 100 [default: 100]
+    #[arg(long, value_name = "YEARS")]
+    pub cert_years: Option<u32>,
     /// Hosts get every part from the bundle. That is always so; the flag is accepted for those who are used to it
     #[arg(short = 'O', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub offline: Option<bool>,
@@ -90,6 +95,33 @@ impl SettingFlags {
             .filter_map(|(choice, value)| choice.refusal(value.as_deref()?))
             .collect();
         refusals.extend(self.lb_refusals());
+        refusals.extend(self.gate_refusals());
+        refusals
+    }
+
+    /// A program that does not understand its feature gates does not start: what cannot be one is refused here.
+    fn gate_refusals(&self) -> Vec<Refusal> {
+        let pairs = self.feature_gates.as_deref().filter(|pairs| !pairs.is_empty());
+        let mut names = BTreeSet::new();
+        let wrong = |pair: &str| {
+            let Some((name, value)) = pair.split_once('=') else {
+                return Some("is not Name=true or Name=false");
+            };
+            let is_name = name.starts_with(|c: char| c.is_ascii_uppercase())
+                && name.chars().all(|c| c.is_ascii_alphanumeric());
+            match value {
+                _ if !is_name => Some("is not the name of a feature gate, such as InPlacePodVerticalScaling"),
+                "true" | "false" => None,
+                _ => Some("must be =true or =false"),
+            }
+        };
+        let mut refusals = Vec::new();
+        for pair in pairs.into_iter().flat_map(|pairs| pairs.split(',')) {
+            let name = pair.split('=').next().unwrap_or_default();
+            let reason = wrong(pair).or_else(|| (!names.insert(name)).then_some("is named twice"));
+            let subject = format!("--feature-gates {pair}");
+            refusals.extend(reason.map(|reason| Refusal { subject, reason: reason.to_owned() }));
+        }
         refusals
     }
 

@@ -49,6 +49,7 @@ fn knows_every_flag_of_the_contract() {
         ["--port-range", "1-2"],
         ["--node-mask-size", "24"],
         ["--feature-gates", "A=true"],
+        ["--cert-years", "10"],
         ["--svc-cidr", "10.0.0.0/16"],
         ["--pod-cidr", "10.1.0.0/16"],
         ["--lb-ip", "10.0.0.9"],

@@ -48,6 +48,9 @@ pub struct WishArgs {
     /// Leave this worker out although it does not answer; may be repeated
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = "Workers")]
     pub without: Vec<String>,
+    /// Workers that were about to leave and are wished for again stay
+    #[arg(long, help_heading = "Workers", hide_short_help = true)]
+    pub take_back: bool,
     #[command(flatten)]
     pub leave: LeaveFlags,
     #[command(flatten)]

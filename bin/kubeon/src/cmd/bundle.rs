@@ -46,9 +46,15 @@ pub fn store(context: &Context<'_>) -> Result<Store, Stop> {
 /// The bundle of a version.
 ///
 /// # Errors
-/// Refuses when there is none, with the command that makes it.
+/// Refuses when there is none or it is damaged, with the command that makes it: no host has been touched yet.
 pub fn find(context: &Context<'_>, version: Version) -> Result<Bundle, Stop> {
-    store(context)?.find(version, Arch::native()).map_err(stop)
+    let found = store(context)?.find(version, Arch::native());
+    found.map_err(|error| match &error {
+        BundleError::Absent { .. } => Stop::refused(error.to_string()),
+        _ => Stop::refused(format!("the bundle of {version} is damaged"))
+            .row("cause", chain(&error))
+            .hint(format!("make it anew with: kubeon bundle build {version}")),
+    })
 }
 
 fn stop(error: BundleError) -> Stop {
@@ -66,7 +72,7 @@ fn named(context: &Context<'_>, text: &str) -> Result<Bundle, Stop> {
     let version = text
         .parse::<Version>()
         .map_err(|error| Stop::refused(format!("{error}, and there is no folder of that name")))?;
-    find(context, version)
+    store(context)?.find(version, Arch::native()).map_err(stop)
 }
 
 async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), Stop> {
@@ -83,7 +89,7 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), Stop> {
         args.from.parse().map_err(|error: kubeon_bundle::BuildError| Stop::refused(error.to_string()))?;
     let options = BuildOptions { from, arch: Arch::native(), store: store(context)?, refresh: args.refresh };
     if args.dry_run {
-        return announce(context, &entry, &options);
+        return announce(context, &entry, &options, args.format.output);
     }
     let begin = Instant::now();
     let spinner = Arc::new(Spinner::new(context.talk));
@@ -100,16 +106,44 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), Stop> {
         words::size(bundle.size()),
         words::time(begin.elapsed())
     ));
-    context.talk.result(&format!("{}\n", bundle.root().display()))
+    if matches!(args.format.output, Format::Table | Format::Wide) {
+        return context.talk.result(&format!("{}\n", bundle.root().display()));
+    }
+    let row = row(&bundle, bundle.root().to_owned());
+    let names = vec![row.version.clone()];
+    context.talk.result(&Answer::new(&row, Table::new(&[]), names)?.text(args.format.output)?)
 }
 
-fn announce(context: &Context<'_>, entry: &kubeon_bundle::Entry, options: &BuildOptions) -> Result<(), Stop> {
+/// A component that would be made.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Planned {
+    component: String,
+    version: String,
+    expected_seconds: u32,
+}
+
+fn announce(
+    context: &Context<'_>,
+    entry: &kubeon_bundle::Entry,
+    options: &BuildOptions,
+    format: Format,
+) -> Result<(), Stop> {
+    let planned: Vec<_> = entry
+        .components
+        .iter()
+        .map(|component| Planned {
+            component: component.name.clone(),
+            version: component.version.clone(),
+            expected_seconds: component.expected_seconds,
+        })
+        .collect();
     let mut table = Table::new(&["COMPONENT", "VERSION", "ABOUT"]);
-    for component in &entry.components {
-        let about = format!("{} s", component.expected_seconds);
-        table.row([component.name.clone(), component.version.clone(), about]);
+    for one in &planned {
+        table.row([one.component.clone(), one.version.clone(), format!("{} s", one.expected_seconds)]);
     }
-    context.talk.result(&table.text(false))?;
+    let names = planned.iter().map(|one| one.component.clone()).collect();
+    context.talk.result(&Answer::new(&planned, table, names)?.text(format)?)?;
     let place = options.store.folder(entry.kubernetes, options.arch);
     context.talk.say(&format!(
         "Nothing was written. What is not in the cache would be made, into {}",
@@ -150,6 +184,18 @@ struct Row {
     folder: PathBuf,
 }
 
+fn row(bundle: &Bundle, folder: PathBuf) -> Row {
+    let manifest = bundle.manifest();
+    Row {
+        version: manifest.kubernetes.to_string(),
+        architecture: manifest.arch.to_string(),
+        parts: manifest.parts.len(),
+        bytes: bundle.size(),
+        from: manifest.created_from.clone(),
+        folder,
+    }
+}
+
 fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), Stop> {
     let store = store(context)?;
     let found =
@@ -157,14 +203,7 @@ fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), Stop> {
     let mut rows = Vec::new();
     for (folder, bundle) in found {
         match bundle {
-            Ok(bundle) => rows.push(Row {
-                version: bundle.manifest().kubernetes.to_string(),
-                architecture: bundle.manifest().arch.to_string(),
-                parts: bundle.manifest().parts.len(),
-                bytes: bundle.size(),
-                from: bundle.manifest().created_from.clone(),
-                folder,
-            }),
+            Ok(bundle) => rows.push(row(&bundle, folder)),
             Err(error) => context.talk.warn(&chain(&error)),
         }
     }

@@ -6,18 +6,41 @@ use std::path::{Path, PathBuf};
 
 use kubeon_api::{ClusterName, Version};
 use kubeon_bundle::{Arch, Bundle, PartKind};
+use serde::Serialize;
 
 use super::Context;
 use crate::args::day::UseArgs;
-use crate::engine::{self, Engine};
+use crate::args::{Format, OutputFlag};
+use crate::engine::entrance::{self, Choice};
+use crate::engine::kubeconfig::Kubeconfig;
+use crate::engine::{self, Engine, State};
+use crate::output::{Answer, Table};
 use crate::stop::Stop;
 
+/// What was chosen.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Chosen {
+    cluster: ClusterName,
+    /// What `~/.kube/config` points to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubeconfig: Option<PathBuf>,
+    /// The context that kubectl uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<String>,
+    /// The bundle's kubectl.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubectl: Option<PathBuf>,
+}
+
 /// Chooses a cluster, for kubeon and for kubectl.
-pub fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), Stop> {
     let engine = Engine::new(context)?;
     let Some(given) = &args.name else {
-        let name = engine.name(None)?;
-        return context.talk.result(&format!("{name}\n"));
+        let cluster = engine.name(None)?;
+        let text = format!("{cluster}\n");
+        let chosen = Chosen { cluster, kubeconfig: None, context: None, kubectl: None };
+        return tell(context, &args.format, &chosen, &text);
     };
     let name = engine.name(Some(given))?;
     let state = engine.load(&name)?;
@@ -28,12 +51,46 @@ pub fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), Stop> {
     }
     engine.store.set_current(&name).map_err(engine::stop)?;
     let link = link_kubeconfig(context, &kubeconfig)?;
-    context.talk.result(&format!("{name} is chosen; {} points to it\n", context.shorten(&link)))?;
-    match kubectl(&engine, state.version.unwrap_or(state.spec.version)) {
-        Ok(program) => hint(context, &program),
-        Err(stop) => context.talk.warn(&format!("kubectl is not linked: {}", stop.title)),
+    let current = match lead(&engine, &state, &kubeconfig).await {
+        Ok(current) => current,
+        Err(stop) => {
+            context.talk.warn(&format!("kubectl goes the way that it went before: {}", stop.title));
+            None
+        }
+    };
+    let program = match kubectl(&engine, state.version.unwrap_or(state.spec.version)) {
+        Ok(program) => Some(program),
+        Err(stop) => {
+            context.talk.warn(&format!("kubectl is not linked: {}", stop.title));
+            None
+        }
+    };
+    let text = format!("{name} is chosen; {} points to it\n", context.shorten(&link));
+    let chosen = Chosen { cluster: name, kubeconfig: Some(kubeconfig), context: current, kubectl: program };
+    tell(context, &args.format, &chosen, &text)?;
+    if let Some(program) = &chosen.kubectl {
+        hint(context, program);
     }
     Ok(())
+}
+
+fn tell(context: &Context<'_>, format: &OutputFlag, chosen: &Chosen, text: &str) -> Result<(), Stop> {
+    if matches!(format.output, Format::Table | Format::Wide) {
+        return context.talk.result(text);
+    }
+    let answer = Answer::new(chosen, Table::new(&[]), vec![chosen.cluster.to_string()])?;
+    context.talk.result(&answer.text(format.output)?)
+}
+
+/// Leads kubectl to masters that live, and tells by which context.
+async fn lead(engine: &Engine<'_>, state: &State, kubeconfig: &Path) -> Result<Option<String>, Stop> {
+    let text = fs::read_to_string(kubeconfig).map_err(|error| cannot("read", kubeconfig, &error))?;
+    let new = entrance::renewed(&text, &state.spec, Choice::Cluster, engine.context.talk).await?;
+    if let Some(new) = &new {
+        let lock = engine.lock(state, true, "kubeon use")?;
+        engine.store.save_kubeconfig(&lock, new).map_err(engine::stop)?;
+    }
+    Ok(Kubeconfig::parse(&new.unwrap_or(text))?.current().map(str::to_owned))
 }
 
 /// `~/.kube/config` becomes a link; a file that was there is kept beside it.

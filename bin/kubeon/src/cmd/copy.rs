@@ -2,13 +2,15 @@
 
 use kubeon_api::HostAddress;
 use kubeon_link_host::{Copied, Copy};
+use serde::Serialize;
 
 use super::Context;
 use super::talk_to::{AT_ONCE, Nodes};
+use crate::args::Format;
 use crate::args::day::CopyArgs;
 use crate::display::spinner::Spinner;
 use crate::engine::Engine;
-use crate::output::words;
+use crate::output::{Answer, Table, words};
 use crate::stop::Stop;
 
 /// Copies a file or folder to nodes.
@@ -19,35 +21,24 @@ pub async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), Stop> {
     let engine = Engine::new(context)?;
     let nodes = Nodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
     if args.dry_run {
-        for member in &nodes.members {
-            context.talk.result(&format!("{}  {}\n", member.name, args.destination))?;
-        }
+        let there =
+            |name: &String| Arrived { node: name.clone(), path: args.destination.clone(), sizes: None };
+        let names: Vec<_> = nodes.members.iter().map(|member| member.name.clone()).collect();
+        tell(context, &names.iter().map(there).collect::<Vec<_>>(), args.format.output)?;
         context.talk.say("Nothing was written.");
         return Ok(());
     }
-    copy(context, &nodes, &Copy { source: args.source.clone(), destination: args.destination.clone() }).await
-}
-
-/// Copies to all nodes and tells where it went.
-///
-/// # Errors
-/// When it failed on some node; the others have it.
-pub async fn copy(context: &Context<'_>, nodes: &Nodes, copy: &Copy) -> Result<(), Stop> {
-    let results = send(context, nodes, copy).await;
-    let width = nodes.members.iter().map(|member| member.name.len()).max().unwrap_or(0);
-    let mut failed = Vec::new();
-    for (name, result) in results {
+    let copy = Copy { source: args.source.clone(), destination: args.destination.clone() };
+    let (mut arrived, mut failed) = (Vec::new(), Vec::new());
+    for (node, result) in send(context, &nodes, &copy).await {
         match result {
-            Ok(copied) => {
-                let (files, size) = (
-                    words::count(usize::try_from(copied.files).unwrap_or(usize::MAX), "file"),
-                    words::size(copied.bytes),
-                );
-                context.talk.result(&format!("{name:width$}  {}  ({files}, {size})\n", copied.path))?;
+            Ok(Copied { path, files, bytes }) => {
+                arrived.push(Arrived { node, path, sizes: Some(Sizes { files, bytes }) });
             }
-            Err(why) => failed.push((name, why)),
+            Err(why) => failed.push((node, why)),
         }
     }
+    tell(context, &arrived, args.format.output)?;
     if failed.is_empty() {
         return Ok(());
     }
@@ -56,6 +47,36 @@ pub async fn copy(context: &Context<'_>, nodes: &Nodes, copy: &Copy) -> Result<(
         Stop::failed(format!("{} was not copied to {} of {count}", copy.source.display(), failed.len()));
     stop.rows = failed;
     Err(stop)
+}
+
+/// A node that has it.
+#[derive(Debug, Serialize)]
+struct Arrived {
+    node: String,
+    path: String,
+    /// What was copied; `None` when nothing was yet.
+    #[serde(flatten)]
+    sizes: Option<Sizes>,
+}
+
+#[derive(Debug, Serialize)]
+struct Sizes {
+    files: u64,
+    bytes: u64,
+}
+
+/// Tells where it went.
+fn tell(context: &Context<'_>, arrived: &[Arrived], format: Format) -> Result<(), Stop> {
+    let mut table = Table::new(&["", "", ""]);
+    for Arrived { node, path, sizes } in arrived {
+        let sizes = sizes.as_ref().map_or_else(String::new, |Sizes { files, bytes }| {
+            let files = words::count(usize::try_from(*files).unwrap_or(usize::MAX), "file");
+            format!("({files}, {})", words::size(*bytes))
+        });
+        table.row([node.clone(), path.clone(), sizes]);
+    }
+    let names = arrived.iter().map(|one| one.node.clone()).collect();
+    context.talk.result(&Answer::new(&arrived, table, names)?.text(format)?)
 }
 
 /// Copies to all nodes side by side.

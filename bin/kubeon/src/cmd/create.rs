@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use kubeon_api::HostAddress;
 use kubeon_apply::Stop as Switch;
 use kubeon_bundle::Bundle;
 use kubeon_pki::{ClusterPki, Server, kubeconfig};
-use kubeon_plan::{ClusterSpec, HostSpec, Intent, LoadBalancer, Plan};
+use kubeon_plan::{ClusterSpec, HostSpec, Intent, Plan};
+use kubeon_ports::Secrets as _;
 use kubeon_reconcile::Turn;
 use kubeon_store::{Lock, Status};
-use kubeon_wire::{Leaf, Op, Usage};
+use kubeon_wire::{Leaf, Op, SecretRef, Usage};
 use serde::Serialize;
 
 use super::{Context, plan};
@@ -17,8 +19,8 @@ use crate::args::{ContactFlags, Format};
 use crate::engine::artifacts::{BundleBlobs, artifacts};
 use crate::engine::checked::{Asking, Checked};
 use crate::engine::contact::{Contact, Purpose};
+use crate::engine::entrance::{self, Asking as Seeking, Choice, Entrance};
 use crate::engine::hold::Hold;
-use crate::engine::hosts_file::HostsFile;
 use crate::engine::run::{Run, told};
 use crate::engine::{self, Engine, State, interrupt};
 use crate::output::{Answer, Table, words};
@@ -26,7 +28,7 @@ use crate::report;
 use crate::stop::{Stop, chain, note_text};
 use crate::target::{Asks, Target};
 
-/// Life of the certificate in the admin's kubeconfig: a year, made anew by every `create`.
+/// Life of the certificate in the admin's kubeconfig: a year, made anew by every `create` that has something to do.
 const ADMIN_HOURS: u32 = 8766;
 
 /// Makes a cluster, or continues making it.
@@ -38,7 +40,7 @@ pub async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), Stop> {
     }
     let target = Target::find(&engine, &args.wish, Asks::Create)?;
     if args.dry_run {
-        let command = plan::create_command(&target, &args.wish);
+        let command = plan::create_command(&engine, &target, &args.wish, "create");
         return plan::create(&engine, target, &args.wish.contact, command, &args.format).await;
     }
     let as_asked = Change {
@@ -49,8 +51,7 @@ pub async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), Stop> {
         format: args.format.output,
     };
     if args.only_create {
-        agreed(&engine, &target, &as_asked)?;
-        return only_create(&engine, target);
+        return only_create(&engine, target, &as_asked);
     }
     change(&engine, target, &as_asked).await
 }
@@ -77,15 +78,16 @@ pub async fn change(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Re
     let begin = Instant::now();
     let bundle = super::bundle::find(engine.context, target.spec.version)?;
     target.notes.iter().for_each(|note| engine.context.talk.warn(&note_text(note)));
+    // Held before a person is asked: the answer is about what was read, and that must not change meanwhile.
+    let lock = engine.lock(&target.state, target.known, how.command)?;
     agreed(engine, &target, how)?;
     let logins = engine.logins(&target.logins)?;
-    let lock = engine.store.lock(&target.spec.name, how.command).map_err(engine::stop)?;
     let contact = engine.contact(&target.spec.name, logins, how.contact, Purpose::Change).await?;
     let intent = target.intent(artifacts(&bundle));
     let hold = how.hold.clone();
     let mut making = Making { engine, bundle: &bundle, contact, lock, state: target.state, begin, hold };
     let turn = making.make(&intent, target.known).await?;
-    making.finish(&intent, turn.as_ref(), how.format)
+    making.finish(&intent, turn.as_ref(), how.format).await
 }
 
 /// Asks before workers leave that nobody agreed about yet.
@@ -102,11 +104,12 @@ fn agreed(engine: &Engine<'_>, target: &Target, how: &Change<'_>) -> Result<(), 
 }
 
 /// Writes the wish down and touches no host.
-fn only_create(engine: &Engine<'_>, target: Target) -> Result<(), Stop> {
+fn only_create(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), Stop> {
     let name = target.spec.name.clone();
-    let lock = engine.store.lock(&name, "kubeon create").map_err(engine::stop)?;
+    let lock = engine.lock(&target.state, target.known, how.command)?;
+    agreed(engine, &target, how)?;
     let mut state = target.state;
-    state.spec = (*target.spec).clone();
+    engine::want(&mut state, (*target.spec).clone());
     state.logins = engine.logins(&target.logins)?.remembered;
     engine.store.save(&lock, &mut state).map_err(engine::stop)?;
     engine.context.talk.result(&format!("{name} is written down; no host was touched\n"))?;
@@ -146,7 +149,8 @@ impl Making<'_> {
             hold: self.hold.clone(),
         };
         let looked = Checked::new(intent).look(&silent).await?;
-        let same_wish = known && self.state.spec == *intent.spec && intent.leaving.is_empty();
+        let settled = intent.leaving.is_empty() && intent.returning.is_empty();
+        let same_wish = known && self.state.spec == *intent.spec && settled;
         if looked.plan().steps.is_empty() && same_wish && self.state.status == Status::Running {
             talk.progress(&told(looked.plan()));
             return Ok(None);
@@ -160,21 +164,28 @@ impl Making<'_> {
         }
         self.check_parts(looked.plan())?;
         self.contact.pin(self.engine, &self.lock)?;
-        self.state.spec = named(&intent.spec, looked.plan());
+        engine::want(&mut self.state, named(&intent.spec, looked.plan()));
         self.state.logins = self.contact.logins.remembered.clone();
         self.engine.store.save(&self.lock, &mut self.state).map_err(engine::stop)?;
         let keys = self.keys(&intent.spec)?;
         let run = Run { secrets: &keys, ..silent };
         let (engine, lock, state) = (self.engine, &self.lock, &mut self.state);
-        let turn = run
-            .act(looked, &plan, |plan| {
-                state.generation = state.generation.max(plan.generation);
-                engine.store.save(lock, state).map_err(engine::stop)
-            })
-            .await?;
+        let mut before = |plan: &Plan| {
+            state.generation = state.generation.max(plan.generation);
+            engine.store.save(lock, state).map_err(engine::stop)
+        };
+        let mut turn = run.act(looked, &plan, &mut before).await?;
+        if turn.outcome.is_complete() && !intent.returning.is_empty() {
+            // A worker whose node was gone is bare now: what has it join again is a plan of its own.
+            let looked = run.look(&plan).await?;
+            if !looked.plan().steps.is_empty() {
+                turn = run.go_on(looked, &plan, &mut before).await?;
+            }
+        }
         self.contact.hosts.disconnect().await;
         if !turn.outcome.is_complete() {
-            return Err(report::incomplete(&turn, switch.is_stopped(), "create"));
+            let again = self.engine.context.again("create", &intent.spec.name);
+            return Err(report::incomplete(&turn, switch.is_stopped(), &again));
         }
         Ok(Some(turn))
     }
@@ -198,14 +209,24 @@ impl Making<'_> {
     }
 
     /// Writes the kubeconfig and the state, and says what can be done now.
-    fn finish(&mut self, intent: &Intent, turn: Option<&Turn>, format: Format) -> Result<(), Stop> {
+    async fn finish(&mut self, intent: &Intent, turn: Option<&Turn>, format: Format) -> Result<(), Stop> {
         let talk = self.engine.context.talk;
         let path = self.engine.store.kubeconfig_path(&intent.spec.name);
-        if turn.is_some() || !path.exists() {
-            let text = self.kubeconfig()?;
+        let text = match std::fs::read_to_string(&path).ok().filter(|_| turn.is_none()) {
+            Some(kept) => match entrance::renewed(&kept, &self.state.spec, Choice::Kept, talk).await {
+                Ok(text) => text,
+                Err(stop) => {
+                    talk.warn(&format!("{}: it is written anew", stop.title));
+                    Some(self.kubeconfig().await?)
+                }
+            },
+            None => Some(self.kubeconfig().await?),
+        };
+        if let Some(text) = text {
             self.engine.store.save_kubeconfig(&self.lock, &text).map_err(engine::stop)?;
-            let gone = std::mem::take(&mut self.state.leaving);
-            self.state.logins.retain(|host, _| !gone.contains_key(host));
+        }
+        if turn.is_some() {
+            self.left(intent);
             self.state.status = Status::Running;
             self.state.version = Some(intent.spec.version);
             self.save()?;
@@ -235,29 +256,21 @@ impl Making<'_> {
         }
     }
 
-    /// Where kubectl goes by default: a name that all masters answer to, where this machine's hosts file
-    /// may be written.
-    fn entrance(&self, spec: &ClusterSpec) -> String {
-        let masters: Vec<_> = spec.masters.iter().map(|host| host.address.ip()).collect();
-        if masters.len() < 2 || spec.load_balancer != LoadBalancer::Haproxy {
-            return api(spec);
-        }
-        let name = format!("{}.{}", spec.name, spec.api_domain);
-        match HostsFile::of_this_machine().set(spec.name.as_str(), &name, &masters) {
-            Ok(()) => format!("https://{name}:6443"),
-            Err(error) => {
-                self.engine.context.talk.say(&format!(
-                    "note: /etc/hosts cannot be written ({error}): kubectl uses the first master; while it is dead, \
-                     use the context of another: kubectl --context {}-NAME",
-                    spec.name
-                ));
-                api(spec)
-            }
-        }
+    /// Forgets those that left. One that is to stay and was left out this time is still to be given pods again.
+    fn left(&mut self, intent: &Intent) {
+        let left = |host: &HostAddress| intent.leaving.iter().any(|spec| spec.address == *host);
+        self.state.logins.retain(|host, _| !left(host));
+        self.state.leaving.retain(|host, _| intent.returns(*host) && intent.without.contains(host));
     }
 
-    fn kubeconfig(&self) -> Result<String, Stop> {
+    async fn kubeconfig(&self) -> Result<String, Stop> {
         let spec = &self.state.spec;
+        let keys = self.keys(spec)?;
+        let failed = |error: kubeon_ports::SecretError| Stop::failed(error.to_string());
+        let authority = SecretRef::CaCertificate { ca: "kubernetes".to_owned() };
+        let authority = keys.resolve(&authority).map_err(failed)?;
+        let seeking = Seeking::about(spec, &authority, None);
+        let entrance = entrance::find(seeking, self.engine.context.talk).await;
         let client = Leaf {
             ca: "kubernetes".to_owned(),
             common_name: "kubernetes-admin".to_owned(),
@@ -267,30 +280,21 @@ impl Making<'_> {
             usage: Usage::Client,
             hours: ADMIN_HOURS,
         };
-        let keys = self.keys(spec)?;
-        kubeconfig(&keys, &spec.name, &servers(spec, &self.entrance(spec)), spec.name.as_str(), &client)
-            .map_err(|error| Stop::failed(error.to_string()))
+        let default = entrance.master.as_deref().unwrap_or(spec.name.as_str());
+        kubeconfig(&keys, &spec.name, &servers(spec, &entrance), default, &client).map_err(failed)
     }
 }
 
 /// The cluster under its own name, then every master under its name.
-fn servers(spec: &ClusterSpec, entrance: &str) -> Vec<Server> {
+fn servers(spec: &ClusterSpec, entrance: &Entrance) -> Vec<Server> {
     let server = |context: String, url: String| Server { context, url };
-    let mut servers = vec![server(spec.name.to_string(), entrance.to_owned())];
-    servers.extend(spec.masters.iter().map(|host| {
-        let name = host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string);
-        server(format!("{}-{name}", spec.name), format!("https://{}:6443", host.address))
-    }));
+    let mut servers = vec![server(spec.name.to_string(), entrance.url.clone())];
+    servers.extend(
+        spec.masters
+            .iter()
+            .map(|host| server(entrance::context(spec, host), format!("https://{}:6443", host.address))),
+    );
     servers
-}
-
-/// Where the API answers: the load balancer, or the first master.
-pub fn api(spec: &ClusterSpec) -> String {
-    match (&spec.load_balancer, spec.masters.first()) {
-        (LoadBalancer::External { address, port }, _) => format!("https://{address}:{port}"),
-        (LoadBalancer::Haproxy, Some(master)) => format!("https://{}:6443", master.address),
-        (LoadBalancer::Haproxy, None) => String::new(),
-    }
 }
 
 /// The wish with the names that hosts have as nodes: they stay, whatever the host is called later.

@@ -19,7 +19,8 @@ use crate::engine::run::Run;
 use crate::engine::{self, Engine, State, interrupt, members};
 use crate::output::words;
 use crate::report;
-use crate::stop::Stop;
+use crate::selector::Member;
+use crate::stop::{Stop, note_text};
 use crate::wish;
 
 /// Takes a cluster away from its hosts.
@@ -34,7 +35,10 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
     let (spec, _) = wish::stored(state.spec.clone(), &[state.spec.version])?;
     let without = engine::without(&args.without, &spec, &state)?;
     let intent = intent(spec, &state, without);
-    let hosts: Vec<HostAddress> = intent.hosts().collect();
+    let hosts = asked(&intent);
+    if hosts.is_empty() {
+        return only_here(&engine, args, &state, &intent);
+    }
     let flags = LoginWish::from(&args.login);
     let said = with_remembered(hosts.iter().copied(), &flags, &state.logins);
     let logins = engine.logins(&crate::inventory::known_better(&args.inventory, &state.name, said)?)?;
@@ -44,11 +48,12 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
         let made =
             plan::look(&engine, &contact.hosts, hosts, &|snapshot| kubeon_plan::destroy(&intent, snapshot))
                 .await?;
-        let command = format!("kubeon destroy {}", state.name);
+        let command = context.again("destroy", &state.name);
         return plan::show(&engine, &made, Some(&intent), begin.elapsed(), &command, args.format.output);
     }
-    agreed(context, args, &state)?;
-    let lock = engine.store.lock(&state.name, "kubeon destroy").map_err(engine::stop)?;
+    // Held before a person is asked: the answer is about what was read, and that must not change meanwhile.
+    let lock = engine.lock(&state, true, "kubeon destroy")?;
+    agreed(context, args, &state, &intent)?;
     let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Change).await?;
     let switch = Switch::new();
     interrupt::watch(&switch, context.talk)?;
@@ -75,13 +80,11 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
             .await?;
         contact.hosts.disconnect().await;
         if !turn.outcome.is_complete() {
-            return Err(report::incomplete(&turn, switch.is_stopped(), "destroy"));
+            let again = format!("{} --yes", context.again("destroy", &state.name));
+            return Err(report::incomplete(&turn, switch.is_stopped(), &again));
         }
     }
     forget(&engine, &lock, &state.name)?;
-    for host in &intent.without {
-        context.talk.warn(&format!("{host} was left out and keeps what it has of {}", state.name));
-    }
     gone(context, args, &state.name, count, begin)
 }
 
@@ -89,13 +92,42 @@ fn intent(spec: Valid<ClusterSpec>, state: &State, without: Vec<HostAddress>) ->
     engine::intent(spec, state, Artifacts::default(), without)
 }
 
+/// The hosts that are looked at: nobody asks those that are left out, and none where nothing was ever put on one.
+fn asked(intent: &Intent) -> Vec<HostAddress> {
+    if intent.generation == 0 {
+        return Vec::new();
+    }
+    intent.hosts().filter(|host| !intent.without.contains(host)).collect()
+}
+
+/// Takes a cluster away that has no host to be taken from.
+fn only_here(engine: &Engine<'_>, args: &DestroyArgs, state: &State, intent: &Intent) -> Result<(), Stop> {
+    let (context, begin) = (engine.context, Instant::now());
+    let made = kubeon_plan::destroy(intent, &Snapshot::default())?;
+    made.notes.iter().for_each(|note| context.talk.warn(&note_text(note)));
+    if args.dry_run {
+        let command = context.again("destroy", &state.name);
+        return plan::show(engine, &made, Some(intent), begin.elapsed(), &command, args.format.output);
+    }
+    let lock = engine.lock(state, true, "kubeon destroy")?;
+    agreed(context, args, state, intent)?;
+    forget(engine, &lock, &state.name)?;
+    gone(context, args, &state.name, 0, begin)
+}
+
 /// Asks, where nobody said `--yes`.
-fn agreed(context: &Context<'_>, args: &DestroyArgs, state: &State) -> Result<(), Stop> {
+fn agreed(context: &Context<'_>, args: &DestroyArgs, state: &State, intent: &Intent) -> Result<(), Stop> {
     if args.yes {
         return Ok(());
     }
-    let names: Vec<_> = members(&state.spec).into_iter().map(|member| member.name).collect();
-    let question = format!("Destroy {} with everything in it on {}?", state.name, names.join(", "));
+    let asked = asked(intent);
+    let taken = |member: &Member| asked.contains(&HostAddress::from(member.address));
+    let names: Vec<_> = members(&state.spec).into_iter().filter(taken).map(|member| member.name).collect();
+    let question = if names.is_empty() {
+        format!("Forget {}, and touch no host?", state.name)
+    } else {
+        format!("Destroy {} with everything in it on {}?", state.name, names.join(", "))
+    };
     if context.talk.confirm(&question)? {
         return Ok(());
     }
@@ -127,10 +159,13 @@ fn gone(
     begin: Instant,
 ) -> Result<(), Stop> {
     let took = words::time(begin.elapsed());
+    let what = if hosts == 0 {
+        "no host was touched".to_owned()
+    } else {
+        format!("{} clean", words::count(hosts, "host"))
+    };
     match args.format.output {
-        Format::Table | Format::Wide => {
-            context.talk.result(&format!("{name} is gone: {} clean, {took}\n", words::count(hosts, "host")))
-        }
+        Format::Table | Format::Wide => context.talk.result(&format!("{name} is gone: {what}, {took}\n")),
         Format::Name => context.talk.result(&format!("{name}\n")),
         Format::Json | Format::Yaml => {
             let value = serde_json::json!({ "cluster": name, "destroyed": true, "hosts": hosts });

@@ -1,18 +1,28 @@
-//! `kubeon image`.
+//! `kubeon image`: an image goes to the nodes that lack it, side by side, and to no other.
+//!
+//! ```text
+//!   archives ─► every node: what have you? ─► copy, import ─► nodes that lack it
+//! ```
+
+mod present;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{ClusterName, HostAddress};
 use kubeon_bundle::image::{ImageArchive, load_archive};
 use kubeon_link_host::Copy;
+use serde::Serialize;
 
 use super::Context;
 use super::talk_to::{AT_ONCE, Nodes, output};
+use crate::args::Format;
 use crate::args::bundle::{ImageArgs, ImageCommand, ImageLoad};
 use crate::engine::{Engine, members};
-use crate::output::words;
+use crate::output::{Answer, Table, words};
+use crate::selector::Member;
 use crate::stop::Stop;
+use present::Present;
 
 /// Longest that importing one archive may take.
 const IMPORT: Duration = Duration::from_secs(600);
@@ -25,6 +35,20 @@ pub async fn run(context: &Context<'_>, args: &ImageArgs) -> Result<(), Stop> {
         None => super::help(context.talk, &["image"]),
         Some(ImageCommand::Load(args)) => load(context, args).await,
     }
+}
+
+/// What became of one archive.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Loaded {
+    cluster: ClusterName,
+    archive: PathBuf,
+    images: Vec<String>,
+    bytes: u64,
+    /// Nodes that it was imported on; with `--dry-run`, would be.
+    loaded: Vec<String>,
+    /// Nodes that had it.
+    skipped: Vec<String>,
 }
 
 async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), Stop> {
@@ -40,26 +64,70 @@ async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), Stop> {
         })
         .collect::<Result<_, Stop>>()?;
     let state = engine.find(cluster.as_deref())?;
-    let nodes = Nodes::of(&engine, &state, members(&state.spec), &args.login, &args.contact).await?;
+    let mut nodes = Nodes::of(&engine, &state, members(&state.spec), &args.login, &args.contact).await?;
+    let people = matches!(args.format.output, Format::Table | Format::Wide);
+    let (known, unknown) = known(&nodes, &archives).await;
+    let mut told = Vec::new();
     for (file, archive) in &archives {
-        let names = if archive.names.is_empty() {
-            "an image without a name".to_owned()
-        } else {
-            archive.names.join(", ")
-        };
-        let count = words::count(nodes.members.len(), "node");
-        let size = words::size(archive.size);
-        if args.dry_run {
-            context.talk.result(&format!("{names} ({size}) to {count} of {}\n", state.name))?;
-            continue;
+        let (had, lack): (Vec<_>, Vec<_>) = known.iter().partition(|(_, present)| present.has(archive));
+        let names = |nodes: &[&(Member, Present)]| nodes.iter().map(|(node, _)| node.name.clone()).collect();
+        nodes.members = lack.iter().map(|(member, _)| member.clone()).collect();
+        if !args.dry_run && !lack.is_empty() {
+            import(context, &nodes, file, archive).await?;
         }
-        import(context, &nodes, file, archive).await?;
-        context.talk.result(&format!("{names} is on {count} of {} ({size})\n", state.name))?;
+        let loaded = Loaded {
+            cluster: state.name.clone(),
+            archive: file.clone(),
+            images: archive.names.clone(),
+            bytes: archive.size,
+            loaded: names(&lack),
+            skipped: names(&had),
+        };
+        if people {
+            context.talk.result(&format!("{}\n", loaded.text(args.dry_run)))?;
+        }
+        told.push(loaded);
     }
     if args.dry_run {
         context.talk.say("Nothing was written.");
     }
-    Ok(())
+    if !people {
+        let images = told.iter().flat_map(|loaded| loaded.images.clone()).collect();
+        context.talk.result(&Answer::new(&told, Table::new(&[]), images)?.text(args.format.output)?)?;
+    }
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let count = words::count(unknown.len(), "node");
+    let mut stop = Stop::failed(format!("{count} of {} could not be asked and got nothing", state.name));
+    stop.rows = unknown;
+    Err(stop)
+}
+
+impl Loaded {
+    fn text(&self, dry_run: bool) -> String {
+        let names = match self.images.as_slice() {
+            [] => "an image without a name".to_owned(),
+            names => names.join(", "),
+        };
+        let (cluster, size) = (&self.cluster, words::size(self.bytes));
+        let nodes = self.loaded.len() + self.skipped.len();
+        let had = words::list(&self.skipped);
+        match (self.loaded.is_empty(), self.skipped.is_empty(), dry_run) {
+            (true, ..) => format!("{names} is on {} of {cluster} already", words::count(nodes, "node")),
+            (_, true, true) => format!("{names} ({size}) to {} of {cluster}", words::count(nodes, "node")),
+            (_, false, true) => {
+                format!("{names} ({size}) to {}; not to {had}, which had it", words::list(&self.loaded))
+            }
+            (_, true, false) => {
+                format!("{names} is on {} of {cluster} ({size})", words::count(nodes, "node"))
+            }
+            (_, false, false) => format!(
+                "{names} is on {} of {cluster} ({size}); {had} had it already",
+                words::count(nodes, "node")
+            ),
+        }
+    }
 }
 
 /// The last word names a cluster when one is known by that name, whatever lies in this folder, or when there is no
@@ -82,6 +150,27 @@ fn is_known(engine: &Engine<'_>, word: &Path) -> bool {
     word.to_str().is_some_and(|name| engine.find(Some(name)).is_ok())
 }
 
+/// Which of the archives' images every node has, and which nodes cannot be asked and why.
+async fn known(
+    nodes: &Nodes,
+    archives: &[(PathBuf, ImageArchive)],
+) -> (Vec<(Member, Present)>, Vec<(String, String)>) {
+    let asked = nodes
+        .each(AT_ONCE, |hosts, member| async move {
+            let host = HostAddress::from(member.address);
+            Present::ask(&hosts, host, archives.iter().map(|(_, archive)| archive)).await
+        })
+        .await;
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for (member, answer) in asked {
+        match answer {
+            Ok(present) => known.push((member, present)),
+            Err(why) => unknown.push((member.name, why)),
+        }
+    }
+    (known, unknown)
+}
+
 async fn import(
     context: &Context<'_>,
     nodes: &Nodes,
@@ -94,8 +183,11 @@ async fn import(
     let sent = super::copy::send(context, nodes, &copy).await;
     let mut failed: Vec<_> =
         sent.into_iter().filter_map(|(name, result)| Some((name, result.err()?))).collect();
+    // Only an image without a name gets one that is made of its digest.
     let line = format!(
-        "ctr -n k8s.io images import --digests {place}; result=$?; rm -f {place}; rmdir {PLACE} 2>/dev/null; exit $result"
+        "{} images import --digests {place}; result=$?; rm -f {place}; \
+         rmdir {PLACE} 2>/dev/null; exit $result",
+        present::CTR
     );
     let line = line.as_str();
     let broken: Vec<String> = failed.iter().map(|(name, _)| name.clone()).collect();
@@ -119,4 +211,38 @@ async fn import(
     ));
     stop.rows = failed;
     Err(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(loaded: &[&str], skipped: &[&str], dry_run: bool) -> String {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let loaded = Loaded {
+            cluster: "demo".parse().unwrap(),
+            archive: "app.tar".into(),
+            images: vec!["docker.io/a/b:1".to_owned()],
+            bytes: 2 << 20,
+            loaded: names(loaded),
+            skipped: names(skipped),
+        };
+        loaded.text(dry_run)
+    }
+
+    #[test]
+    fn says_who_was_skipped() {
+        let all = ["h1", "h2", "h3"];
+        assert_eq!(said(&all, &[], false), "docker.io/a/b:1 is on 3 nodes of demo (2.0 MiB)");
+        assert_eq!(said(&[], &all, false), "docker.io/a/b:1 is on 3 nodes of demo already");
+        assert_eq!(
+            said(&all[2..], &all[..2], false),
+            "docker.io/a/b:1 is on 3 nodes of demo (2.0 MiB); h1 and h2 had it already"
+        );
+        assert_eq!(said(&all, &[], true), "docker.io/a/b:1 (2.0 MiB) to 3 nodes of demo");
+        assert_eq!(
+            said(&all[1..], &all[..1], true),
+            "docker.io/a/b:1 (2.0 MiB) to h2 and h3; not to h1, which had it"
+        );
+    }
 }

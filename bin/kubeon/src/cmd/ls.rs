@@ -1,5 +1,6 @@
 //! `kubeon ls`: asks the masters of every cluster, side by side, and never for long.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -8,20 +9,22 @@ use kubeon_link_host::SshHosts;
 use kubeon_plan::{ClusterSpec, HostSpec};
 use kubeon_ports::ProbeHost as _;
 use kubeon_store::Status;
-use kubeon_wire::{ClusterFacts, NodeFact};
+use kubeon_wire::{Category, ClusterFacts, EtcdFact, NodeFact};
 use serde::Serialize;
 
-use super::{Context, choose, create};
+use super::{Context, choose};
+use crate::args::Format;
 use crate::args::day::LsArgs;
 use crate::args::node::LoginWish;
 use crate::engine::contact::Purpose;
+use crate::engine::entrance;
 use crate::engine::login::with_remembered;
 use crate::engine::{Engine, State};
 use crate::output::{Answer, Table, words};
 use crate::stop::Stop;
 
-/// How long a cluster may take to answer.
-const GLANCE: Duration = Duration::from_secs(2);
+/// How long a cluster may take to answer: to log in and look takes two seconds on a busy machine.
+const GLANCE: Duration = Duration::from_secs(6);
 /// How many clusters are asked at once.
 const AT_ONCE: usize = 32;
 
@@ -58,10 +61,28 @@ impl std::fmt::Display for Count {
     }
 }
 
+/// Why nothing is known of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Silence {
+    why: String,
+    /// Every master was tried, and nothing is there; else it may be well.
+    dead: bool,
+}
+
+impl Silence {
+    fn unknown(why: impl Into<String>) -> Self {
+        Self { why: why.into(), dead: false }
+    }
+}
+
 /// Lists clusters.
 pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), Stop> {
     let engine = Engine::new(context)?;
     let names = engine.store.list().map_err(crate::engine::stop)?;
+    if args.format.output == Format::Name {
+        // Nobody needs to be asked for a name.
+        return context.talk.result(&names.iter().map(|name| format!("{name}\n")).collect::<String>());
+    }
     let rows: Vec<Row> =
         futures::stream::iter(&names).map(|name| look(&engine, args, name)).buffered(AT_ONCE).collect().await;
     if rows.is_empty() {
@@ -114,63 +135,76 @@ fn damaged(name: &ClusterName, current: bool, note: String) -> Row {
 }
 
 /// What the first master that answers says of the cluster, or why none did.
-async fn glance(engine: &Engine<'_>, args: &LsArgs, state: &State) -> Result<ClusterFacts, String> {
+async fn glance(engine: &Engine<'_>, args: &LsArgs, state: &State) -> Result<ClusterFacts, Silence> {
     let masters: Vec<HostAddress> = state.spec.masters.iter().map(|host| host.address).collect();
     let asking = async {
         let said = with_remembered(masters.iter().copied(), &LoginWish::from(&args.login), &state.logins);
-        let logins = engine.logins(&said).map_err(|stop| stop.title)?;
+        let logins = engine.logins(&said).map_err(|stop| Silence::unknown(stop.title))?;
         let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Glance(GLANCE)).await;
-        let contact = contact.map_err(|stop| stop.title)?;
+        let contact = contact.map_err(|stop| Silence::unknown(stop.title))?;
         first_answer(&contact.hosts, &masters).await
     };
     match tokio::time::timeout(GLANCE, asking).await {
         Ok(answer) => answer,
-        Err(_) => Err(format!("no master answered within {} s", GLANCE.as_secs())),
+        Err(_) => Err(Silence::unknown(format!("no master answered in full within {} s", GLANCE.as_secs()))),
     }
 }
 
-/// Asks all masters at once; the first whose API server is ready wins, then the first that answered at all.
-async fn first_answer(hosts: &SshHosts, masters: &[HostAddress]) -> Result<ClusterFacts, String> {
+/// Asks all masters at once; the first whose API server is ready and tells its nodes wins, then the first that
+/// answered at all.
+async fn first_answer(hosts: &SshHosts, masters: &[HostAddress]) -> Result<ClusterFacts, Silence> {
     let mut answers = futures::stream::iter(masters.iter().copied())
         .map(|master| async move { hosts.facts(master).await })
         .buffer_unordered(masters.len().max(1));
-    let mut second = Err("no master answered".to_owned());
+    let mut second = None;
+    let mut silent = Silence { why: "no master answered".to_owned(), dead: true };
+    let mut first_reason = true;
     while let Some(answer) = answers.next().await {
-        match answer {
-            Ok(facts) => match facts.cluster {
-                Some(cluster) if cluster.api_ready => return Ok(cluster),
-                Some(cluster) => second = Ok(cluster),
-                None if second.is_err() => second = Err("the API server does not answer".to_owned()),
-                None => {}
-            },
-            Err(failure) if second.is_err() => second = Err(failure.cause),
-            Err(_) => {}
+        let (why, dead) = match answer.map(|facts| facts.cluster) {
+            Ok(Some(cluster)) if cluster.api_ready && cluster.nodes.is_some() => return Ok(cluster),
+            // Where etcd answers, it is the API server alone that does not.
+            Ok(Some(cluster)) if cluster.api_ready || matches!(cluster.etcd, EtcdFact::Members(_)) => {
+                let ready = cluster.api_ready;
+                second = second.filter(|before: &ClusterFacts| before.api_ready || !ready).or(Some(cluster));
+                continue;
+            }
+            Ok(_) => ("the API server does not answer".to_owned(), true),
+            Err(failure) => (failure.cause, failure.category == Category::Unreachable),
+        };
+        silent.dead &= dead;
+        if std::mem::take(&mut first_reason) {
+            silent.why = why;
         }
     }
-    second
+    second.ok_or(silent)
 }
 
-fn row(state: &State, current: bool, seen: Result<ClusterFacts, String>, now: i64) -> Row {
+fn row(state: &State, current: bool, seen: Result<ClusterFacts, Silence>, now: i64) -> Row {
     let spec = &state.spec;
     let facts = seen.as_ref().ok();
     let count = |hosts: &[HostSpec]| Count {
         ready: facts
-            .map(|facts| hosts.iter().filter(|host| node(facts, host).is_some_and(|n| n.ready)).count()),
+            .and_then(|facts| facts.nodes.as_ref())
+            .map(|nodes| hosts.iter().filter(|host| node(nodes, host).is_some_and(|n| n.ready)).count()),
         all: hosts.len(),
     };
     let (masters, workers) = (count(&spec.masters), count(&spec.workers));
     let all_ready = masters.ready == Some(masters.all) && workers.ready == Some(workers.all);
-    let verdict = match (state.status, facts) {
+    let verdict = match (state.status, &seen) {
         (Status::Destroying, _) => "Destroying",
         (Status::Creating, _) => "Creating",
         (Status::Upgrading, _) => "Upgrading",
-        (Status::Running, None) => "Unreachable",
-        (Status::Running, Some(facts)) if all_ready && facts.api_ready => "Ready",
-        (Status::Running, Some(_)) => "Degraded",
+        (Status::Running, Err(Silence { dead: true, .. })) => "Unreachable",
+        (Status::Running, Err(_)) => "Unknown",
+        (Status::Running, Ok(facts)) if all_ready && facts.api_ready => "Ready",
+        (Status::Running, Ok(facts)) if facts.api_ready && facts.nodes.is_none() => "Unknown",
+        (Status::Running, Ok(_)) => "Degraded",
     };
     let note = match &seen {
-        Err(why) => why.clone(),
-        Ok(facts) => trouble(spec, facts),
+        Err(silence) => silence.why.clone(),
+        Ok(ClusterFacts { nodes: Some(nodes), .. }) => trouble(spec, nodes),
+        Ok(facts) if facts.api_ready => "the nodes were not told in time".to_owned(),
+        Ok(_) => "the API server is not ready".to_owned(),
     };
     Row {
         name: state.name.to_string(),
@@ -179,7 +213,7 @@ fn row(state: &State, current: bool, seen: Result<ClusterFacts, String>, now: i6
         masters,
         workers,
         state: verdict,
-        api: create::api(spec),
+        api: entrance::api(spec),
         age_seconds: now - state.created_at.as_second(),
         note: if state.status == Status::Creating {
             format!("continue with: kubeon create {}", state.name)
@@ -190,13 +224,13 @@ fn row(state: &State, current: bool, seen: Result<ClusterFacts, String>, now: i6
     }
 }
 
-fn node<'a>(facts: &'a ClusterFacts, host: &HostSpec) -> Option<&'a NodeFact> {
-    let by_name = host.name.as_ref().and_then(|name| facts.nodes.get(name.as_str()));
-    by_name.or_else(|| facts.nodes.values().find(|node| node.addresses.contains(&host.address.ip())))
+fn node<'a>(nodes: &'a BTreeMap<String, NodeFact>, host: &HostSpec) -> Option<&'a NodeFact> {
+    let by_name = host.name.as_ref().and_then(|name| nodes.get(name.as_str()));
+    by_name.or_else(|| nodes.values().find(|node| node.addresses.contains(&host.address.ip())))
 }
 
 /// The first host that is not well, and how many more there are.
-fn trouble(spec: &ClusterSpec, facts: &ClusterFacts) -> String {
+fn trouble(spec: &ClusterSpec, nodes: &BTreeMap<String, NodeFact>) -> String {
     let masters = spec.masters.len();
     let sick: Vec<String> = spec
         .hosts()
@@ -204,7 +238,7 @@ fn trouble(spec: &ClusterSpec, facts: &ClusterFacts) -> String {
         .filter_map(|(i, host)| {
             let role = if i < masters { "master" } else { "worker" };
             let name = host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string);
-            match node(facts, host) {
+            match node(nodes, host) {
                 Some(node) if node.ready => None,
                 Some(node) if node.reason.is_empty() => Some(format!("{role} {name}: not ready")),
                 Some(node) => Some(format!("{role} {name}: {}", node.reason)),

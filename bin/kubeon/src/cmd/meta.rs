@@ -57,6 +57,7 @@ async fn put(
     seconds: u32,
 ) -> Result<(), Stop> {
     let text = text(options)?;
+    reached(kubectl).await?;
     for namespace in options.namespaces().filter(|name| *name != options.namespace) {
         let there =
             kubectl.run(&["get", "namespace", namespace, "--ignore-not-found", "-o", "name"], None).await?;
@@ -66,7 +67,8 @@ async fn put(
         }
     }
     let apply = ["apply", "--server-side", "--force-conflicts", "--field-manager=kubeon", "-f", "-"];
-    let applied = kubectl.run(&apply, Some(&text)).await?;
+    let look = format!("kubectl --kubeconfig {} auth can-i --list", kubectl.kubeconfig().display());
+    let applied = kubectl.run(&apply, Some(&text)).await.map_err(|stop| stop.hint(look))?;
     context.talk.say(&format!("{} objects are applied", applied.lines().count()));
     if seconds == 0 || options.replicas == 0 {
         return Ok(());
@@ -82,6 +84,17 @@ async fn put(
     answers(kubectl, options).await?;
     context.talk.say("the operator runs");
     Ok(())
+}
+
+/// Asks the cluster for its version: one that gives no answer, or lets nobody in, is named before anything else is tried.
+async fn reached(kubectl: &Kubectl) -> Result<(), Stop> {
+    let asked = kubectl.run(&["get", "--raw", "/version", "--request-timeout=20s"], None).await;
+    asked.map(drop).map_err(|said| {
+        let file = kubectl.kubeconfig().display();
+        let stop = Stop::failed(format!("the cluster of {file} cannot be reached"));
+        let stop = said.rows.into_iter().fold(stop, |stop, (subject, text)| stop.row(subject, text));
+        stop.hint(format!("kubectl --kubeconfig {file} get --raw /version"))
+    })
 }
 
 /// Waits until admission answers: what a person applies next is judged by it. A pod is ready before every node knows

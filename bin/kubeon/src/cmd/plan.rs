@@ -27,22 +27,18 @@ use crate::target::{Asks, Target};
 pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), Stop> {
     let engine = Engine::new(context)?;
     let target = Target::find(&engine, &args.wish, Asks::Plan)?;
-    let command = create_command(&target, &args.wish);
+    let command = create_command(&engine, &target, &args.wish, "plan");
     create(&engine, target, &args.wish.contact, command, &args.format).await
 }
 
-/// What to type to have it done.
-pub fn create_command(target: &Target, args: &WishArgs) -> String {
-    let (name, version) = (&target.spec.name, target.spec.version);
-    let mut command = match &args.file {
-        Some(file) => format!("kubeon create -f {}", file.display()),
-        None if target.known && target.state.spec == *target.spec => format!("kubeon create {name}"),
-        None => format!("kubeon create {name} {version} … (the same flags)"),
-    };
-    for host in &target.without {
-        command.push_str(&format!(" --without {host}"));
+/// What to type to have it done, where `typed` is the command that was typed.
+pub fn create_command(engine: &Engine<'_>, target: &Target, args: &WishArgs, typed: &str) -> String {
+    let again = || engine.context.again("create", &target.spec.name);
+    let by_name = args.file.is_none() && args.inventory.inventory.is_none();
+    if by_name && !args.take_back && target.known && target.state.spec == *target.spec {
+        return again();
     }
-    command
+    engine.context.typed_as(typed, "create").unwrap_or_else(again)
 }
 
 /// Shows what `create` would do.

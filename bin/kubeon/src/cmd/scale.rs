@@ -10,6 +10,7 @@ use crate::engine::{self, Engine, State, members};
 use crate::selector::Selector;
 use crate::stop::Stop;
 use crate::target::Target;
+use crate::target::scaling::Back;
 use crate::wish::SaidLogin;
 
 /// Adds workers.
@@ -39,13 +40,13 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), Stop> {
         return Err(Stop::refusals(state.name.as_str(), refusals, &[]));
     }
     let (name, all) = (state.name.clone(), LoginWish::from(&args.nodes.all));
-    let mut target = Target::changed(&engine, state, spec, &all, &args.without)?;
+    let mut target = Target::changed(&engine, state, spec, &all, &args.without, Back::Refused)?;
     target.ignore = engine::ignored(&args.ignore.ignore)?;
     for HostWish { address, login, .. } in wished.workers {
         target.logins.insert(address, SaidLogin { flags: login, ..SaidLogin::default() });
     }
     if args.dry_run {
-        let command = format!("kubeon addon {name} … (the same flags)");
+        let command = context.typed_as("addon", "addon").unwrap_or_else(|| format!("kubeon addon {name}"));
         return plan::create(&engine, target, &args.contact, command, &args.format).await;
     }
     let change_as = Change {
@@ -64,12 +65,13 @@ pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), Stop>
     let state = engine.find(Some(&args.name))?;
     let spec = fewer(&state, &args.selector)?;
     let (name, all) = (state.name.clone(), LoginWish::from(&args.login));
-    let mut target = Target::changed(&engine, state, spec, &all, &args.without)?;
+    let mut target = Target::changed(&engine, state, spec, &all, &args.without, Back::Refused)?;
     target.drain_seconds = args.leave.drain_timeout;
     target.ignore = engine::ignored(&args.ignore.ignore)?;
     target.logins = crate::inventory::known_better(&args.inventory, &name, target.logins)?;
     if args.dry_run {
-        let command = format!("kubeon delon {name} {}", args.selector);
+        let plain = || format!("kubeon delon {name} {}", args.selector);
+        let command = context.typed_as("delon", "delon").unwrap_or_else(plain);
         return plan::create(&engine, target, &args.contact, command, &args.format).await;
     }
     let change_as = Change {

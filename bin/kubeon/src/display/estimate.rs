@@ -90,7 +90,7 @@ fn weight(step: &Step) -> f64 {
         Op::Image { .. } => 1.5,
         Op::Objects { .. } => 0.5,
         Op::Await { checks } => checks.iter().map(patience).fold(0.5, f64::max),
-        Op::Taint { .. } | Op::RemoveNode { .. } => 0.5,
+        Op::Taint { .. } | Op::Uncordon { .. } | Op::RemoveNode { .. } => 0.5,
         // The grace period that most pods have.
         Op::Drain { .. } => 30.0,
         Op::Reset { .. } => 3.0,

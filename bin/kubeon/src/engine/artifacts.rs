@@ -28,6 +28,7 @@ pub fn artifacts(bundle: &Bundle) -> Artifacts {
         Some((image.name.clone(), ImageInfo { name: image.reference.clone(), part }))
     });
     Artifacts {
+        arch: Some(manifest.arch),
         parts: programs.map(|part| (part.name.clone(), info(part))).collect(),
         images: images.collect(),
     }

@@ -13,6 +13,9 @@ use super::{Engine, stop};
 use crate::args::ContactFlags;
 use crate::stop::Stop;
 
+/// How long a host may take to take a connection at a glance; what runs on it has no part in that.
+const ANSWER: Duration = Duration::from_secs(3);
+
 /// The hosts of a cluster, and what was needed to reach them.
 pub struct Contact {
     /// The way to the hosts.
@@ -48,6 +51,8 @@ impl Engine<'_> {
         purpose: Purpose,
     ) -> Result<Contact, Stop> {
         let unknown = match purpose {
+            // A password goes to whoever answers: a stranger gets none, not even for a look.
+            Purpose::Look if logins.send_secrets() => Unknown::Settle,
             Purpose::Look => Unknown::Look,
             Purpose::Glance(_) => Unknown::Refuse,
             Purpose::Talk | Purpose::Change => Unknown::Settle,
@@ -56,7 +61,7 @@ impl Engine<'_> {
         let mut settings = Settings::new(Login::new("root"));
         settings.logins = logins.logins.clone();
         if let Purpose::Glance(limit) = purpose {
-            settings.limits = Limits { connect: limit, facts: limit, ..Limits::default() };
+            settings.limits = Limits { connect: limit.min(ANSWER), facts: limit, ..Limits::default() };
         }
         if purpose == Purpose::Change {
             settings.node_program = Some(self.node_program()?);

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 64;
 /// What is done about keys that nobody knows yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
-    /// Taken as they are and forgotten: nothing is written.
+    /// Taken as they are and forgotten: nothing is written. Only where no secret is sent.
     Look,
     /// Accepted by flag, by a person, or refused.
     Settle,

@@ -1,10 +1,21 @@
 //! The control machine's hosts file: one name for each cluster, with the addresses of all its masters, so
 //! that kubectl reaches the cluster while any one of them is dead. Lines of others are never touched.
+//!
+//! Commands on different clusters change the one file: each holds a lock from reading it to having replaced it. The
+//! lock is on the folder, since the file is another one after every change, and nothing is left lying about.
 
 use std::fmt::Write as _;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long another command may take to change the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The hosts file, as far as it may be written.
 #[derive(Debug, Clone)]
@@ -18,10 +29,16 @@ impl HostsFile {
         Self { path: PathBuf::from("/etc/hosts") }
     }
 
+    /// Another file of the kind.
+    #[cfg(test)]
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     /// Gives `name` these addresses, in place of those it had. Writes only when something differs.
     ///
     /// # Errors
-    /// When the file cannot be read or replaced; it is then as it was.
+    /// When the file cannot be read or replaced, or another command does not let go of it; it is then as it was.
     pub fn set(&self, cluster: &str, name: &str, addresses: &[Ipv4Addr]) -> io::Result<()> {
         let mut block = String::new();
         for address in addresses {
@@ -33,15 +50,49 @@ impl HostsFile {
     /// Forgets what the cluster has in the file.
     ///
     /// # Errors
-    /// When the file cannot be read or replaced; it is then as it was.
+    /// When the file cannot be read or replaced, or another command does not let go of it; it is then as it was.
     pub fn forget(&self, cluster: &str) -> io::Result<()> {
         self.replace(cluster, "")
     }
 
     fn replace(&self, cluster: &str, block: &str) -> io::Result<()> {
+        // Who may not write it need not wait for those who may.
+        if self.with_block(cluster, block)?.is_none() {
+            return Ok(());
+        }
+        let _lock = lock(self.path.parent().unwrap_or(Path::new("/")))?;
+        match self.with_block(cluster, block)? {
+            Some(new) => write_beside(&self.path, &new),
+            None => Ok(()),
+        }
+    }
+
+    /// What the file should hold; `None` when it holds that.
+    fn with_block(&self, cluster: &str, block: &str) -> io::Result<Option<String>> {
         let old = std::fs::read_to_string(&self.path)?;
         let new = with_block(&old, cluster, block);
-        if new == old { Ok(()) } else { write_beside(&self.path, &new) }
+        Ok((new != old).then_some(new))
+    }
+}
+
+/// Held until dropped.
+fn lock(folder: &Path) -> io::Result<File> {
+    let folder_file = File::open(folder)?;
+    let begin = Instant::now();
+    loop {
+        match folder_file.try_lock() {
+            Ok(()) => return Ok(folder_file),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if begin.elapsed() >= PATIENCE => {
+                let what = format!(
+                    "another program has held the lock of {} for {} s",
+                    folder.display(),
+                    PATIENCE.as_secs()
+                );
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+        }
     }
 }
 
@@ -84,29 +135,74 @@ mod tests {
 
     const OTHERS: &str = "127.0.0.1 localhost\n10.0.0.1 demo-not-ours\n";
 
+    fn file() -> (tempfile::TempDir, HostsFile) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = HostsFile::at(folder.path().join("hosts"));
+        std::fs::write(&file.path, OTHERS).unwrap();
+        (folder, file)
+    }
+
+    fn text(file: &HostsFile) -> String {
+        std::fs::read_to_string(&file.path).unwrap()
+    }
+
     #[test]
     fn keeps_the_lines_of_others() {
-        let folder = std::env::temp_dir().join(format!("kubeon-hosts-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = HostsFile { path: folder.join("hosts") };
-        std::fs::write(&file.path, OTHERS).unwrap();
+        let (_folder, file) = file();
         let addresses = [Ipv4Addr::new(10, 1, 0, 1), Ipv4Addr::new(10, 1, 0, 2)];
         file.set("demo", "demo.api", &addresses).unwrap();
         file.set("demo2", "demo2.api", &addresses[..1]).unwrap();
         file.set("demo", "demo.api", &addresses[1..]).unwrap();
-        let text = std::fs::read_to_string(&file.path).unwrap();
-        assert!(text.starts_with(OTHERS), "{text}");
-        assert_eq!(text.matches("demo.api").count(), 1, "{text}");
-        assert_eq!(text.matches("demo2.api").count(), 1, "{text}");
+        let seen = text(&file);
+        assert!(seen.starts_with(OTHERS), "{seen}");
+        assert_eq!(seen.matches("demo.api").count(), 1, "{seen}");
+        assert_eq!(seen.matches("demo2.api").count(), 1, "{seen}");
         file.forget("demo").unwrap();
         file.forget("demo2").unwrap();
-        assert_eq!(std::fs::read_to_string(&file.path).unwrap(), OTHERS);
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(text(&file), OTHERS);
     }
 
     #[test]
     fn takes_nothing_out_when_a_block_has_no_end() {
         let text = "127.0.0.1 localhost\n# kubeon demo begin\n10.0.0.9 theirs\n";
         assert!(with_block(text, "demo", "").contains("10.0.0.9 theirs"));
+    }
+
+    #[test]
+    fn commands_at_once_lose_no_block() {
+        let (_folder, file) = file();
+        let address = [Ipv4Addr::new(10, 1, 0, 1)];
+        thread::scope(|scope| {
+            for n in 0..8 {
+                let file = &file;
+                scope.spawn(move || {
+                    for turn in 0..20 {
+                        let cluster = format!("c{n}-{turn}");
+                        file.set(&cluster, &format!("{cluster}.api"), &address).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(text(&file).matches(" end\n").count(), 160);
+        assert_eq!(std::fs::read_dir(file.path.parent().unwrap()).unwrap().count(), 1, "no file is left");
+    }
+
+    #[test]
+    fn waits_for_another_command_and_not_for_ever() {
+        let (folder, file) = file();
+        let held = lock(folder.path()).unwrap();
+        let address = [Ipv4Addr::new(10, 1, 0, 1)];
+        let error = file.set("demo", "demo.api", &address).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        assert_eq!(text(&file), OTHERS);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| file.set("demo", "demo.api", &address));
+            thread::sleep(Duration::from_millis(100));
+            drop(held);
+            waiting.join().unwrap().unwrap();
+        });
+        assert!(text(&file).contains("demo.api"));
+        let _held = lock(folder.path()).unwrap();
+        file.set("demo", "demo.api", &address).unwrap();
     }
 }

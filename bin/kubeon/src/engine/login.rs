@@ -28,6 +28,17 @@ pub struct Logins {
     pub lab_keys: String,
 }
 
+impl Logins {
+    /// Whether a host is told something that it could use elsewhere: a password. What a private key signs is of no use
+    /// to it.
+    pub fn send_secrets(&self) -> bool {
+        let secret = |login: &Login| {
+            login.sudo_password.is_some() || login.methods.iter().any(|it| matches!(it, Method::Password(_)))
+        };
+        self.logins.values().any(secret)
+    }
+}
+
 /// A lab that stands on this machine, as far as logging in to its hosts needs it.
 struct KnownLab {
     hosts: Vec<HostAddress>,

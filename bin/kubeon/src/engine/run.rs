@@ -69,10 +69,31 @@ impl Run<'_> {
         &self,
         looked: Looked,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
-        mut before: impl FnMut(&Plan) -> Result<(), Stop>,
+        before: impl FnMut(&Plan) -> Result<(), Stop>,
     ) -> Result<Turn, Stop> {
-        let mut looked = looked;
-        let mut turn = 1;
+        self.turns(looked, plan, before, 1).await
+    }
+
+    /// The same for a plan that follows one that was applied: nobody holds it any more.
+    ///
+    /// # Errors
+    /// As for [`Self::act`].
+    pub async fn go_on(
+        &self,
+        looked: Looked,
+        plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
+        before: impl FnMut(&Plan) -> Result<(), Stop>,
+    ) -> Result<Turn, Stop> {
+        self.turns(looked, plan, before, 2).await
+    }
+
+    async fn turns(
+        &self,
+        mut looked: Looked,
+        plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
+        mut before: impl FnMut(&Plan) -> Result<(), Stop>,
+        mut turn: u8,
+    ) -> Result<Turn, Stop> {
         loop {
             before(looked.plan())?;
             self.announce(looked.plan(), turn == 1).await?;

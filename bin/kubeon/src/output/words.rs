@@ -49,6 +49,15 @@ pub fn count(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
+/// `h1`, `h1 and h2`, `h1, h2 and h3`.
+pub fn list(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +74,7 @@ mod tests {
         assert_eq!([clock(seconds(14.9)), clock(seconds(3723.0))], ["0:14", "1:02:03"]);
         assert_eq!([size(327_155_712), size(419_430)], ["312 MiB", "0.4 MiB"]);
         assert_eq!([count(1, "step"), count(27, "step")], ["1 step", "27 steps"]);
+        let names = ["h1", "h2", "h3"].map(str::to_owned);
+        assert_eq!([list(&names[..1]), list(&names)], ["h1", "h1, h2 and h3"]);
     }
 }

@@ -72,7 +72,7 @@ fn names_host_step_cause_and_what_stands() {
         cause: "no space left on /var/lib/kubeon (41 MiB free, 84 MiB needed)".to_owned(),
         log: vec!["last words".to_owned()],
     };
-    let stop = incomplete(&turn(&[DONE, DONE, StepOutcome::Failed { failure }]), false, "create");
+    let stop = incomplete(&turn(&[DONE, DONE, StepOutcome::Failed { failure }]), false, "kubeon create demo");
     assert_eq!(stop.code, Code::Failed);
     assert_eq!(
         stop.to_string(),
@@ -90,7 +90,7 @@ continue with: kubeon create demo
 #[test]
 fn an_interrupted_run_says_how_to_go_on() {
     let skipped = StepOutcome::Skipped { because: String::new() };
-    let stop = incomplete(&turn(&[DONE, skipped.clone(), skipped]), true, "create");
+    let stop = incomplete(&turn(&[DONE, skipped.clone(), skipped]), true, "kubeon create demo");
     assert_eq!(stop.code, Code::Interrupted);
     assert_eq!(
         stop.to_string(),

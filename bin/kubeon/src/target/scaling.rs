@@ -5,11 +5,27 @@ use kubeon_plan::{ClusterSpec, Refusal};
 use crate::engine::State;
 use crate::stop::Stop;
 
+/// What is done about workers that are on their way out and wished for again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Back {
+    /// That is finished first, then they are added.
+    Refused,
+    /// They stay: what was begun is undone. Until that is done they are written down as leaving.
+    Taken,
+}
+
+impl Back {
+    /// As a flag says.
+    pub fn of(taken: bool) -> Self {
+        if taken { Self::Taken } else { Self::Refused }
+    }
+}
+
 /// Writes the workers that are no longer wished for down as leaving, and answers with their names.
 ///
 /// # Errors
 /// Refuses every other change, by name.
-pub fn settle(state: &mut State, wished: &ClusterSpec) -> Result<Vec<String>, Stop> {
+pub fn settle(state: &mut State, wished: &ClusterSpec, back: Back) -> Result<Vec<String>, Stop> {
     let same_but_workers = ClusterSpec { workers: state.spec.workers.clone(), ..wished.clone() };
     if same_but_workers != state.spec {
         return Err(exists(state, wished));
@@ -19,15 +35,18 @@ pub fn settle(state: &mut State, wished: &ClusterSpec) -> Result<Vec<String>, St
         .iter()
         .filter_map(|host| {
             let subject = format!("-w {}", host.address);
-            if state.leaving.contains_key(&host.address) {
+            let stored = state.spec.workers.iter().find(|stored| stored.address == host.address);
+            let leaving = state.leaving.get(&host.address);
+            // One that is in both was taken back before.
+            if leaving.is_some() && stored.is_none() && back == Back::Refused {
                 let reason = format!(
-                    "is on its way out of {0}: finish that with kubeon create {0}, then add it",
+                    "is on its way out of {0}: finish that with kubeon create {0}, then add it; or keep it, with create --take-back",
                     state.name
                 );
                 return Some(Refusal { subject, reason });
             }
-            let stored = state.spec.workers.iter().find(|stored| stored.address == host.address)?;
-            let named = stored.name.as_ref().filter(|_| stored.name != host.name)?;
+            let name = stored.map_or_else(|| leaving.cloned().flatten(), |stored| stored.name.clone());
+            let named = name.filter(|name| host.name.as_ref() != Some(name))?;
             Some(Refusal {
                 subject,
                 reason: format!("is named {named} in {}: a node keeps its name", state.name),

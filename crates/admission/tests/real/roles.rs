@@ -3,8 +3,8 @@
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::Api;
 use kube::api::PostParams;
-use kubeon_install::names;
-use serde_json::json;
+use kubeon_install::{InstallOptions, names, rbac};
+use serde_json::{Value, json};
 
 use crate::world::*;
 
@@ -77,6 +77,151 @@ async fn the_operator_reaches_its_namespaces_and_no_other() {
         ],
     )
     .await;
+}
+
+const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const KEEP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+/// A namespace that it does not look after.
+const ELSEWHERE: &str = "kube-public";
+
+/// Group, resource, namespaces, name, and every verb that is used there.
+type Right = (&'static str, &'static str, &'static [&'static str], &'static str, &'static [&'static str]);
+
+/// All that the operator does, and beside it what is closest to that.
+const RIGHTS: &[Right] = &[
+    ("ecs.yun.com", "kubernetesclusters", &["", ELSEWHERE], "x", &["get", "list", "patch", "watch"]),
+    ("ecs.yun.com", "kubernetesclusters/status", &["", ELSEWHERE], "x", &["patch"]),
+    ("ecs.yun.com", "kubernetesclusters/finalizers", &["", ELSEWHERE], "x", &["update"]),
+    ("kubeonkube.clay.io", "clusters", &[""], "x", &["get", "list", "watch"]),
+    ("kubeonkube.clay.io", "clusters/status", &[""], "x", &["patch"]),
+    ("kubeonkube.clay.io", "clusters/finalizers", &[""], "x", &[]),
+    ("kubeonkube.clay.io", "clusteroperations", &[""], "x", KEEP),
+    ("kubeonkube.clay.io", "clusteroperations/status", &[""], "x", &["patch"]),
+    ("kubeonkube.clay.io", "clusteroperations/finalizers", &[""], "x", &[]),
+    ("", "configmaps", &[names::NAMESPACE, "default"], "x", KEEP),
+    ("", "secrets", &[names::NAMESPACE, "default"], "x", KEEP),
+    ("batch", "jobs", &[names::NAMESPACE, "default"], "x", &["create", "get", "list", "patch", "watch"]),
+    ("batch", "jobs/status", &[names::NAMESPACE, "default"], "x", &[]),
+    ("", "pods", &[names::NAMESPACE, "default"], "x", &["list", "watch"]),
+    ("", "pods/log", &[names::NAMESPACE, "default"], "x", &["get"]),
+    ("", "pods/exec", &[names::NAMESPACE, "default"], "x", &[]),
+    ("", "serviceaccounts", &[names::NAMESPACE, "default"], "x", &[]),
+    ("", "serviceaccounts/token", &[names::NAMESPACE, "default"], "kubeon-runner", &[]),
+    ("", "configmaps", &["", ELSEWHERE], "x", &[]),
+    ("", "secrets", &["", ELSEWHERE], "x", &[]),
+    ("batch", "jobs", &["", ELSEWHERE], "x", &[]),
+    ("", "pods", &["", ELSEWHERE], "x", &[]),
+    ("", "pods/log", &["", ELSEWHERE], "x", &[]),
+    // The webhook's certificate is replaced as a whole, in its own namespace alone.
+    (
+        "",
+        "secrets",
+        &[names::NAMESPACE],
+        names::WEBHOOK_SECRET,
+        &["create", "delete", "get", "list", "patch", "update", "watch"],
+    ),
+    ("", "secrets", &["default"], names::WEBHOOK_SECRET, KEEP),
+    ("coordination.k8s.io", "leases", &[names::NAMESPACE], names::LEASE, &["create", "get", "update"]),
+    ("coordination.k8s.io", "leases", &[names::NAMESPACE], "another", &["create"]),
+    ("coordination.k8s.io", "leases", &["default", "kube-system"], names::LEASE, &[]),
+    ("events.k8s.io", "events", &["default", ELSEWHERE], "x", &["create", "patch"]),
+    ("", "events", &["default"], "x", &[]),
+    (
+        "admissionregistration.k8s.io",
+        "validatingwebhookconfigurations",
+        &[""],
+        names::WEBHOOK_CONFIGURATION,
+        &["list", "patch", "watch"],
+    ),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", &[""], "another", &[]),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", &[""], "kubeon-commands", &[]),
+    ("rbac.authorization.k8s.io", "roles", &[names::NAMESPACE, "default"], names::OPERATOR, &[]),
+    ("rbac.authorization.k8s.io", "rolebindings", &[names::NAMESPACE, "default"], names::OPERATOR, &[]),
+    ("rbac.authorization.k8s.io", "clusterrolebindings", &[""], names::OPERATOR, &[]),
+    ("apps", "deployments", &[names::NAMESPACE], names::OPERATOR, &[]),
+    ("", "namespaces", &[""], "default", &[]),
+    ("", "nodes", &[""], "x", &[]),
+];
+
+#[tokio::test]
+async fn the_operator_may_do_what_it_does_and_nothing_beside_it() {
+    let mut questions: Vec<(Question, bool)> = Vec::new();
+    for (group, resource, namespaces, name, used) in RIGHTS {
+        for namespace in *namespaces {
+            let ask =
+                |verb: &'static str| ((verb, *group, *resource, *namespace, *name), used.contains(&verb));
+            questions.extend(VERBS.map(ask));
+        }
+    }
+    answers(&names::service_account(names::NAMESPACE, names::OPERATOR), &questions).await;
+}
+
+/// An account of its own that may do the same as the operator in this namespace, but for some of it.
+async fn account_without(namespace: &str, name: &str, without: impl Fn(&mut Value)) -> kube::Client {
+    let world = world().await;
+    let options = InstallOptions {
+        namespace: namespace.to_owned(),
+        watch_namespaces: Vec::new(),
+        ..InstallOptions::default()
+    };
+    let admin = world.admin().await;
+    let token = world.server.service_account(namespace, name).await.unwrap();
+    let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
+    for mut object in rbac::objects(&options) {
+        let is_role = object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role"));
+        if object["metadata"]["name"] != names::OPERATOR || object["kind"] == "ServiceAccount" {
+            continue;
+        }
+        if is_role {
+            let rules = object["rules"].as_array_mut().unwrap();
+            rules.iter_mut().for_each(&without);
+            rules.retain(|rule| rule["verbs"] != json!([]));
+        } else {
+            object["roleRef"]["name"] = json!(name);
+            object["subjects"] = subjects.clone();
+        }
+        object["metadata"]["name"] = json!(name);
+        apply(&admin, &object).await;
+    }
+    client_of(&world.server.kubeconfig_of_token(&token)).await
+}
+
+/// A right that no request of the operator names is asked for by an API server that guards owner references.
+#[tokio::test]
+async fn what_looks_unused_is_needed_where_owner_references_are_guarded() {
+    let (world, admin) = (world().await, world().await.admin().await);
+    let namespace = world.namespace().await;
+    let object = cluster(&namespace, "owner", "10.25.0", &[]);
+    create(&admin, &object).await.unwrap();
+    let owner = clusters(&admin, &namespace).get("owner").await.unwrap();
+    let owned = |name: &str| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [{
+                "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "name": "owner",
+                "uid": owner.metadata.uid, "controller": true, "blockOwnerDeletion": true,
+            }]},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+        })
+    };
+    let drop_verb = |rule: &mut Value, resource: &str, verb: &str| {
+        if rule["resources"] == json!([resource]) {
+            rule["verbs"].as_array_mut().unwrap().retain(|one| one != verb);
+        }
+    };
+    for (name, resource, verb, words) in [
+        ("all-rights", "", "", ""),
+        ("no-finalizers", "kubernetesclusters/finalizers", "update", "cannot set blockOwnerDeletion"),
+    ] {
+        let client = account_without(&namespace, name, |rule| drop_verb(rule, resource, verb)).await;
+        let wanted = || async {
+            match create_dry(&client, &owned(name)).await {
+                Ok(()) => words.is_empty().then_some(()),
+                Err(said) => (!words.is_empty() && said.contains(words)).then_some(()),
+            }
+        };
+        eventually(&format!("{name}: {words}"), wanted).await;
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! What needs a look at other objects or at the catalogue, and what happens when nobody can look.
 
+use kube::Client;
+use kube::api::{Patch, PatchParams};
 use kubeon_install::{InstallOptions, webhook};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::*;
 
@@ -13,7 +15,7 @@ async fn names_the_field_and_the_reason() {
     create(&admin, &object).await.unwrap();
     put(world, &object, "Running", true).await;
     let set = |field: &str, value| json!({"spec": {"cluster": {field: value}}});
-    let nodes = |hosts: &[u8]| -> serde_json::Value {
+    let nodes = |hosts: &[u8]| -> Value {
         hosts.iter().map(|host| json!({"ip": format!("10.20.0.{host}")})).collect()
     };
     for (patch, words) in [
@@ -150,35 +152,96 @@ async fn an_operation_names_a_cluster() {
     create(&world.admin().await, &with(operation, "/spec/cluster", json!("sample"))).await.unwrap();
 }
 
-#[tokio::test]
-async fn nothing_is_created_while_the_webhook_is_away() {
-    let world = world().await;
-    let (admin, namespace) = (world.admin().await, world.namespace().await);
-    create_dry(&admin, &cluster(&namespace, "a", "10.23.0", &[])).await.unwrap();
-    // The same registration, for one namespace, at a port where nobody listens.
+/// The same registration at a port where nobody listens: for clusters in a namespace, and for operations with a label.
+async fn dark(world: &World, admin: &Client, namespace: &str) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = json!({"url": format!("https://{}/validate", listener.local_addr().unwrap())});
     drop(listener);
     let mut dark = webhook::configuration_with(&InstallOptions::default(), &url);
     dark["metadata"]["name"] = json!("dark");
-    dark["webhooks"][0]["namespaceSelector"] = json!({"matchLabels": {"dark": "yes"}});
-    dark["webhooks"][0]["rules"].as_array_mut().unwrap().truncate(1);
-    world.label_namespace(&namespace, "dark").await;
-    apply(&admin, &dark).await;
-    let words = "failed calling webhook";
-    let ask = || async {
-        create(&admin, &cluster(&namespace, "a", "10.23.0", &[]))
-            .await
-            .err()
-            .filter(|said| said.contains(words))
+    let mut hooks = [dark["webhooks"][0].clone(), dark["webhooks"][0].clone()];
+    hooks[0]["namespaceSelector"] = json!({"matchLabels": {"dark": "yes"}});
+    hooks[0]["rules"].as_array_mut().unwrap().truncate(1);
+    hooks[1]["name"] = json!("operations.ecs.yun.com");
+    hooks[1]["objectSelector"] = json!({"matchLabels": {"dark": "yes"}});
+    hooks[1]["rules"].as_array_mut().unwrap().remove(0);
+    dark["webhooks"] = json!(hooks);
+    world.label_namespace(namespace, "dark").await;
+    apply(admin, &dark).await;
+    for object in [cluster(namespace, "trial", "10.23.9", &[]), operation("trial")] {
+        let ask = || async { create_dry(admin, &object).await.err().filter(|said| said.contains(AWAY)) };
+        eventually(AWAY, ask).await;
+    }
+}
+
+const AWAY: &str = "failed calling webhook";
+
+fn finalizer(name: &str) -> String {
+    format!("kubernetescluster.ecs.yun.com/{name}")
+}
+
+fn operation(name: &str) -> Value {
+    json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+        "metadata": {"name": name, "labels": {"dark": "yes"}},
+        "spec": {"cluster": "kept", "actionType": "shell", "action": "true", "image": "x"},
+    })
+}
+
+async fn is_there(client: &Client, object: &Value) -> bool {
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let api = clusters(client, object["metadata"]["namespace"].as_str().unwrap());
+    api.get_opt(name).await.unwrap().is_some()
+}
+
+#[tokio::test]
+async fn while_the_webhook_is_away_people_wait_and_the_operator_goes_on() {
+    let world = world().await;
+    let (admin, operator) = (world.admin().await, world.operator().await);
+    let namespace = world.namespace().await;
+    let held = |name: &str, net: &str| {
+        with(cluster(&namespace, name, net, &[2]), "/metadata/finalizers", json!([finalizer(name)]))
     };
-    eventually(words, ask).await;
-    // The operator itself is not held up, nor is the removal of a finalizer.
-    let operator = world.operator().await;
-    let bare = with(
-        cluster(&namespace, "b", "10.23.1", &[]),
-        "/metadata/finalizers",
-        json!(["kubernetescluster.ecs.yun.com/b"]),
-    );
-    refused(create(&operator, &bare).await, "cannot create resource");
+    let (kept, leaving) = (held("kept", "10.23.0"), held("leaving", "10.23.1"));
+    let stuck = with(held("stuck", "10.23.2"), "/metadata/finalizers", json!(["somebody.example/else"]));
+    for object in [&kept, &leaving, &stuck] {
+        create(&admin, object).await.unwrap();
+    }
+    put(world, &kept, "Running", true).await;
+    let api = clusters(&admin, &namespace);
+    for object in [&leaving, &stuck] {
+        api.delete(object["metadata"]["name"].as_str().unwrap(), &Default::default()).await.unwrap();
+        assert!(is_there(&admin, object).await, "it waits for its finalizer");
+    }
+    dark(world, &admin, &namespace).await;
+
+    // People: nothing is made, and nothing is asked for.
+    refused(create(&admin, &cluster(&namespace, "new", "10.23.3", &[])).await, AWAY);
+    refused(create(&admin, &operation("new")).await, AWAY);
+    let grown = json!({"spec": {"cluster": {"nodeList": [{"ip": "10.23.0.2"}, {"ip": "10.23.0.4"}]}}});
+    refused(change(&admin, &kept, grown).await, AWAY);
+    refused(ask(&admin, &kept, "scaling-up").await, AWAY);
+
+    // The operator: claim, operation, its progress, what came of it, finalizers.
+    let claim = json!({"status": {"phase": "Prechecking", "operation": "kept-scaling-up"}});
+    let own = clusters(&operator, &namespace);
+    said(own.patch_status("kept", &PatchParams::default(), &Patch::Merge(claim)).await).unwrap();
+    create(&operator, &operation("kept-scaling-up")).await.unwrap();
+    let running = json!({"status": {"status": "Running", "jobRef": {"namespace": namespace, "name": "job"}}});
+    let derived = operations(&operator);
+    said(derived.patch_status("kept-scaling-up", &PatchParams::default(), &Patch::Merge(running)).await)
+        .unwrap();
+    let done = json!({"metadata": {"labels": {"hasCompleted": "done"}}});
+    said(derived.patch("kept-scaling-up", &PatchParams::default(), &Patch::Merge(done)).await).unwrap();
+    let applied = json!({"app.kubernetes.io/operation": "scale-up-finished", "app.kubernetes.io/spec": "{}"});
+    change(&operator, &kept, json!({"metadata": {"annotations": applied}})).await.unwrap();
+    let both = json!([finalizer("kept"), "somebody.example/else"]);
+    change(&operator, &kept, json!({"metadata": {"finalizers": both}})).await.unwrap();
+    change(&operator, &leaving, json!({"metadata": {"finalizers": []}})).await.unwrap();
+    assert!(!is_there(&admin, &leaving).await, "nothing keeps it any more");
+    said(derived.delete("kept-scaling-up", &Default::default()).await).unwrap();
+
+    // A person who takes a finalizer away is not held up either.
+    change(&admin, &stuck, json!({"metadata": {"finalizers": null}})).await.unwrap();
+    assert!(!is_there(&admin, &stuck).await, "nothing keeps it any more");
 }

@@ -31,7 +31,10 @@ pub async fn world() -> &'static World {
 }
 
 pub async fn raise() -> World {
-    let server = ApiServer::start(Options::default()).await.unwrap();
+    // Off by default, on in some distributions: what is installed must do with it, too.
+    let guarded = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
+    let options = Options { arguments: vec![guarded], ..Options::default() };
+    let server = ApiServer::start(options).await.unwrap();
     let client = server.client().await.unwrap();
     let options = InstallOptions::default();
     let objects = kubeon_install::objects(&options).unwrap();

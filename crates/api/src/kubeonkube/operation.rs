@@ -54,6 +54,7 @@ words! {
     printcolumn(name = "Status", type_ = "string", json_path = ".status.status"),
     printcolumn(name = "Steps", type_ = "string", json_path = ".status.steps.text"),
     printcolumn(name = "Started", type_ = "date", json_path = ".status.startTime"),
+    printcolumn(name = "Took", type_ = "string", json_path = ".status.took"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = "1"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -123,6 +124,22 @@ impl ClusterOperationSpec {
     }
 }
 
+/// What may be changed while the operation waits or works: whether it goes on, and how long that may take.
+const CHANGEABLE: [&str; 3] = ["paused", "cancelled", "activeDeadlineSeconds"];
+
+impl ClusterOperationSpec {
+    /// MD5, in hexadecimal digits, over everything that decides what runs: also over arguments, references, sources and
+    /// resources, which [`Self::digest`] does not know. It tells changes apart and protects nothing.
+    #[must_use]
+    pub fn whole_digest(&self) -> String {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let Some(fields) = value.as_object_mut() {
+            fields.retain(|field, _| !CHANGEABLE.contains(&field.as_str()));
+        }
+        format!("{:x}", md5::compute(value.to_string()))
+    }
+}
+
 /// One thing to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -179,9 +196,15 @@ pub struct ClusterOperationStatus {
     /// When its Job ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<Time>,
+    /// How long that was, for a column: `5m12s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took: Option<String>,
     /// MD5 over cluster, action and hooks at the time when the operation was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// The same over everything that decides what runs: arguments, references, sources and resources too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_digest: Option<String>,
     /// Whether the spec was changed after it was first seen. What runs is what was seen first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_modified: bool,

@@ -84,3 +84,52 @@ fn the_digest_is_the_one_that_older_clients_know() {
     let other = ClusterOperationSpec { main: action("cluster.yml"), ..spec.clone() };
     assert_ne!(other.digest(), spec.digest());
 }
+
+#[test]
+fn the_whole_digest_knows_every_field_that_decides_what_runs() {
+    let spec = ClusterOperationSpec {
+        cluster: "sample".into(),
+        main: action("scale.yml"),
+        image: "wangzhichidocker/kubeonkube:v0.1".into(),
+        ..ClusterOperationSpec::default()
+    };
+    let changed = |change: fn(&mut ClusterOperationSpec)| {
+        let mut spec = spec.clone();
+        change(&mut spec);
+        spec.whole_digest()
+    };
+    let reference = || Some(DataRef::new("a", "b"));
+    let hook =
+        || HookAction { what: Action { extra_args: Some("-v".into()), ..action("a.yml") }, when: None };
+    let changes: [fn(&mut ClusterOperationSpec); 3] = [
+        |spec| spec.paused = true,
+        |spec| spec.cancelled = true,
+        |spec| spec.active_deadline_seconds = Some(60),
+    ];
+    for change in changes {
+        assert_eq!(changed(change), spec.whole_digest());
+    }
+    let mut others: Vec<ClusterOperationSpec> = vec![spec.clone(); 9];
+    others[0].main.extra_args = Some("--limit=x".into());
+    others[1].main.action_source = Some(ActionSource::Configmap);
+    others[2].main.action_source_ref = reference();
+    others[3].hosts_conf_ref = reference();
+    others[4].vars_conf_ref = reference();
+    others[5].ssh_auth_ref = reference();
+    others[6].entrypoint_sh_ref = reference();
+    others[7].resources = serde_json::from_value(json!({"limits": {"cpu": "1m"}})).unwrap();
+    others[8].post_hook = vec![hook()];
+    let mut digests: Vec<String> = others.iter().map(ClusterOperationSpec::whole_digest).collect();
+    digests.push(spec.whole_digest());
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), 10);
+}
+
+#[test]
+fn columns_tell_how_far_an_operation_is_and_how_long_it_took() {
+    let columns = ClusterOperation::crd().spec.versions[0].additional_printer_columns.clone().unwrap();
+    let shown = columns.iter().filter(|column| column.priority.unwrap_or(0) == 0);
+    let shown: Vec<_> = shown.map(|column| column.name.to_uppercase()).collect();
+    assert_eq!(shown.join(" "), "CLUSTER ACTION STATUS STEPS STARTED TOOK AGE");
+}

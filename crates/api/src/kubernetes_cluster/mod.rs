@@ -44,10 +44,10 @@ use crate::words::words;
     crates(kube_core = "::kube_core"),
     doc = "A Kubernetes cluster on hosts that are reached over SSH: declared here, made and kept by kubeon.",
     printcolumn(name = "Status", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Operation", type_ = "string", json_path = ".status.operation", priority = "1"),
-    printcolumn(name = "Step", type_ = "string", json_path = ".status.step", priority = "1"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.ready", priority = "1"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = "1"),
+    printcolumn(name = "Operation", type_ = "string", json_path = ".status.operation"),
+    printcolumn(name = "Step", type_ = "string", json_path = ".status.step"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.ready"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -77,16 +77,13 @@ fn keeps_the_identity_of_the_contract() {
     assert!(crd.spec.versions[0].subresources.as_ref().unwrap().status.is_some());
 }
 
-/// Contract B, case 48: the columns a person sees, and those of `-o wide`.
+/// Contract B, case 48: NAME STATUS AGE, in that order; what tells the story stands between, without being asked for.
 #[test]
-fn prints_name_status_age_and_more_when_asked() {
+fn prints_name_status_age_and_between_them_how_far_it_is() {
     let columns = KubernetesCluster::crd().spec.versions[0].additional_printer_columns.clone().unwrap();
-    let shown = |wide: bool| {
-        let kept = columns.iter().filter(|column| wide || column.priority.unwrap_or(0) == 0);
-        kept.map(|column| column.name.to_uppercase()).collect::<Vec<_>>().join(" ")
-    };
-    assert_eq!(shown(false), "STATUS AGE");
-    assert_eq!(shown(true), "STATUS OPERATION STEP READY VERSION AGE");
+    let shown = columns.iter().filter(|column| column.priority.unwrap_or(0) == 0);
+    let shown: Vec<_> = shown.map(|column| column.name.to_uppercase()).collect();
+    assert_eq!(shown.join(" "), "STATUS OPERATION STEP READY VERSION AGE");
 }
 
 /// Contract B, case 48: the schema itself refuses an address and a mode that are none.

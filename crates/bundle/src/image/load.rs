@@ -1,6 +1,6 @@
 //! Reading a user's image archive: what `docker save` or an OCI tool wrote. Only names and digests, nothing is kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -30,10 +30,30 @@ pub struct ImageArchive {
     pub format: ArchiveFormat,
     /// The images' full names, sorted: `docker.io/library/nginx:1.29`. Empty when the archive names none.
     pub names: Vec<String>,
+    /// The images in it, once for each name.
+    pub images: Vec<ArchivedImage>,
     /// SHA-256 of the file.
     pub digest: Digest,
     /// Bytes of the file.
     pub size: u64,
+}
+
+/// An image in an archive: what a container runtime knows it by once it is imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivedImage {
+    /// Its full name; `None` when the archive gives it none.
+    pub name: Option<String>,
+    /// What it is.
+    pub content: ImageContent,
+}
+
+/// What tells an image from every other one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageContent {
+    /// SHA-256 of its manifest, or of its index of manifests.
+    Manifest(Digest),
+    /// SHA-256 of its config. `docker save` writes no manifest: each runtime makes its own.
+    Config(Digest),
 }
 
 /// Why a file is not an image archive.
@@ -70,11 +90,13 @@ pub enum LoadError {
 
 #[derive(Deserialize)]
 struct DockerImage {
+    #[serde(rename = "Config")]
+    config: String,
     #[serde(rename = "RepoTags")]
     repo_tags: Option<Vec<String>>,
 }
 
-/// Reads the names and the digest of an image archive.
+/// Reads the names and the digests of an image archive.
 ///
 /// # Errors
 /// A file that cannot be read, is compressed, or is not a tar with an image inside.
@@ -82,20 +104,21 @@ pub fn load_archive(path: &Path) -> Result<ImageArchive, LoadError> {
     let read = |source| LoadError::Read { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(read)?;
     refuse_compressed(path, &mut file)?;
-    let found = small_files(path, &mut file)?;
-    let (format, names) = match (found.get(layout::INDEX_FILE), found.get("manifest.json")) {
+    let wanted = [layout::INDEX_FILE, layout::LAYOUT_FILE, "manifest.json"].map(str::to_owned).into();
+    let found = small_files(path, &mut file, &wanted)?;
+    let (format, mut images) = match (found.get(layout::INDEX_FILE), found.get("manifest.json")) {
         (Some(index), _) if found.contains_key(layout::LAYOUT_FILE) => {
-            (ArchiveFormat::Oci, oci_names(path, index)?)
+            (ArchiveFormat::Oci, oci_images(path, index)?)
         }
-        (_, Some(manifest)) => (ArchiveFormat::Docker, docker_names(path, manifest)?),
+        (_, Some(manifest)) => (ArchiveFormat::Docker, docker_images(path, &mut file, manifest)?),
         _ => return Err(not_an_image(path, "it holds neither index.json with oci-layout nor manifest.json")),
     };
     file.rewind().map_err(read)?;
     let (digest, size) = digest::of_reader(file).map_err(read)?;
-    let mut names: Vec<String> = names.iter().map(|name| normal_name(name)).collect();
-    names.sort();
+    images.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut names: Vec<String> = images.iter().filter_map(|image| image.name.clone()).collect();
     names.dedup();
-    Ok(ImageArchive { format, names, digest, size })
+    Ok(ImageArchive { format, names, images, digest, size })
 }
 
 fn not_an_image(path: &Path, why: impl ToString) -> LoadError {
@@ -115,15 +138,20 @@ fn refuse_compressed(path: &Path, file: &mut File) -> Result<(), LoadError> {
     }
 }
 
-fn small_files(path: &Path, file: &mut File) -> Result<BTreeMap<String, Vec<u8>>, LoadError> {
+/// The content of those of the wanted files that are there and no larger than text is.
+fn small_files(
+    path: &Path,
+    file: &mut File,
+    wanted: &BTreeSet<String>,
+) -> Result<BTreeMap<String, Vec<u8>>, LoadError> {
+    file.rewind().map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
     let broken = |error: io::Error| not_an_image(path, format!("it is not a whole tar ({error})"));
     let mut found = BTreeMap::new();
     let mut archive = tar::Archive::new(BufReader::new(file));
     for entry in archive.entries_with_seek().map_err(broken)? {
         let entry = entry.map_err(broken)?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
-        let wanted = [layout::INDEX_FILE, layout::LAYOUT_FILE, "manifest.json"].contains(&name.as_str());
-        if wanted && entry.size() <= MAX_INDEX {
+        if wanted.contains(&name) && entry.size() <= MAX_INDEX {
             let mut bytes = Vec::new();
             entry.take(MAX_INDEX).read_to_end(&mut bytes).map_err(broken)?;
             found.insert(name, bytes);
@@ -132,7 +160,7 @@ fn small_files(path: &Path, file: &mut File) -> Result<BTreeMap<String, Vec<u8>>
     Ok(found)
 }
 
-fn oci_names(path: &Path, index: &[u8]) -> Result<Vec<String>, LoadError> {
+fn oci_images(path: &Path, index: &[u8]) -> Result<Vec<ArchivedImage>, LoadError> {
     let index: Index = serde_json::from_slice(index)
         .map_err(|e| not_an_image(path, format!("index.json is damaged ({e})")))?;
     if index.manifests.is_empty() {
@@ -143,16 +171,35 @@ fn oci_names(path: &Path, index: &[u8]) -> Result<Vec<String>, LoadError> {
         // Without a name this annotation is often a bare tag, which names nothing.
         full.or_else(|| annotations.get(layout::REF_NAME).filter(|name| name.contains([':', '/'])).cloned())
     };
-    Ok(index.manifests.iter().filter_map(|manifest| name(&manifest.annotations)).collect())
+    let image = |manifest: layout::Descriptor| ArchivedImage {
+        name: name(&manifest.annotations).map(|name| normal_name(&name)),
+        content: ImageContent::Manifest(manifest.digest),
+    };
+    Ok(index.manifests.into_iter().map(image).collect())
 }
 
-fn docker_names(path: &Path, manifest: &[u8]) -> Result<Vec<String>, LoadError> {
+fn docker_images(path: &Path, file: &mut File, manifest: &[u8]) -> Result<Vec<ArchivedImage>, LoadError> {
     let images: Vec<DockerImage> = serde_json::from_slice(manifest)
         .map_err(|e| not_an_image(path, format!("manifest.json is damaged ({e})")))?;
     if images.is_empty() {
         return Err(not_an_image(path, "manifest.json lists no image"));
     }
-    Ok(images.into_iter().filter_map(|image| image.repo_tags).flatten().collect())
+    let configs = small_files(path, file, &images.iter().map(|image| image.config.clone()).collect())?;
+    let mut found = Vec::new();
+    for DockerImage { config, repo_tags } in images {
+        let bytes = configs
+            .get(&config)
+            .ok_or_else(|| not_an_image(path, format!("it lacks {config}, the config of an image")))?;
+        let digest =
+            digest::of_bytes(bytes).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+        let image = |name| ArchivedImage { name, content: ImageContent::Config(digest.clone()) };
+        let tags = repo_tags.unwrap_or_default();
+        if tags.is_empty() {
+            found.push(image(None));
+        }
+        found.extend(tags.iter().map(|tag| image(Some(normal_name(tag)))));
+    }
+    Ok(found)
 }
 
 /// The full form of an image name, as a container runtime stores it: `nginx` is `docker.io/library/nginx:latest`.
@@ -186,12 +233,38 @@ mod tests {
     #[test]
     fn reads_what_docker_saves() {
         let manifest =
-            r#"[{"Config":"a.json","RepoTags":["nginx:1.29","quay.io/a/b:c"],"Layers":["x/layer.tar"]}]"#;
-        let file = archive(&[("x/layer.tar", "…"), ("manifest.json", manifest)]);
+            r#"[{"Config":"a.json","RepoTags":["quay.io/a/b:c","nginx:1.29"],"Layers":["x/layer.tar"]}]"#;
+        let file = archive(&[("x/layer.tar", "…"), ("a.json", "{}"), ("manifest.json", manifest)]);
         let read = load_archive(file.path()).unwrap();
         assert_eq!(read.format, ArchiveFormat::Docker);
         assert_eq!(read.names, ["docker.io/library/nginx:1.29", "quay.io/a/b:c"]);
+        let content = ImageContent::Config(digest::of_bytes(b"{}").unwrap());
+        let image = |name: &String| ArchivedImage { name: Some(name.clone()), content: content.clone() };
+        assert_eq!(read.images, read.names.iter().map(image).collect::<Vec<_>>());
         assert_eq!((read.digest, read.size), digest::of_file(file.path()).unwrap());
+    }
+
+    #[test]
+    fn reads_what_oci_tools_write() {
+        let digest = "ab".repeat(32);
+        let index = format!(
+            r#"{{"schemaVersion":2,"manifests":[
+                {{"mediaType":"m","digest":"sha256:{digest}","size":1,"annotations":{{"io.containerd.image.name":"quay.io/a/b:c"}}}},
+                {{"mediaType":"m","digest":"sha256:{digest}","size":1,"annotations":{{"org.opencontainers.image.ref.name":"latest"}}}}]}}"#
+        );
+        let file = archive(&[("oci-layout", layout::LAYOUT), ("index.json", &index)]);
+        let read = load_archive(file.path()).unwrap();
+        assert_eq!((read.format, read.names), (ArchiveFormat::Oci, vec!["quay.io/a/b:c".to_owned()]));
+        let content = ImageContent::Manifest(digest.parse().unwrap());
+        let image =
+            |name: Option<&str>| ArchivedImage { name: name.map(str::to_owned), content: content.clone() };
+        assert_eq!(read.images, [image(None), image(Some("quay.io/a/b:c"))]);
+    }
+
+    #[test]
+    fn an_image_without_its_config_is_refused() {
+        let file = archive(&[("manifest.json", r#"[{"Config":"a.json","RepoTags":["a:b"],"Layers":[]}]"#)]);
+        assert!(load_archive(file.path()).unwrap_err().to_string().contains("it lacks a.json"));
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub struct When {
     verb: Option<String>,
     resource: Option<String>,
     subresource: Option<String>,
+    about: Option<String>,
+    but: Vec<&'static str>,
     nth: usize,
     times: usize,
 }
@@ -20,8 +22,14 @@ impl When {
     /// Every request.
     #[must_use]
     pub fn every_request() -> Self {
-        let (verb, resource, subresource) = (None, None, None);
-        Self { writes: false, verb, resource, subresource, nth: 1, times: usize::MAX }
+        let (verb, resource, subresource, about) = (None, None, None, None);
+        Self { writes: false, verb, resource, subresource, about, but: Vec::new(), nth: 1, times: usize::MAX }
+    }
+
+    /// The n-th request, counted from 1.
+    #[must_use]
+    pub fn nth_request(n: usize) -> Self {
+        Self { nth: n, times: 1, ..Self::every_request() }
     }
 
     /// Every write, as [`Request::is_write`] has it.
@@ -60,6 +68,21 @@ impl When {
         self
     }
 
+    /// Only about this object: those in whose path or content its name stands, wherever. Several tests may share a proxy
+    /// when no name is part of another.
+    #[must_use]
+    pub fn about(mut self, name: &str) -> Self {
+        self.about = Some(name.to_owned());
+        self
+    }
+
+    /// Not about this resource.
+    #[must_use]
+    pub fn but(mut self, resource: &'static str) -> Self {
+        self.but.push(resource);
+        self
+    }
+
     /// How many of them, one after the other.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
@@ -67,10 +90,12 @@ impl When {
         self
     }
 
-    fn fits(&self, request: &Request) -> bool {
+    fn fits(&self, request: &Request, text: &str) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         (!self.writes || request.is_write())
+            && self.about.as_deref().is_none_or(|name| text.contains(name))
+            && !self.but.contains(&request.resource.as_str())
             && is(&self.verb, &request.verb)
             && is(&self.resource, &request.resource)
             && is(&self.subresource, &request.subresource)
@@ -109,26 +134,45 @@ pub struct FaultRule {
     pub how: Fault,
 }
 
+/// A rule that was given to a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleId(pub(super) usize);
+
+/// What became of a rule.
+#[derive(Debug, Clone, Default)]
+pub struct Met {
+    /// Requests that it is about, whether they failed or not.
+    pub fitting: usize,
+    /// Those that failed by it, such as `patch clusters/status`, in order.
+    pub failed: Vec<String>,
+}
+
 /// A rule that counts.
 #[derive(Debug)]
 pub(super) struct Armed {
     rule: FaultRule,
-    seen: usize,
+    pub(super) met: Met,
 }
 
 impl Armed {
     pub(super) fn new(rule: FaultRule) -> Self {
-        Self { rule, seen: 0 }
+        Self { rule, met: Met::default() }
     }
 
-    /// Counts the request; the fault if it is its turn.
-    pub(super) fn meet(&mut self, request: &Request) -> Option<Fault> {
-        if !self.rule.when.fits(request) {
+    /// Counts the request, whose path and content are `text`; the fault if it is its turn.
+    pub(super) fn meet(&mut self, request: &Request, text: &str) -> Option<Fault> {
+        if !self.rule.when.fits(request, text) {
             return None;
         }
-        self.seen += 1;
-        let (nth, times) = (self.rule.when.nth, self.rule.when.times);
-        (self.seen >= nth && self.seen - nth < times).then(|| self.rule.how.clone())
+        self.met.fitting += 1;
+        let (nth, times, seen) = (self.rule.when.nth, self.rule.when.times, self.met.fitting);
+        let turn = seen >= nth && seen - nth < times;
+        turn.then(|| self.rule.how.clone())
+    }
+
+    /// Writes down that the request failed by this rule.
+    pub(super) fn failed(&mut self, request: &Request) {
+        self.met.failed.push(request.kind());
     }
 }
 
@@ -149,7 +193,8 @@ mod tests {
         ];
         let met = |(number, (method, uri)): (usize, &(Method, &str))| {
             let request = Request::read(method, &uri.parse().unwrap(), &HeaderMap::new());
-            armed.meet(&request).map(|_| number)
+            let content = if number == 4 { r#"{"metadata":{"name":"of-j"}}"# } else { "" };
+            armed.meet(&request, &format!("{uri} {content}")).map(|_| number)
         };
         lines.iter().enumerate().filter_map(met).collect()
     }
@@ -163,5 +208,9 @@ mod tests {
         assert_eq!(hits(When::nth("create", "jobs", 1)), [1]);
         assert_eq!(hits(When::every_write().of("jobs/status")), [3]);
         assert_eq!(hits(When::nth_write(9)), [0; 0]);
+        assert_eq!(hits(When::nth_request(3)), [2]);
+        assert_eq!(hits(When::every_request().but("jobs").but("leases")), [4]);
+        assert_eq!(hits(When::every_request().about("/j/status")), [3]);
+        assert_eq!(hits(When::every_request().about("of-j")), [4], "in what is sent");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -96,7 +97,15 @@ async fn answer(
     upstream: Client,
     shared: Arc<Shared>,
 ) -> Result<Answer, Closed> {
-    let (number, fault) = record(&incoming, &shared);
+    let (parts, body) = incoming.into_parts();
+    let body = match body.collect().await {
+        Ok(body) => body.to_bytes().to_vec(),
+        Err(error) => {
+            return Ok(status_object(400, "BadRequest", &format!("the request has no end: {error}")));
+        }
+    };
+    let (number, fault) = record(&parts, &body, &shared);
+    let forward = || forward(parts, body, &upstream);
     let done = |answer: Answer| {
         let mut state = shared.state();
         if let Some(request) = state.requests.get_mut(number) {
@@ -105,21 +114,21 @@ async fn answer(
         Ok(answer)
     };
     match fault {
-        None => done(forward(incoming, &upstream).await),
+        None => done(forward().await),
         Some(Fault::Status(code)) => done(refusal(code, None)),
         Some(Fault::RetryAfter(seconds)) => done(refusal(429, Some(seconds))),
         Some(Fault::Delay(time)) => {
             tokio::time::sleep(time).await;
-            done(forward(incoming, &upstream).await)
+            done(forward().await)
         }
         Some(Fault::Hang) => never().await,
         Some(Fault::HangAfter) => {
-            done(forward(incoming, &upstream).await)?;
+            done(forward().await)?;
             never().await
         }
         Some(Fault::Refuse) => Err(Closed),
         Some(Fault::LoseAnswer) => {
-            done(forward(incoming, &upstream).await)?;
+            done(forward().await)?;
             Err(Closed)
         }
         Some(Fault::CutBefore) => {
@@ -127,7 +136,7 @@ async fn answer(
             never().await
         }
         Some(Fault::CutAfter) => {
-            done(forward(incoming, &upstream).await)?;
+            done(forward().await)?;
             shared.cut(true);
             never().await
         }
@@ -140,24 +149,26 @@ async fn never() -> Result<Answer, Closed> {
 }
 
 /// Writes the request down. Answers its place, and what a rule does to it.
-fn record(incoming: &hyper::Request<Incoming>, shared: &Shared) -> (usize, Option<Fault>) {
-    let mut request = Request::read(incoming.method(), incoming.uri(), incoming.headers());
+fn record(parts: &Parts, body: &[u8], shared: &Shared) -> (usize, Option<Fault>) {
+    let mut request = Request::read(&parts.method, &parts.uri, &parts.headers);
+    let text = format!("{} {}", parts.uri.path(), String::from_utf8_lossy(body));
     let mut state = shared.state();
-    let met: Vec<_> = state.rules.iter_mut().filter_map(|rule| rule.meet(&request)).collect();
-    let fault = met.into_iter().next();
+    let met: Vec<_> =
+        state.rules.iter_mut().filter_map(|(id, rule)| Some((*id, rule.meet(&request, &text)?))).collect();
+    let fault = met.into_iter().next().map(|(id, fault)| {
+        if let Some(rule) = state.rules.get_mut(&id) {
+            rule.failed(&request);
+        }
+        fault
+    });
     request.fault.clone_from(&fault);
     state.requests.push(request);
     (state.requests.len() - 1, fault)
 }
 
-async fn forward(incoming: hyper::Request<Incoming>, upstream: &Client) -> Answer {
-    let (mut parts, body) = incoming.into_parts();
+async fn forward(mut parts: Parts, body: Vec<u8>, upstream: &Client) -> Answer {
     parts.headers.remove(HOST);
     parts.headers.remove(CONNECTION);
-    let body = match body.collect().await {
-        Ok(body) => body.to_bytes().to_vec(),
-        Err(error) => return status_object(400, "BadRequest", &format!("the request has no end: {error}")),
-    };
     match upstream.send(hyper::Request::from_parts(parts, Body::from(body))).await {
         Ok(answer) => answer,
         Err(error) => status_object(502, "BadGateway", &format!("the API server cannot be reached: {error}")),

@@ -15,6 +15,8 @@ use super::metadata;
 use crate::{InstallOptions, names};
 
 const READ: &[&str] = &["get", "list", "watch"];
+/// Making, reading, patching and removing; nothing that the operator writes takes the place of the whole.
+const KEEP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 const WRITE: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 
 /// Service accounts, roles and their bindings.
@@ -43,9 +45,10 @@ pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Vec<Value
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": metadata(namespace, names::OPERATOR),
             "rules": [
-                rule(&[""], &["configmaps", "secrets"], WRITE),
-                rule(&["batch"], &["jobs"], WRITE),
-                rule(&[""], &["pods"], READ),
+                rule(&[""], &["configmaps", "secrets"], KEEP),
+                // No Job is ever deleted.
+                rule(&["batch"], &["jobs"], &["create", "get", "list", "patch", "watch"]),
+                rule(&[""], &["pods"], &["list", "watch"]),
                 rule(&[""], &["pods/log"], &["get"]),
             ],
         }),
@@ -66,25 +69,27 @@ fn operator_role() -> Value {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": metadata("", names::OPERATOR),
         "rules": [
-            own_kinds("ecs.yun.com", &["kubernetesclusters"], &["get", "list", "patch", "update", "watch"]),
-            own_kinds("ecs.yun.com", &["kubernetesclusters/status"], &["get", "patch", "update"]),
+            own_kinds("ecs.yun.com", &["kubernetesclusters"], &["get", "list", "patch", "watch"]),
+            own_kinds("ecs.yun.com", &["kubernetesclusters/status"], &["patch"]),
+            // In no request of its own. Its Jobs hold up a deletion of the object, and an API server that guards owner
+            // references (OwnerReferencesPermissionEnforcement) asks for this right when they are made.
             own_kinds("ecs.yun.com", &["kubernetesclusters/finalizers"], &["update"]),
-            own_kinds("kubeonkube.clay.io", &["clusters"], &["get", "list", "patch", "update", "watch"]),
-            own_kinds("kubeonkube.clay.io", &["clusteroperations"], WRITE),
-            own_kinds("kubeonkube.clay.io", &["clusters/status", "clusteroperations/status"], &["get", "patch", "update"]),
-            own_kinds("kubeonkube.clay.io", &["clusters/finalizers", "clusteroperations/finalizers"], &["update"]),
-            rule(&["", "events.k8s.io"], &["events"], &["create", "patch", "update"]),
+            own_kinds("kubeonkube.clay.io", &["clusters"], READ),
+            own_kinds("kubeonkube.clay.io", &["clusteroperations"], KEEP),
+            own_kinds("kubeonkube.clay.io", &["clusters/status", "clusteroperations/status"], &["patch"]),
+            rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
             json!({
                 "apiGroups": ["admissionregistration.k8s.io"],
                 "resources": ["validatingwebhookconfigurations"],
                 "resourceNames": [names::WEBHOOK_CONFIGURATION],
-                "verbs": ["get", "list", "watch", "patch"],
+                "verbs": ["list", "watch", "patch"],
             }),
         ],
     })
 }
 
-/// The Lease, of which only the creation cannot be limited to a name.
+/// What it has in its own namespace alone: the Lease, of which only the creation cannot be limited to a name, and the
+/// webhook's certificate, which one of several replicas replaces.
 fn own_namespace(options: &InstallOptions) -> [Value; 2] {
     let name = format!("{}-leader", names::OPERATOR);
     let role = json!({
@@ -94,7 +99,11 @@ fn own_namespace(options: &InstallOptions) -> [Value; 2] {
             rule(&["coordination.k8s.io"], &["leases"], &["create"]),
             json!({
                 "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [names::LEASE],
-                "verbs": ["get", "list", "watch", "patch", "update"],
+                "verbs": ["get", "update"],
+            }),
+            json!({
+                "apiGroups": [""], "resources": ["secrets"], "resourceNames": [names::WEBHOOK_SECRET],
+                "verbs": ["update"],
             }),
         ],
     });

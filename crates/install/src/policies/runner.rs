@@ -9,16 +9,18 @@ use super::{Policy, Validation, annotation, cel_text};
 use crate::names::RUNNER;
 
 /// What of the status is the operator's: who may write, what runs, and how it ended.
-const OPERATORS_OWN: [&str; 11] = [
+const OPERATORS_OWN: [&str; 13] = [
     "status",
     "reason",
     "jobRef",
     "inputs",
     "digest",
+    "specDigest",
     "action",
     "hasModified",
     "startTime",
     "endTime",
+    "took",
     "waitsFor",
     "observedGeneration",
 ];

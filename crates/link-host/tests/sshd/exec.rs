@@ -17,7 +17,7 @@ async fn said(pool: &SshHosts, command: Command) -> (Exit, String, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_keeps_its_streams_apart_and_its_code() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let (exit, out, err) = said(&pool, Command::new("echo out; echo err >&2; exit 3")).await;
     assert_eq!((exit, out.as_str(), err.as_str()), (Exit::Code(3), "out\n", "err\n"));
@@ -32,7 +32,7 @@ async fn a_command_keeps_its_streams_apart_and_its_code() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_reads_what_it_is_given_and_else_nothing() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let (exit, out, _) = said(&pool, Command::new("cat")).await;
     assert_eq!((exit, out.as_str()), (Exit::Code(0), ""), "cat ends at once");
@@ -46,7 +46,7 @@ async fn a_command_reads_what_it_is_given_and_else_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_output_arrives_whole() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let (_, out, _) = said(&sshd.hosts(), Command::new("seq 1 3000000")).await;
     assert_eq!(out.lines().count(), 3_000_000);
     assert!(out.ends_with("2999999\n3000000\n"));
@@ -54,7 +54,7 @@ async fn a_large_output_arrives_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_is_there_only_when_asked_for() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let line = "tty -s && echo yes || echo no";
     assert_eq!(said(&pool, Command::new(line)).await.1, "no\n");
@@ -63,7 +63,7 @@ async fn a_terminal_is_there_only_when_asked_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_out_of_time_is_ended_with_its_children() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     for pty in [false, true] {
         let start = Instant::now();
@@ -82,7 +82,7 @@ async fn a_command_out_of_time_is_ended_with_its_children() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_nobody_waits_for_is_ended() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let heard = Heard::default();
     let hear = |stream, bytes: &[u8]| heard.hear(stream, bytes);
@@ -102,7 +102,7 @@ async fn a_command_nobody_waits_for_is_ended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_look_at_a_host_tells_what_it_is_and_leaves_no_trace() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let start = Instant::now();
     let facts = pool.facts(host()).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_look_at_a_host_tells_what_it_is_and_leaves_no_trace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_look_finds_what_others_and_what_kubeon_left() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     said(&pool, Command::new("mkdir -p /var/lib/etcd/member /var/lib/rancher")).await;
     let facts = pool.facts(host()).await.unwrap();
@@ -153,7 +153,7 @@ async fn copy(pool: &SshHosts, source: &std::path::Path, destination: &str) -> R
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_copied_with_its_mode_to_where_cp_would_put_it() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let source = sshd.path("tool");
     fs::write(&source, "#!/bin/sh\necho works\n").unwrap();
@@ -172,7 +172,7 @@ async fn a_file_is_copied_with_its_mode_to_where_cp_would_put_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_is_copied_whole_and_merged() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let source = sshd.path("tree");
     fs::create_dir_all(source.join("deep/er")).unwrap();
@@ -200,7 +200,7 @@ async fn a_folder_is_copied_whole_and_merged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_cannot_be_made_says_why_and_changes_nothing() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let missing = copy(&pool, &sshd.path("missing"), "/var/lib/x").await.unwrap_err();
     assert!(missing.contains("missing") && missing.contains("No such file"), "{missing}");
@@ -225,7 +225,7 @@ async fn a_copy_that_cannot_be_made_says_why_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_changed_on_the_way_are_refused() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let source = sshd.path("file");
     fs::write(&source, "content").unwrap();
@@ -245,7 +245,7 @@ async fn bytes_changed_on_the_way_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_copy_is_fast_and_tells_how_far_it_is() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let source = sshd.path("big");
     let size: usize = 256 << 20;

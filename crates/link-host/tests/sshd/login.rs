@@ -24,7 +24,7 @@ fn hosts(login: Login, keys: HostKeys) -> SshHosts {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_login_serves_many_commands_at_once() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let results = join_all((0..200).map(|n| {
         let pool = pool.clone();
@@ -37,7 +37,7 @@ async fn one_login_serves_many_commands_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_allows_few_sessions_is_used_within_them() {
-    let Some(sshd) = Sshd::with("MaxSessions 2") else { return };
+    let sshd = Sshd::with("MaxSessions 2");
     let pool = sshd.hosts();
     let results = join_all((0..20).map(|_| run(&pool, "exit 0"))).await;
     assert!(results.into_iter().all(|result| result.unwrap().success()));
@@ -51,7 +51,7 @@ async fn a_host_that_allows_few_sessions_is_used_within_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_hosts_are_reached_side_by_side() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let start = Instant::now();
     let all = (1..=100).map(|n| {
@@ -66,7 +66,7 @@ async fn a_hundred_hosts_are_reached_side_by_side() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_key_opens_the_door() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let kinds = [
         ("rsa", "-t rsa -b 2048", ""),
         ("rsa_pem", "-t rsa -b 2048 -m PEM", ""),
@@ -89,7 +89,7 @@ async fn every_kind_of_key_opens_the_door() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_and_the_default_keys_open_the_door() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let home = sshd.path("home");
     fs::create_dir_all(home.join(".ssh")).unwrap();
     fs::copy(sshd.path("id"), home.join(".ssh/id_ed25519")).unwrap();
@@ -114,7 +114,7 @@ async fn an_agent_and_the_default_keys_open_the_door() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_login_says_what_was_tried_and_is_not_repeated() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     key(&sshd.path("wrong"), "-t ed25519", "");
     key(&sshd.path("sealed"), "-t ed25519", "secret");
     let method = |name: &str| Method::KeyFile { path: sshd.path(name), passphrase: None };
@@ -146,7 +146,7 @@ async fn a_refused_login_says_what_was_tried_and_is_not_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_passphrase_is_named() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     key(&sshd.path("sealed"), "-t ed25519 -a 4", "right");
     let pool = sshd.hosts_with(sshd.login_with("sealed", Some("wrong")), Limits::default());
     let words = run(&pool, "exit 0").await.unwrap_err().to_string();
@@ -155,7 +155,7 @@ async fn a_wrong_passphrase_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_host_key_is_refused_before_the_login() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     key(&sshd.path("old_host"), "-t ed25519", "");
     let public = fs::read_to_string(sshd.path("old_host.pub")).unwrap();
     let pinned = sshd.path("pinned");
@@ -180,7 +180,7 @@ async fn a_changed_host_key_is_refused_before_the_login() {
 /// What is compared may be a copy: whoever mends it must know of what.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_host_key_is_looked_for_where_people_can_mend_it() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     key(&sshd.path("old_host"), "-t ed25519", "");
     let public = fs::read_to_string(sshd.path("old_host.pub")).unwrap();
     let copy = sshd.path("copy");
@@ -196,7 +196,7 @@ async fn a_changed_host_key_is_looked_for_where_people_can_mend_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_contact_is_pinned_and_then_needed() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pinned = sshd.path("pinned");
     let with = |policy| hosts(sshd.login(), HostKeys::new(policy).with_pinned(&pinned).unwrap());
     let unknown = run(&with(Policy::Pinned), "exit 0").await.unwrap_err();
@@ -226,7 +226,7 @@ async fn a_first_contact_is_pinned_and_then_needed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_users_own_hashed_known_hosts_are_enough() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let known = sshd.path("known_hosts");
     sh(&format!(
         "printf '[127.0.0.1]:%s %s\\n' {} \"$(cat '{}')\" > '{known}'; ssh-keygen -q -H -f '{known}' 2>/dev/null",
@@ -244,7 +244,7 @@ async fn the_users_own_hashed_known_hosts_are_enough() {
 async fn the_known_one_of_several_host_keys_is_asked_for() {
     let rsa = tempfile::tempdir().unwrap();
     key(&rsa.path().join("rsa"), "-t rsa -b 2048", "");
-    let Some(sshd) = Sshd::with(&format!("HostKey {}/rsa", rsa.path().display())) else { return };
+    let sshd = Sshd::with(&format!("HostKey {}/rsa", rsa.path().display()));
     let public = fs::read_to_string(rsa.path().join("rsa.pub")).unwrap();
     let pinned = sshd.path("pinned");
     fs::write(&pinned, format!("[127.0.0.1]:{} {public}", sshd.port)).unwrap();
@@ -254,7 +254,7 @@ async fn the_known_one_of_several_host_keys_is_asked_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_key_can_be_looked_at_without_logging_in() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let seen = sshd.hosts().look_at_key(host()).await.unwrap();
     let print = sh(&format!("ssh-keygen -lf '{}' | cut -d' ' -f2", sshd.path("host").display()));
     assert_eq!(seen.fingerprint, format!("ED25519 {print}"));
@@ -336,7 +336,7 @@ async fn something_that_is_not_ssh_is_said_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_connection_is_made_anew_but_not_for_ever() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     for _ in 0..3 {
         let cut = run(&pool, "kill -9 $(ps -o ppid= -p $(ps -o ppid= -p $$)) $PPID; sleep 5").await;

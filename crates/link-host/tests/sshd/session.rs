@@ -48,7 +48,7 @@ async fn on_host(pool: &SshHosts, line: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_is_put_there_once_and_healed_when_damaged() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     on_host(&pool, "mkdir -p /var/lib/kubeon/node; touch /var/lib/kubeon/node/kubeon-node-old").await;
     let start = Instant::now();
@@ -72,7 +72,7 @@ async fn the_program_is_put_there_once_and_healed_when_damaged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_fence_is_the_hosts_own_words() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let failure = sshd.hosts().open(host(), &fence(0)).await.err().unwrap();
     assert_eq!(failure.category, Category::Fenced);
     assert_eq!(failure.to_string(), "generation 7 was here before");
@@ -80,7 +80,7 @@ async fn a_refused_fence_is_the_hosts_own_words() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_run_side_by_side_and_each_gets_its_own_events() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let start = Instant::now();
     let results = join_all((0..20).map(|n| {
@@ -100,7 +100,7 @@ async fn steps_run_side_by_side_and_each_gets_its_own_events() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_notes_and_noise() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let failure = run(&session, "fail").await.unwrap_err();
     assert_eq!((failure.category, failure.log), (Category::Exhausted, vec!["last words".to_owned()]));
@@ -113,7 +113,7 @@ async fn failures_notes_and_noise() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_dies_fails_what_is_under_way_with_its_last_words() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let (hang, die) = tokio::join!(run(&session, "hang"), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -128,7 +128,7 @@ async fn a_program_that_dies_fails_what_is_under_way_with_its_last_words() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_goes_away_fails_what_is_under_way() {
-    let Some(mut sshd) = Sshd::start() else { return };
+    let mut sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let (hang, ()) = tokio::join!(run(&session, "hang"), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -141,7 +141,7 @@ async fn a_host_that_goes_away_fails_what_is_under_way() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_arrives_whole_fast_and_with_progress_while_other_steps_run() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let session = open(&pool).await;
     let file = sshd.path("blob");
@@ -168,7 +168,7 @@ async fn a_part_arrives_whole_fast_and_with_progress_while_other_steps_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_whose_file_is_not_as_promised_is_not_sent() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let file = sshd.path("blob");
     fs::write(&file, vec![1; 1000]).unwrap();
@@ -186,7 +186,7 @@ async fn a_part_whose_file_is_not_as_promised_is_not_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_given_up_in_the_middle_of_a_part_leaves_the_session_in_step() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
     let file = sshd.path("blob");
     sh(&format!("head -c {} /dev/zero > '{}'", 200 << 20, file.display()));
@@ -197,7 +197,7 @@ async fn a_run_given_up_in_the_middle_of_a_part_leaves_the_session_in_step() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closing_lets_the_host_finish() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts();
     let session = open(&pool).await;
     let (slow, ()) = tokio::join!(run(&session, "slow"), async {
@@ -211,7 +211,7 @@ async fn closing_lets_the_host_finish() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_is_told_apart() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let pool = sshd.hosts_with(sshd.login(), Limits::default());
     on_host(&pool, "mkdir -p /var/lib/kubeon && mount -t tmpfs -o size=64k none /var/lib/kubeon").await;
     let failure = pool.open(host(), &fence(1)).await.err().unwrap();

@@ -6,8 +6,10 @@ use kubeon_api::kubernetes_cluster::TimeoutMins;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
 use serde_json::json;
 
+use super::past::LENIENT;
 use super::want::Wish;
-use super::{namespace, object_name, object_notice, show, status_write};
+use super::{namespace, object_name, object_notice, past, show, status_write};
+use crate::condition::STEP_FAILED;
 use crate::names::{self, DERIVED_NAMESPACE_LABEL, DERIVED_UID_LABEL, HOSTS_ANNOTATION, WHY_ANNOTATION};
 use crate::operation::{at, name};
 use crate::snapshot::Snapshot;
@@ -18,7 +20,10 @@ pub(super) fn name_of(object: &KubernetesCluster, wish: &Wish) -> String {
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     let since =
         object.status.as_ref().and_then(|status| status.last_transition_time.as_ref()).map(|time| time.0);
-    let content = json!(wish.spec).to_string();
+    let mut content = json!(wish.spec).to_string();
+    for (key, text) in LENIENT.iter().filter_map(|key| Some((key, past::said(object, key)?))) {
+        content.push_str(&format!("\n{key}={text}"));
+    }
     names::derived_operation((namespace(object), object_name(object), uid), wish.action, &content, since)
 }
 
@@ -51,6 +56,8 @@ pub(super) fn begin(
     new.job_name = None;
     new.last_transition_time = Some(at(s.now));
     new.observed_generation = object.metadata.generation;
+    // Those of an earlier operation: the same step may fail again.
+    new.conditions.retain(|condition| condition.type_ != STEP_FAILED);
     show::progressing(&mut new, word, &wish.why, s.now);
     turn.stages.push(status_write(object, &new, format!("{operation} has its turn")).into_iter().collect());
     turn.notices.push(object_notice(
@@ -84,9 +91,8 @@ fn operation_object(
         WHY_ANNOTATION: wish.why,
         HOSTS_ANNOTATION: hosts.join(","),
     });
-    if let Some(checks) = object.metadata.annotations.as_ref().and_then(|all| all.get(labels::IGNORE_CHECKS))
-    {
-        annotations[labels::IGNORE_CHECKS] = json!(checks);
+    for (key, text) in LENIENT.iter().filter_map(|key| Some((key, past::said(object, key)?))) {
+        annotations[*key] = json!(text);
     }
     json!({
         "apiVersion": "kubeonkube.clay.io/v1alpha1",

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{callback, inventory, namespace, object_name};
 use crate::keep;
-use crate::names::{self, HOSTS_ANNOTATION, OPERATION_LABEL};
+use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::inputs::{KEY, Obstacle};
 use crate::operation::wait::{Wait, waits};
@@ -46,6 +46,7 @@ fn prepared(
     let spec = asked(operation)?;
     let credentials = credentials(s, object)?;
     common::trouble(s, operation)?;
+    state_is_there(s, object, operation)?;
     let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
     let at = DataRef::new(ns, names::derived_job(action, ns, object_name(object), name(operation)));
     let map = config(s, object, operation, &spec, &at)?;
@@ -76,6 +77,28 @@ fn prepared(
     let mut progress = Progress { claims: true, ..Progress::default() };
     progress.turn.stages = vec![copies, vec![made]];
     Ok(progress)
+}
+
+/// Making a cluster is not gone on with when what an earlier Job wrote down of its hosts was taken away: they would be
+/// nobody's.
+fn state_is_there(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Result<(), Obstacle> {
+    let state = names::state(namespace(object), object_name(object));
+    let state = Target::new(Kind::Secret, namespace(object), state);
+    let of_it = |one: &ClusterOperation| {
+        let uid = one.metadata.labels.as_ref().and_then(|labels| labels.get(DERIVED_UID_LABEL));
+        uid == object.metadata.uid.as_ref() && name(one) != name(operation)
+    };
+    let begun =
+        |one: &ClusterOperation| of_it(one) && one.status.as_ref().is_some_and(|it| it.job_ref.is_some());
+    let begun = s.operations.iter().any(|one| begun(one));
+    if operation.spec.main.action == "creating" && begun && s.objects.meta(&state).is_none() {
+        return Err(Obstacle::Wait(Wait::Missing(super::state_gone(object, &state))));
+    }
+    Ok(())
 }
 
 /// What outlives the Job. Nothing owns it: deleting the cluster takes it down first, and that needs it.
@@ -243,10 +266,12 @@ fn environment(
         ("CLUSTER_NAMESPACE", namespace(object).to_owned()),
         ("NODE_HOSTS", annotation(operation, HOSTS_ANNOTATION)),
         ("IGNORE_CHECKS", annotation(operation, labels::IGNORE_CHECKS)),
+        ("WITHOUT", annotation(operation, labels::WITHOUT)),
     ];
+    let said = |name: &str, value: &str| !["IGNORE_CHECKS", "WITHOUT"].contains(&name) || !value.is_empty();
     // What is too long for an environment stands in /conf alone.
     all.into_iter()
-        .filter(|(name, value)| value.len() <= MOST_IN_ENV && (*name != "IGNORE_CHECKS" || !value.is_empty()))
+        .filter(|(name, value)| value.len() <= MOST_IN_ENV && said(name, value))
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
 }

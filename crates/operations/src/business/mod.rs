@@ -11,6 +11,7 @@ mod callback;
 mod derive;
 mod inventory;
 mod job;
+pub(crate) mod past;
 mod settle;
 mod show;
 mod standing;
@@ -18,6 +19,7 @@ mod want;
 
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
 use kubeon_api::{ClusterOperation, KubernetesCluster, labels};
 use serde_json::{Value, json};
 
@@ -30,6 +32,7 @@ use crate::snapshot::{Data, Seen, Snapshot, Subject};
 use crate::write::{Change, Kind, Notice, Plan, Target, Turn, Write};
 
 pub use applied::without_secrets;
+pub(crate) use past::told;
 pub use want::{Want, want};
 
 /// What is to be done for a `KubernetesCluster` and its operations.
@@ -119,11 +122,16 @@ fn not_started(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cluster
     if let Some(text) = crate::cluster::left_over(s) {
         return wait::waits(s, operation, &Wait::Until(text));
     }
-    if operation.spec.paused {
+    let whose = match (object.spec.paused, operation.spec.paused) {
+        (true, _) => Some("KubernetesCluster"),
+        (false, true) => Some("operation"),
+        (false, false) => None,
+    };
+    if let Some(whose) = whose {
         return wait::waits(
             s,
             operation,
-            &Wait::Until("paused: spec.paused of the operation is true".to_owned()),
+            &Wait::Until(format!("paused: spec.paused of the {whose} is true")),
         );
     }
     job::start(s, object, operation)
@@ -131,7 +139,7 @@ fn not_started(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cluster
 
 /// Begins what is wanted: the finalizer before the first effect, then the operation, then its claim.
 fn begin(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Plan {
-    let wanted = match untouched(s, object, want(s.settings, object)) {
+    let wanted = match untouched(s, object, mine, want(s.settings, object, mine)) {
         Ok(wanted) => wanted,
         Err(targets) => return Plan::Read(targets),
     };
@@ -154,7 +162,12 @@ fn begin(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperat
 
 /// A cluster of which nothing was ever saved has nothing on its hosts: a runner saves before its first effect. It needs
 /// no Job to be taken down. `Err` is what must be read to know.
-fn untouched(s: &Snapshot<'_>, object: &KubernetesCluster, wanted: Want) -> Result<Want, Vec<Target>> {
+fn untouched(
+    s: &Snapshot<'_>,
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+    wanted: Want,
+) -> Result<Want, Vec<Target>> {
     let leaves = matches!(&wanted, Want::Operation(wish) if wish.action == "terminating");
     // What was applied once stands, whoever took its state away; a runner that still works may be about to save.
     if !leaves || !matches!(applied::applied(object), Ok(None)) || crate::cluster::left_over(s).is_some() {
@@ -162,20 +175,45 @@ fn untouched(s: &Snapshot<'_>, object: &KubernetesCluster, wanted: Want) -> Resu
     }
     let state = names::state(namespace(object), object_name(object));
     let state = Target::new(Kind::Secret, namespace(object), state);
+    let begun = begun(object, mine);
     let saved = match (s.objects.meta(&state), s.data.get(&state)) {
-        (None, _) => false,
-        (Some(_), None) => return Err(vec![state]),
-        (Some(_), Some(Data::Values { values, .. })) => {
+        (None, _) if !begun => false,
+        (_, None) => return Err(vec![state]),
+        (_, Some(Data::Values { values, .. })) => {
             values.get(names::STATE_KEY).is_some_and(|state| !state.is_empty())
         }
-        (Some(_), Some(Data::Absent)) => false,
-        (Some(_), Some(_)) => true,
+        // It is there before the first Job: somebody took it away, and with it what was on which host.
+        (_, Some(Data::Absent)) if begun => {
+            return Ok(Want::Held { word: "StateMissing", text: state_gone(object, &state) });
+        }
+        (_, Some(Data::Absent)) => false,
+        (_, Some(_)) => true,
     };
     Ok(if saved {
         wanted
     } else {
         Want::Release("nothing was ever written to its hosts: there is nothing to take down")
     })
+}
+
+/// Whether a Job was ever made for it.
+fn begun(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> bool {
+    let has_job = |one: &Arc<ClusterOperation>| one.status.as_ref().is_some_and(|it| it.job_ref.is_some());
+    object.status.as_ref().is_some_and(|status| status.job_name.is_some()) || mine.iter().any(has_job)
+}
+
+/// What to do when nothing tells any more what was put on which host.
+fn state_gone(object: &KubernetesCluster, state: &Target) -> String {
+    format!(
+        "Secret {0}/{1} is gone, in which stands what was put on which host, and a Job has worked: put it back with label \
+         {2}={3}, or leave the hosts as they are: kubectl -n {0} patch ecs {4} --type merge -p \
+         '{{\"spec\":{{\"deletionPolicy\":\"Retain\"}}}}'",
+        state.namespace,
+        state.name,
+        labels::CLUSTER,
+        crate::keep::cluster(namespace(object), object_name(object)),
+        object_name(object)
+    )
 }
 
 /// Operations that were made and never claimed, and that are not what is wanted now.
@@ -228,6 +266,14 @@ fn orphans(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Plan {
     }
     turn.stages.retain(|stage| !stage.is_empty());
     Plan::Do(turn)
+}
+
+/// The status of a `KubernetesCluster` of which the API server refuses what is to be done next. A `Cluster` has no place for
+/// it: what its status says is about references.
+#[must_use]
+pub fn refused(subject: &Subject, text: &str, now: Timestamp) -> Option<Write> {
+    let Subject::Business(Seen::Is(object)) = subject else { return None };
+    show::refused(object, text, now)
 }
 
 /// While the object cannot be read, what works goes on and nothing begins.

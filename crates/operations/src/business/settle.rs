@@ -5,10 +5,10 @@ use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, Ope
 use serde_json::{Map, Value, json};
 
 use super::{
-    derive, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer, show,
+    derive, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer, past, show,
     standing, status_write,
 };
-use crate::condition::{self, PRECHECKED};
+use crate::condition::{self, PRECHECKED, STEP_FAILED};
 use crate::operation::at;
 use crate::snapshot::{Data, Snapshot};
 use crate::write::{Change, Kind, Plan, Target, Turn, Write};
@@ -19,7 +19,7 @@ pub(super) fn settle(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &C
         operation.status.as_ref().and_then(|status| status.status) == Some(OperationResult::Succeeded);
     let action = operation.spec.main.action.as_str();
     if action == "terminating" && succeeded {
-        return release(s, object, "the cluster was taken down");
+        return release(s, object, &taken_down(object, operation));
     }
     let phase = object.status.as_ref().and_then(|status| status.phase);
     if succeeded && phase == Some(Phase::Prechecking) {
@@ -81,7 +81,8 @@ fn ended(
     new.step = None;
     new.reason = (!succeeded).then(|| failure(operation));
     let creating = operation.spec.main.action == "creating";
-    let text = new.reason.clone().unwrap_or_else(|| "it is as declared".to_owned());
+    let left_out = past::left_out(operation);
+    let text = new.reason.clone().unwrap_or_else(|| show::as_declared(object, &left_out));
     show::settled(&mut new, (succeeded, creating), &text, s.now);
     if succeeded {
         let spec = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::APPLIED_SPEC));
@@ -91,7 +92,7 @@ fn ended(
         new.version = version.or_else(|| s.settings.default_version.parse().ok());
         new.kubeconfig_secret = show::kubeconfig(s, object);
         if let Some(cluster) = &cluster {
-            standing::show(&mut new, cluster);
+            standing::show(&mut new, cluster, &left_out);
         }
     }
     let reason = match (operation.spec.main.action.as_str(), succeeded) {
@@ -104,13 +105,40 @@ fn ended(
         _ => "DeleteKubeJobFailed",
     };
     let mut turn = Turn { notices: show::pinned(&mut new, object, operation), ..Turn::default() };
+    turn.notices.extend(show::failed_steps(&mut new, object, operation));
+    new.conditions.retain(|condition| !succeeded || condition.type_ != STEP_FAILED);
     turn.stages.push(status_write(object, &new, "its operation ended").into_iter().collect());
-    turn.notices.push(object_notice(object, !succeeded, reason, text));
+    turn.notices.push(object_notice(object, !succeeded || !left_out.is_empty(), reason, text));
+    if let Some(way) = past::way_out(operation, &words(operation)).filter(|_| !succeeded) {
+        let hosts: Vec<String> = way.hosts.iter().map(ToString::to_string).collect();
+        let text = format!(
+            "{} cannot be reached; bring it back, or go on without: {}",
+            hosts.join(", "),
+            way.command
+        );
+        turn.notices.push(object_notice(object, true, "HostUnreachable", text));
+    }
     turn
 }
 
-/// Why it failed. Contract B, cases 17 and 33.
+fn taken_down(object: &KubernetesCluster, operation: &ClusterOperation) -> String {
+    let without = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::WITHOUT));
+    match without {
+        None => "the cluster was taken down".to_owned(),
+        Some(hosts) => format!(
+            "the cluster was taken down; whichever of {hosts} did not answer keeps what it has of it: before it is started \
+             again, have it reset: kubeon-node reset --cluster {}",
+            object_name(object)
+        ),
+    }
+}
+
+/// Why it failed, with what can be typed. Contract B, cases 17 and 33.
 fn failure(operation: &ClusterOperation) -> String {
+    past::told(operation, &words(operation))
+}
+
+fn words(operation: &ClusterOperation) -> String {
     let status = operation.status.clone().unwrap_or_default();
     match condition::find(&status.conditions, PRECHECKED) {
         Some(found) if found.status == "False" => format!("[precheck] failed with:\n {}", found.message),

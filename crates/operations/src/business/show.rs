@@ -3,15 +3,17 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::SecretName;
-use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterStatus, Phase};
+use kubeon_api::{ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterStatus, Phase, labels};
 
 use super::want::Want;
-use super::{namespace, object_name, object_notice, status_write};
-use crate::condition::{self, DEGRADED, DELETING, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY, Says};
+use super::{namespace, object_name, object_notice, past, status_write};
+use crate::condition::{
+    self, DEGRADED, DELETING, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY, STEP_FAILED, Says,
+};
 use crate::names;
 use crate::operation::{at, notice, running};
 use crate::snapshot::Snapshot;
-use crate::write::{Kind, Notice, Target, Turn};
+use crate::write::{Kind, Notice, Target, Turn, Write};
 
 /// Sets a condition. It is about the generation that was worked on, which need not be the newest.
 fn set(new: &mut KubernetesClusterStatus, type_: &str, says: Says<'_>, now: Timestamp) {
@@ -105,6 +107,7 @@ pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cl
         turn.notices.push(object_notice(object, false, "JobMade", text));
     }
     turn.notices.extend(pinned(&mut new, object, operation));
+    turn.notices.extend(failed_steps(&mut new, object, operation));
     turn.stages.push(status_write(object, &new, "its operation works").into_iter().collect());
     turn
 }
@@ -145,16 +148,45 @@ pub(super) fn pinned(
     ]
 }
 
+/// Steps that failed: one event for each line that the runner wrote. The object's status shows the same lines, so that each
+/// is told once.
+pub(super) fn failed_steps(
+    new: &mut KubernetesClusterStatus,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Vec<Notice> {
+    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let Some(found) = condition::find(conditions, STEP_FAILED) else { return Vec::new() };
+    let told: Vec<String> = condition::find(&new.conditions, STEP_FAILED)
+        .map(|shown| shown.message.lines().map(str::to_owned).collect())
+        .unwrap_or_default();
+    let fresh: Vec<&str> =
+        found.message.lines().filter(|line| !told.iter().any(|known| known == line)).collect();
+    if fresh.is_empty() {
+        return Vec::new();
+    }
+    condition::put(
+        &mut new.conditions,
+        Condition { observed_generation: new.observed_generation, ..found.clone() },
+    );
+    let both = |line: &str| {
+        [object_notice(object, true, STEP_FAILED, line), notice(operation, true, STEP_FAILED, line)]
+    };
+    fresh.into_iter().flat_map(both).collect()
+}
+
 /// What is seen of a cluster for which nothing is begun.
 pub(super) fn stands(s: &Snapshot<'_>, object: &KubernetesCluster, wanted: &Want) -> Turn {
     let before = object.status.clone().unwrap_or_default();
     let mut new = before.clone();
     let mut turn = Turn::default();
     let deleting = object.metadata.deletion_timestamp.is_some();
+    let mut blocked = false;
     match wanted {
         Want::Held { word, text } => {
             let type_ = if deleting { DELETING } else { PROGRESSING };
             seen(&mut new, object, type_, Says { status: deleting, reason: word, message: text }, s.now);
+            blocked = words(&before, type_) != words(&new, type_);
             if new.phase != Some(Phase::Failed) {
                 new.reason = Some(text.clone());
             }
@@ -166,14 +198,59 @@ pub(super) fn stands(s: &Snapshot<'_>, object: &KubernetesCluster, wanted: &Want
         Want::Declared => declared(s, &mut new, object),
         _ => {}
     }
-    if let (true, Some(text)) = (new.reason != before.reason, &new.reason) {
-        turn.notices.push(object_notice(object, true, "Held", text.clone()));
+    match (wanted, &new.reason) {
+        (Want::Held { text, .. }, _) if blocked => {
+            turn.notices.push(object_notice(object, true, "Held", text.clone()));
+        }
+        (Want::Refused(_), Some(text)) if new.reason != before.reason => {
+            turn.notices.push(object_notice(object, true, "Held", text.clone()));
+        }
+        (Want::Declared, _) if new.phase != before.phase => {
+            turn.notices.push(object_notice(object, false, Phase::Running.as_str(), "it is as declared"));
+        }
+        _ => {}
     }
     turn.stages.push(status_write(object, &new, "it stands").into_iter().collect());
     turn
 }
 
-/// What stands is what this generation declares, also where a change that failed was taken back.
+/// That what is to be done next is refused. The event about it is told by whoever was refused.
+pub(super) fn refused(object: &KubernetesCluster, text: &str, now: Timestamp) -> Option<Write> {
+    let mut new = object.status.clone().unwrap_or_default();
+    let deleting = object.metadata.deletion_timestamp.is_some();
+    let type_ = if deleting { DELETING } else { PROGRESSING };
+    seen(&mut new, object, type_, Says { status: deleting, reason: "Refused", message: text }, now);
+    // While an operation works, the reason is about that.
+    if new.phase != Some(Phase::Failed) && new.operation.is_none() {
+        new.reason = Some(condition::clipped(text));
+    }
+    status_write(object, &new, "what is next is refused")
+}
+
+/// What stands after a success, and what a person may do about a host that was left out.
+pub(super) fn as_declared(object: &KubernetesCluster, left_out: &[HostAddress]) -> String {
+    if left_out.is_empty() {
+        return "it is as declared".to_owned();
+    }
+    let hosts: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+    format!(
+        "it is as declared, but {0} did not answer and was left out; once it answers: kubectl -n {1} annotate --overwrite ecs {2} \
+         {3}- {4}=scaling-up",
+        hosts.join(", "),
+        namespace(object),
+        object_name(object),
+        labels::WITHOUT,
+        labels::OPERATION
+    )
+}
+
+/// What the condition of this type says.
+fn words<'a>(status: &'a KubernetesClusterStatus, type_: &str) -> Option<(&'a str, &'a str)> {
+    let found = condition::find(&status.conditions, type_)?;
+    Some((found.reason.as_str(), found.message.as_str()))
+}
+
+/// What stands is what this generation declares; after a failure only an operation says so.
 fn declared(s: &Snapshot<'_>, new: &mut KubernetesClusterStatus, object: &KubernetesCluster) {
     if new.phase != Some(Phase::Running) {
         new.phase = Some(Phase::Running);
@@ -181,7 +258,8 @@ fn declared(s: &Snapshot<'_>, new: &mut KubernetesClusterStatus, object: &Kubern
     }
     new.reason = None;
     new.observed_generation = object.metadata.generation;
-    let text = "it is as declared";
+    let text = as_declared(object, &past::lacks(object));
+    let text = text.as_str();
     set(new, DEGRADED, Says { status: false, reason: "AsExpected", message: text }, s.now);
     set(new, PROGRESSING, Says { status: false, reason: "Done", message: text }, s.now);
     set(new, READY, Says { status: true, reason: "Done", message: text }, s.now);

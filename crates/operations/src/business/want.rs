@@ -1,9 +1,14 @@
 //! Which operation a `KubernetesCluster` asks for.
 
+use std::sync::Arc;
+
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, DeletionPolicy, NodeList};
-use kubeon_api::{HostAddress, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels};
+use kubeon_api::{
+    ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels,
+};
 
 use super::applied::{Difference, applied, difference, without_secrets};
+use super::past;
 use crate::settings::Settings;
 
 /// What is wanted now.
@@ -43,9 +48,9 @@ pub struct Wish {
     pub why: String,
 }
 
-/// What the object asks for, given what was applied and how the last operation went.
+/// What the object asks for, given what was applied and how its operations, in their order, went.
 #[must_use]
-pub fn want(settings: &Settings, object: &KubernetesCluster) -> Want {
+pub fn want(settings: &Settings, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want {
     let deleting = object.metadata.deletion_timestamp.is_some();
     if deleting && !super::has_finalizer(object) {
         return Want::Nothing;
@@ -62,12 +67,12 @@ pub fn want(settings: &Settings, object: &KubernetesCluster) -> Want {
         return Want::Held { word: "Paused", text: "spec.paused is true: nothing is changed".to_owned() };
     }
     if deleting {
-        return terminate(object);
+        return terminate(object, mine);
     }
     match applied(object) {
         Err(text) => Want::Refused(text),
-        Ok(None) => create(object),
-        Ok(Some(before)) => change(object, &before),
+        Ok(None) => create(object, mine),
+        Ok(Some(before)) => change(object, &before, mine),
     }
 }
 
@@ -75,12 +80,16 @@ fn requested(object: &KubernetesCluster) -> Option<Operation> {
     object.metadata.annotations.as_ref()?.get(labels::OPERATION)?.parse().ok()
 }
 
-/// Whether the last operation failed and nobody asked for another try since.
-fn rests(object: &KubernetesCluster, action: Operation) -> bool {
-    let status = object.status.as_ref();
-    let failed = status.and_then(|status| status.phase) == Some(Phase::Failed);
-    let seen = status.and_then(|status| status.observed_generation);
-    failed && requested(object) != Some(action) && seen >= object.metadata.generation
+fn failed(object: &KubernetesCluster) -> bool {
+    object.status.as_ref().and_then(|status| status.phase) == Some(Phase::Failed)
+}
+
+/// Whether the last operation failed and nobody asked for another try since, with one of these words, by another
+/// declaration, or by what may let it get further.
+fn rests(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>], words: &[Operation]) -> bool {
+    let seen = object.status.as_ref().and_then(|status| status.observed_generation);
+    let asked = requested(object).is_some_and(|word| words.contains(&word));
+    failed(object) && !asked && seen >= object.metadata.generation && !past::anew(object, mine)
 }
 
 fn addresses(nodes: &[DeclaredNode]) -> Vec<HostAddress> {
@@ -91,7 +100,7 @@ fn listed(addresses: &[HostAddress]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-fn terminate(object: &KubernetesCluster) -> Want {
+fn terminate(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want {
     let annotations = object.metadata.annotations.as_ref();
     if annotations
         .and_then(|all| all.get(labels::DELETION_PROTECTION))
@@ -100,10 +109,11 @@ fn terminate(object: &KubernetesCluster) -> Want {
         let text = format!("annotation {} protects it; take it away to go on", labels::DELETION_PROTECTION);
         return Want::Held { word: "Protected", text };
     }
-    if requested(object) == Some(Operation::TerminateFailed) && rests(object, Operation::Terminating) {
+    let words = [Operation::Terminating];
+    if requested(object) == Some(Operation::TerminateFailed) && rests(object, mine, &words) {
         let reason = object.status.as_ref().and_then(|status| status.reason.clone()).unwrap_or_default();
         let text = format!(
-            "taking it down failed: {reason}; set annotation {}=terminating to try again, or spec.deletionPolicy=Retain to leave the hosts",
+            "taking it down failed: {reason}\nset annotation {}=terminating to try again, or spec.deletionPolicy=Retain to leave the hosts",
             labels::OPERATION
         );
         return Want::Held { word: "TeardownFailed", text };
@@ -117,8 +127,8 @@ fn terminate(object: &KubernetesCluster) -> Want {
     Want::Operation(Box::new(Wish { action: "terminating", spec, hosts, why: "it was deleted".to_owned() }))
 }
 
-fn create(object: &KubernetesCluster) -> Want {
-    if rests(object, Operation::Creating) {
+fn create(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want {
+    if rests(object, mine, &[Operation::Creating]) {
         return Want::Nothing;
     }
     let spec = without_secrets(&object.spec);
@@ -128,7 +138,11 @@ fn create(object: &KubernetesCluster) -> Want {
     Want::Operation(Box::new(Wish { action: "creating", spec, hosts, why }))
 }
 
-fn change(object: &KubernetesCluster, before: &KubernetesClusterSpec) -> Want {
+fn change(
+    object: &KubernetesCluster,
+    before: &KubernetesClusterSpec,
+    mine: &[Arc<ClusterOperation>],
+) -> Want {
     let difference = difference(&before.cluster, &object.spec.cluster);
     if let Some(text) = refused(&difference, &object.spec.cluster) {
         return Want::Refused(text);
@@ -138,10 +152,12 @@ fn change(object: &KubernetesCluster, before: &KubernetesClusterSpec) -> Want {
         ("scaling-up", Operation::ScalingUp, added)
     } else if !removed.is_empty() {
         ("scaling-down", Operation::ScalingDown, removed)
+    } else if failed(object) {
+        return take_back(object, mine);
     } else {
         return answer(object);
     };
-    if rests(object, word) {
+    if rests(object, mine, &[word]) {
         return Want::Nothing;
     }
     let mut spec = without_secrets(&object.spec);
@@ -152,6 +168,25 @@ fn change(object: &KubernetesCluster, before: &KubernetesClusterSpec) -> Want {
     let hosts = addresses(&nodes);
     let sign = if word == Operation::ScalingUp { '+' } else { '-' };
     let why = format!("nodeList: {sign}{}", listed(&hosts));
+    Want::Operation(Box::new(Wish { action, spec, hosts, why }))
+}
+
+/// Nothing differs from what was applied, but an operation failed since: a host may have half joined, or be half way out.
+/// Only the engine's state knows which, so an operation brings the hosts to what is declared; only its success says that
+/// they are.
+fn take_back(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want {
+    let words = [Operation::Creating, Operation::ScalingUp, Operation::ScalingDown];
+    if rests(object, mine, &words) {
+        return Want::Nothing;
+    }
+    let action = match requested(object) {
+        Some(Operation::ScalingDown | Operation::ScaleUpFailed) => "scaling-down",
+        _ => "scaling-up",
+    };
+    let hosts = past::touched(mine);
+    let which = if hosts.is_empty() { String::new() } else { format!(" ({})", listed(&hosts)) };
+    let why = format!("nodeList is what was applied again: what failed since{which} is undone");
+    let spec = without_secrets(&object.spec);
     Want::Operation(Box::new(Wish { action, spec, hosts, why }))
 }
 
@@ -187,9 +222,16 @@ fn refused(difference: &Difference, wanted: &DeclaredCluster) -> Option<String> 
     Some(format!("spec.cluster.nodeList: {} is a master or holds etcd and cannot be removed", held.ip))
 }
 
-/// Nothing differs. Who asked for a change by annotation is told that it stands. Contract B, cases 23 and 31.
+/// Nothing differs. Who asked for a change by annotation is told that it stands; a host that was left out is tried
+/// again. Contract B, cases 23 and 31.
 fn answer(object: &KubernetesCluster) -> Want {
+    let lacking = past::lacks(object);
     match requested(object) {
+        Some(Operation::Creating | Operation::ScalingUp) if !lacking.is_empty() => {
+            let why = format!("nodeList: {} was left out", listed(&lacking));
+            let spec = without_secrets(&object.spec);
+            Want::Operation(Box::new(Wish { action: "scaling-up", spec, hosts: lacking, why }))
+        }
         Some(Operation::Creating | Operation::CreateFailed) => Want::Answer(Operation::CreateFinished),
         Some(Operation::ScalingUp | Operation::ScaleUpFailed) => Want::Answer(Operation::ScaleUpFinished),
         Some(Operation::ScalingDown | Operation::ScaleDownFailed) => {

@@ -4,8 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 
-use super::{Progress, at, notice, shown, status, status_write};
-use crate::condition::{self, COMPLETE, FAILED, PRECHECKED, Says, clipped};
+use super::{Progress, at, name, notice, shown, status, status_write};
+use crate::business::told;
+use crate::cluster;
+use crate::condition::{self, COMPLETE, FAILED, PRECHECKED, STEP_FAILED, Says};
 use crate::names::DERIVED_UID_LABEL;
 use crate::snapshot::Snapshot;
 use crate::write::Notice;
@@ -46,10 +48,12 @@ pub(crate) fn finish_from(
     end: End,
 ) -> Progress {
     let generation = operation.metadata.generation;
-    let text = end.reason.as_deref().map(clipped);
+    let text = end.reason.as_deref().map(|reason| told(operation, reason));
     new.status = Some(end.result);
     new.digest.get_or_insert_with(|| operation.spec.digest());
-    new.end_time = Some(end.time.map_or_else(|| at(s.now), |time| at(time.0)));
+    let ended = end.time.map_or_else(|| at(s.now), |time| at(time.0));
+    new.took = new.start_time.as_ref().map(|began| condition::span(began.0, ended.0));
+    new.end_time = Some(ended);
     new.waits_for = None;
     new.observed_generation = generation;
     let succeeded = end.result == OperationResult::Succeeded;
@@ -62,14 +66,31 @@ pub(crate) fn finish_from(
     let mut progress = Progress::default();
     progress.turn.stages.extend(status_write(operation, &new, "it ended").map(|write| vec![write]));
     progress.turn.notices.extend(fitness(operation));
+    progress.turn.notices.extend(steps(operation));
+    let reason = if succeeded { "OperationSucceeded" } else { "OperationFailed" };
+    let text = format!("{}: {}", name(operation), about.text);
+    progress.turn.notices.extend(cluster::told(s, !succeeded, reason, text));
     progress.turn.notices.push(about);
     progress.shown = Some((1, shown(operation, &new)));
     progress
 }
 
+fn is_derived(operation: &ClusterOperation) -> bool {
+    operation.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(DERIVED_UID_LABEL))
+}
+
+/// Steps that failed, told at the end, since nobody keeps what was told before. Of an operation that was derived, its
+/// cluster's turns tell them as they come.
+fn steps(operation: &ClusterOperation) -> Vec<Notice> {
+    let status = operation.status.as_ref().filter(|_| !is_derived(operation));
+    let found = status.and_then(|status| condition::find(&status.conditions, STEP_FAILED));
+    let lines = found.into_iter().flat_map(|found| found.message.lines());
+    lines.map(|line| notice(operation, true, STEP_FAILED, line)).collect()
+}
+
 /// What was found about the hosts. Of an operation that was derived, its cluster's turns have told it already.
 fn fitness(operation: &ClusterOperation) -> Option<Notice> {
-    if operation.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(DERIVED_UID_LABEL)) {
+    if is_derived(operation) {
         return None;
     }
     let found = condition::find(&operation.status.as_ref()?.conditions, PRECHECKED)?;

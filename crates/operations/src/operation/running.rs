@@ -8,10 +8,12 @@ use kubeon_api::{ClusterOperation, DataRef};
 use serde_json::json;
 
 use super::finish::{End, finish, finish_from};
+use super::wait::changed;
 use super::{Progress, at, name, notice, shown, status, status_write, uid};
+use crate::cluster;
 use crate::condition::{self, INPUTS_FOUND, STOPPING, Says};
 use crate::job_state::{self, JobState, Stuck};
-use crate::names::OPERATION_LABEL;
+use crate::names::{OPERATION_LABEL, SPEC_ANNOTATION};
 use crate::snapshot::{Data, Seen, Snapshot, Subject};
 use crate::write::{Change, Kind, Target, Write};
 
@@ -51,6 +53,11 @@ fn adopted(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRef) -> Clu
     if let Some(found) = s.job(job) {
         new.inputs = inputs(found);
     }
+    // What the Job was made from: the spec may have been changed since.
+    let made_from = || s.job(job)?.metadata.annotations.as_ref()?.get(SPEC_ANNOTATION).cloned();
+    if new.spec_digest.is_none() {
+        new.spec_digest = made_from().or_else(|| Some(operation.spec.whole_digest()));
+    }
     if condition::find(&new.conditions, INPUTS_FOUND).is_some() {
         let says = Says { status: true, reason: "Found", message: "what it refers to is there" };
         condition::set(&mut new.conditions, INPUTS_FOUND, says, operation.metadata.generation, s.now);
@@ -61,16 +68,19 @@ fn adopted(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRef) -> Clu
 /// Says that the operation runs; one whose Job ended before that could be said has its end told in the same write.
 fn adopt(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
     let new = adopted(s, operation, at);
-    let started = notice(operation, false, "Started", format!("runs as Job {at}"));
+    let mut begun = vec![notice(operation, false, "Started", format!("runs as Job {at}"))];
+    let text = format!("{}: {} runs as Job {at}", name(operation), operation.spec.main.action_type);
+    begun.extend(cluster::told(s, false, "OperationStarted", text));
     if let Some(end) = ended(s, operation, job) {
         let mut progress = finish_from(s, operation, new, end);
-        progress.turn.notices.insert(0, started);
+        let notices = std::mem::replace(&mut progress.turn.notices, begun);
+        progress.turn.notices.extend(notices);
         return progress;
     }
     let mut progress = Progress::default();
     if let Some(write) = status_write(operation, &new, format!("its Job {at} is made")) {
         progress.turn.stages.push(vec![write]);
-        progress.turn.notices.push(started);
+        progress.turn.notices.extend(begun);
     }
     progress.shown = Some((0, shown(operation, &new)));
     progress
@@ -249,7 +259,7 @@ fn suspend(operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
 fn modified(operation: &ClusterOperation) -> Progress {
     let mut new = status(operation);
     let mut progress = Progress::default();
-    if new.digest.as_deref().is_some_and(|digest| digest != operation.spec.digest()) && !new.has_modified {
+    if changed(operation, &new) && !new.has_modified {
         new.has_modified = true;
         progress.turn.stages.extend(
             status_write(operation, &new, "its spec was changed while it runs").map(|write| vec![write]),

@@ -206,6 +206,7 @@ pub(crate) fn annotations(operation: &ClusterOperation, lane: &Lane) -> BTreeMap
     let mut all = operation.metadata.annotations.clone().unwrap_or_default();
     all.retain(|key, _| !key.starts_with("kubectl.kubernetes.io/"));
     all.insert(LANE_ANNOTATION.to_owned(), lane.to_string());
+    all.insert(names::SPEC_ANNOTATION.to_owned(), operation.spec.whole_digest());
     all
 }
 

@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::SignedDuration;
 use kubeon_api::ClusterOperation;
+use kubeon_api::kubeonkube::ClusterOperationStatus;
 
 use super::finish::{End, finish};
 use super::{Progress, notice, shown, status, status_write};
@@ -27,13 +28,19 @@ pub(crate) fn refusal(operation: &ClusterOperation) -> Option<(&'static str, Str
     if operation.spec.cancelled {
         return Some(("Cancelled", "cancelled".to_owned()));
     }
-    let seen = operation.status.as_ref().and_then(|status| status.digest.as_deref());
-    if seen.is_some_and(|digest| digest != operation.spec.digest()) {
+    if operation.status.as_ref().is_some_and(|status| changed(operation, status)) {
         let text =
             "its spec was changed while it waited; what was asked for first is lost, make a new operation";
         return Some(("SpecChanged", text.to_owned()));
     }
     image::refusal(&operation.spec.image).map(|text| ("InvalidImage", text))
+}
+
+/// Whether the spec is another one than the one that was seen first.
+pub(crate) fn changed(operation: &ClusterOperation, status: &ClusterOperationStatus) -> bool {
+    let differs = |seen: &Option<String>, now: String| seen.as_ref().is_some_and(|seen| *seen != now);
+    differs(&status.digest, operation.spec.digest())
+        || differs(&status.spec_digest, operation.spec.whole_digest())
 }
 
 /// Says what an operation waits for, once, and ends it when an object did not come in time.
@@ -46,6 +53,7 @@ pub(crate) fn waits(s: &Snapshot<'_>, operation: &ClusterOperation, wait: &Wait)
     new.reason = Some(condition::clipped(&reason));
     new.waits_for = waits_for;
     new.digest.get_or_insert_with(|| operation.spec.digest());
+    new.spec_digest.get_or_insert_with(|| operation.spec.whole_digest());
     new.observed_generation = operation.metadata.generation;
     let mut progress = Progress::default();
     if matches!(wait, Wait::Missing(_)) {

@@ -363,3 +363,21 @@ fn paused_changes_nothing_until_it_is_taken_away() {
     world.settle();
     assert_eq!(world.jobs().len(), 1);
 }
+
+#[test]
+fn paused_holds_an_operation_that_was_claimed_and_waits() {
+    let mut world = world(&["10.0.0.2"]);
+    let auth = json!({"username": "root", "password": null, "credentialsRef": {"name": "login"}});
+    world.change(Kind::Business, "default", NAME, &json!({"spec": {"cluster": {"authConfig": auth}}}));
+    world.settle();
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    assert!(world.status(&operation)["reason"].as_str().unwrap().contains("login not found"), "it waits");
+    world.change(Kind::Business, "default", NAME, &json!({"spec": {"paused": true}}));
+    world.put(Kind::Secret, "default", "login", json!({"stringData": {"password": "hunter2"}}));
+    world.settle();
+    assert!(world.jobs().is_empty(), "paused means that no host is touched");
+    assert_eq!(world.status(&operation)["reason"], "paused: spec.paused of the KubernetesCluster is true");
+    world.change(Kind::Business, "default", NAME, &json!({"spec": {"paused": null}}));
+    world.settle();
+    assert_eq!((world.jobs().len(), env(&job(&world), "OPERATION")), (1, "creating".into()));
+}

@@ -207,6 +207,65 @@ fn what_was_applied_is_taken_down_though_somebody_took_its_state_away() {
     assert_eq!(env(&job(&world), "OPERATION"), "terminating");
 }
 
+fn deleted(world: &mut World) -> Vec<String> {
+    let now = world.now.to_string();
+    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    let told = world.next().notices.into_iter().map(|notice| notice.text).collect();
+    world.settle();
+    told
+}
+
+/// The operator makes it before the first Job: one that is not there any more was taken away.
+#[test]
+fn a_state_that_somebody_took_away_after_a_job_began_holds_the_deletion_and_is_named() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    saved(&mut world);
+    ends(&mut world, "Failed");
+    let kept = world.objects.remove(&Target::new(Kind::Secret, "default", STATE)).unwrap();
+    let told = deleted(&mut world);
+    assert_eq!(
+        object(&world)["metadata"]["finalizers"].as_array().unwrap().len(),
+        2,
+        "its hosts are not forgotten"
+    );
+    let blocker = object(&world)["status"]["conditions"].as_array().unwrap().clone();
+    let blocker = blocker.iter().find(|one| one["type"] == "Deleting").unwrap();
+    assert_eq!((&blocker["status"], &blocker["reason"]), (&json!("True"), &json!("StateMissing")));
+    for words in [STATE, "kubeon.io/cluster=default.test-cluster", "Retain"] {
+        assert!(blocker["message"].as_str().unwrap().contains(words), "{words} is missing in {blocker}");
+        assert!(told.iter().any(|text| text.contains(words)), "{words} is in no event: {told:?}");
+    }
+    assert_eq!(world.settle(), 0);
+    let mut back = world.clone();
+    back.put(Kind::Secret, "default", STATE, kept);
+    back.settle();
+    assert_eq!(env(&job(&back), "OPERATION"), "terminating", "one way out");
+    world.change(Kind::Business, "default", NAME, &json!({"spec": {"deletionPolicy": "Retain"}}));
+    world.settle();
+    assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]), "the other");
+}
+
+/// A new, empty one would say that nothing was ever written to the hosts.
+#[test]
+fn making_it_goes_not_on_with_a_new_state_when_somebody_took_the_first_one_away() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    saved(&mut world);
+    ends(&mut world, "Failed");
+    world.objects.retain(|target, _| target.name != STATE);
+    let again = json!({"metadata": {"annotations": {"app.kubernetes.io/operation": "creating"}}});
+    world.change(Kind::Business, "default", NAME, &again);
+    let jobs = world.jobs().len();
+    world.settle();
+    assert_eq!(world.jobs().len(), jobs);
+    let operation = object(&world)["status"]["operation"].as_str().unwrap();
+    let reason = world.status(operation)["reason"].as_str().unwrap();
+    assert!(reason.contains(STATE) && reason.contains("is gone"), "{reason}");
+    deleted(&mut world);
+    assert_eq!(object(&world)["metadata"]["finalizers"].as_array().unwrap().len(), 2);
+}
+
 fn with_secret(secret: Value) -> World {
     let mut world = world(&["10.0.0.2"]);
     let auth = json!({"username": "admin", "password": null, "credentialsRef": {"name": "login"}});

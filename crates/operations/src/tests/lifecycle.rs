@@ -62,6 +62,40 @@ fn a20_a21_a22_a_change_while_it_runs_is_marked_and_changes_nothing() {
     assert_eq!(job["spec"]["template"]["spec"]["serviceAccountName"], "kubeon-runner");
 }
 
+/// Contract A's digest stays what it is; what it does not know is marked all the same, from the Job's making on.
+#[test]
+fn a_change_that_the_digest_does_not_know_is_marked_too() {
+    let change = json!({"spec": {"extraArgs": "--limit=all"}});
+    let mut world = started();
+    let digest = world.status("myops")["digest"].clone();
+    world.change(Kind::Operation, "", "myops", &change);
+    assert_eq!(world.settle(), 1);
+    assert_eq!(
+        (&world.status("myops")["hasModified"], &world.status("myops")["digest"]),
+        (&json!(true), &digest)
+    );
+    assert_eq!(world.settle(), 0, "once");
+    let claimed = |most| {
+        let mut world = World::with_cluster();
+        world.ask("myops", |_| {});
+        world.settle_within(most);
+        world
+    };
+    let mut world = (0..8).map(claimed).find(|world| !world.jobs().is_empty()).unwrap();
+    world.change(Kind::Operation, "", "myops", &change);
+    world.settle();
+    assert_eq!(world.status("myops")["hasModified"], true, "it was changed after its Job was made");
+}
+
+#[test]
+fn how_long_it_took_stands_beside_its_end() {
+    let mut world = started();
+    world.now += k8s_openapi::jiff::SignedDuration::from_secs(312);
+    world.job_says(JOB, "Complete");
+    world.settle();
+    assert_eq!(world.status("myops")["took"], "5m12s");
+}
+
 #[test]
 fn a28_a32_the_jobs_end_is_the_operations_end() {
     for (condition, word) in [

@@ -276,3 +276,35 @@ fn a_spec_that_changed_while_it_waited_is_not_run() {
     assert_eq!(world.status("o")["status"], "Failed");
     assert!(world.jobs().is_empty());
 }
+
+/// Contract A's digest does not know these: changed while it waits, something else than what was asked for would run.
+#[test]
+fn arguments_references_sources_and_resources_that_changed_while_it_waited_are_not_run() {
+    for (field, value) in [
+        ("extraArgs", json!("--limit=all")),
+        ("hostsConfRef", json!({"namespace": "ns", "name": "vars"})),
+        ("sshAuthRef", json!({"namespace": "ns", "name": "key"})),
+        ("resources", json!({"limits": {"cpu": "1m"}})),
+        ("actionSource", json!("configmap")),
+    ] {
+        let mut world = World::with_cluster();
+        world.ask("o", |spec| spec.paused = true);
+        world.settle();
+        world.change(Kind::Operation, "", "o", &json!({"spec": {field: value, "paused": null}}));
+        world.settle();
+        assert_eq!(world.status("o")["status"], "Failed", "{field}");
+        assert!(reason(&world, "o").starts_with("its spec was changed while it waited"), "{field}");
+        assert!(world.jobs().is_empty(), "{field}");
+    }
+}
+
+#[test]
+fn how_long_it_may_take_is_changed_while_it_waits() {
+    let mut world = World::with_cluster();
+    world.ask("o", |spec| spec.paused = true);
+    world.settle();
+    let patch = json!({"spec": {"activeDeadlineSeconds": 60, "paused": null}});
+    world.change(Kind::Operation, "", "o", &patch);
+    world.settle();
+    assert_eq!(world.status("o")["status"], "Running");
+}

@@ -24,14 +24,15 @@ pub(crate) fn apiserver_id(host: &Host<'_>) -> String {
 
 /// Keys, configuration, programs and services of every master.
 pub(crate) fn plane(site: &Site<'_>, wishes: &mut Vec<Wish>) {
-    let mut previous: Option<String> = None;
+    let mut before: Vec<String> = Vec::new();
     for host in site.masters() {
         wishes.push(keys(site, host));
         wishes.push(configuration(site, host));
         wishes.push(programs(site, host));
         let mut api = apiserver(site, host);
         if host.did(&api.id) {
-            api.needs.extend(previous.replace(api.id.clone()));
+            api.needs.extend_from_slice(&before);
+            before.push(api.id.clone());
         }
         wishes.push(api);
         wishes.push(controller_manager(site, host));
@@ -212,15 +213,30 @@ fn rights(site: &Site<'_>) -> Wish {
         .needs([apiserver_id(first)])
 }
 
+/// The first look at the load balancer, once every API server behind it serves.
 fn load_balancer(site: &Site<'_>) -> Option<Wish> {
+    let look = leads_to_masters(site, "control", site.first())?;
+    Some(look.because("workers reach the API through it").needs(site.masters().map(apiserver_id)))
+}
+
+/// A look whether a load balancer that is not managed leads from the host to the API servers: it answers with a
+/// certificate of this cluster. What it has to do stands in the title, which is told when it does not.
+pub(crate) fn leads_to_masters(site: &Site<'_>, stage: &'static str, host: &Host<'_>) -> Option<Wish> {
     let LoadBalancer::External { address, port } = site.spec().load_balancer else { return None };
-    let op = Op::Await { checks: vec![Check::Tcp { address, port }] };
-    let first = site.first();
-    Some(
-        Wish::new("control", first, "load-balancer", op)
-            .title(format!("the load balancer {address}:{port} answers"))
-            .because("workers reach the API through it")
-            .needs(site.masters().map(apiserver_id))
-            .check(None),
-    )
+    let masters: Vec<String> = site.masters().map(|master| format!("{}:6443", master.ip())).collect();
+    let check = Check::Https {
+        address,
+        port,
+        path: "/readyz".to_owned(),
+        ca_file: pki("ca.crt"),
+        certificate_file: None,
+        key_file: None,
+    };
+    let title = format!(
+        "the load balancer {address}:{port} forwards TCP from {} to {}",
+        host.name,
+        masters.join(", ")
+    );
+    let op = Op::Await { checks: vec![check] };
+    Some(Wish::new(stage, host, "load-balancer", op).title(title).check(None))
 }

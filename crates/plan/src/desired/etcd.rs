@@ -7,20 +7,25 @@ use kubeon_render::systemd::{EtcdMember, etcd};
 use kubeon_wire::{Check, Op, Usage};
 
 use super::{Daemon, Wish, authority, choose, client, pair, server};
+use crate::quorum::{self, Quorum, quorum};
 use crate::site::{Host, Site};
 
 /// The step that runs the member of a host.
 pub(crate) fn member_id(host: &Host<'_>) -> String {
-    host.id("etcd/member")
+    quorum::member_id(&host.name)
 }
 
 /// Keys, program and member of every master. First members start side by side; members that exist are
-/// changed one after the other, each healthy before the next.
+/// changed one after the other, each healthy before the next, unless it is known that there is nothing to lose.
+/// Those that are known not to serve come first: as long as one is down, no other may be touched.
 pub(crate) fn members(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     let initial = site.master_addresses();
-    let healthy = quorum(site);
-    let mut previous: Option<String> = None;
-    for host in site.masters() {
+    let in_turn = quorum(site.masters().map(|host| (&host.name, host.facts))) != Quorum::Lost;
+    // All of them, not the last alone: what stands is no step, and nothing could be waited for through it.
+    let mut before: Vec<String> = Vec::new();
+    let mut masters: Vec<&Host<'_>> = site.masters().collect();
+    masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
+    for host in masters {
         wishes.push(keys(host));
         wishes.push(choose(
             site,
@@ -31,18 +36,12 @@ pub(crate) fn members(site: &Site<'_>, wishes: &mut Vec<Wish>) {
             &[("etcd", "etcdctl"), ("etcd", "etcdutl")],
         ));
         let mut member = member(site, host, &initial);
-        if healthy && host.did(&member.id) {
-            member.needs.extend(previous.replace(member.id.clone()));
+        if in_turn && host.did(&member.id) {
+            member.needs.extend_from_slice(&before);
+            before.push(member.id.clone());
         }
         wishes.push(member);
     }
-}
-
-/// Whether a quorum answers now.
-fn quorum(site: &Site<'_>) -> bool {
-    let seen = site.masters().filter_map(|host| host.facts.cluster.as_ref());
-    seen.into_iter()
-        .any(|seen| seen.etcd_members.values().filter(|good| **good).count() * 2 > site.masters().count())
 }
 
 fn keys(host: &Host<'_>) -> Wish {

@@ -5,17 +5,15 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostName;
-use kubeon_render::paths::{CONTAINERD_SOCKET, current, etc, pki};
+use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, current, etc, pki};
 use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, Leaf, Op, Usage};
 
-use super::control::rights_id;
+use super::control::{leads_to_masters, rights_id};
 use super::prepare::NODE_IMAGES;
 use super::{Daemon, Wish, authority, choose, client, pair, part_id, plain, server};
 use crate::input::LoadBalancer;
 use crate::site::{Host, Site};
-
-const BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client";
 
 /// The step after which the cluster has the node and it is Ready.
 pub(crate) fn ready_id(site: &Site<'_>, host: &Host<'_>) -> String {
@@ -38,7 +36,7 @@ pub(crate) fn reach_api(site: &Site<'_>, host: &Host<'_>) -> Vec<String> {
     match site.spec().load_balancer {
         _ if host.master => needs.push(super::control::apiserver_id(host)),
         LoadBalancer::Haproxy => needs.push(host.id("join/haproxy")),
-        LoadBalancer::External { .. } => needs.push(site.first().id("control/load-balancer")),
+        LoadBalancer::External { .. } => needs.push(host.id("join/load-balancer")),
     }
     needs
 }
@@ -53,9 +51,13 @@ pub(crate) fn nodes(site: &Site<'_>, wishes: &mut Vec<Wish>) {
         if haproxy && !host.master {
             way_to_masters(site, host, &masters, wishes);
         }
+        if !host.master {
+            wishes.extend(load_balancer(site, host));
+        }
         kubelet(site, host, wishes);
         wishes.push(ready(site, host));
         wishes.push(labels(site, host));
+        wishes.extend(uncordon(site, host));
         if host.master {
             wishes.push(taint(site, host));
         }
@@ -119,13 +121,10 @@ fn keys(site: &Site<'_>, host: &Host<'_>) -> Wish {
         hours: 1,
         ..client("kubernetes", &format!("system:bootstrap:{}", host.name), &[manifests::BOOTSTRAP_GROUP])
     };
-    files.extend(pair(BOOTSTRAP, bootstrap));
-    let bootstrap_config = config::kubeconfig(
-        &site.server(host),
-        "bootstrap",
-        &format!("{BOOTSTRAP}.crt"),
-        &format!("{BOOTSTRAP}.key"),
-    );
+    let name = KUBELET_BOOTSTRAP.trim_end_matches(".crt");
+    files.extend(pair(name, bootstrap));
+    let bootstrap_config =
+        config::kubeconfig(&site.server(host), "bootstrap", KUBELET_BOOTSTRAP, &format!("{name}.key"));
     files.push(plain(etc("bootstrap-kubelet.conf"), bootstrap_config));
     Wish::new("join", host, "keys", Op::Files { files })
         .title("write the kubelet's keys")
@@ -145,7 +144,7 @@ fn way_to_masters(site: &Site<'_>, host: &Host<'_>, masters: &[(String, Ipv4Addr
             stage: "join",
             what: "haproxy",
             unit_name: "haproxy.service",
-            unit: systemd::haproxy(),
+            unit: systemd::haproxy(site.arch()),
             watches: vec![etc("haproxy.cfg"), pki("ca.crt"), current("haproxy")],
             ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: 6443 }],
         }
@@ -154,6 +153,13 @@ fn way_to_masters(site: &Site<'_>, host: &Host<'_>, masters: &[(String, Ipv4Addr
         .reads([host.id("join/haproxy-config"), host.id("join/choose-haproxy")])
         .needs([host.id("join/keys")]),
     );
+}
+
+/// A load balancer that is not managed must be reached from every worker, before its kubelet tries to.
+fn load_balancer(site: &Site<'_>, host: &Host<'_>) -> Option<Wish> {
+    let look = leads_to_masters(site, "join", host)?;
+    let before = [site.first().id("control/load-balancer"), host.id("prepare/hosts"), host.id("join/keys")];
+    Some(look.because("its programs reach the API through it").needs(before))
 }
 
 fn kubelet(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
@@ -216,11 +222,9 @@ fn ready(site: &Site<'_>, host: &Host<'_>) -> Wish {
     wish
 }
 
-/// What the cluster says when it does not have the node as Ready; `None` when all is well or unknown.
+/// What the cluster says when it does not have the node as Ready; `None` when all is well or untold.
 fn not_ready(site: &Site<'_>, host: &Host<'_>) -> Option<String> {
-    let cluster =
-        site.masters().find_map(|master| master.facts.cluster.as_ref().filter(|seen| seen.api_ready))?;
-    match cluster.nodes.get(host.name.as_str()) {
+    match site.node(&host.name)? {
         None => Some("the cluster does not know the node".to_owned()),
         Some(node) if !node.ready => Some(format!("the node is not Ready: {}", node.reason)),
         Some(_) => None,
@@ -236,6 +240,22 @@ fn labels(site: &Site<'_>, host: &Host<'_>) -> Wish {
         .title(format!("label node {}", host.name))
         .because("the node has no role")
         .needs([ready_id(site, host)])
+}
+
+/// A worker that was about to leave and stays was cordoned on the way out; others are cordoned by people.
+fn uncordon(site: &Site<'_>, host: &Host<'_>) -> Option<Wish> {
+    let open = match site.node(&host.name) {
+        Some(Some(node)) => !node.unschedulable,
+        Some(None) => true,
+        None => false,
+    };
+    let op = Op::Uncordon { node: host.name.clone() };
+    (site.intent.returns(host.address()) && !open).then(|| {
+        Wish::new("join", site.first(), &format!("uncordon-{}", host.name), op)
+            .title(format!("let pods onto node {} again", host.name))
+            .needs([ready_id(site, host)])
+            .once(format!("{} was about to leave the cluster and stays", host.name))
+    })
 }
 
 fn taint(site: &Site<'_>, host: &Host<'_>) -> Wish {

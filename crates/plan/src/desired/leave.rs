@@ -1,5 +1,5 @@
 //! Stage `leave`: workers that are no longer wished for. Their pods go elsewhere, their node goes, and last
-//! their host becomes as bare as it was.
+//! their host becomes as bare as it was. One that is wished for again after its node went is made bare here, too.
 
 use kubeon_wire::Op;
 
@@ -22,11 +22,17 @@ pub(crate) fn workers(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     }
 }
 
-fn why(leaving: &Leaving<'_>) -> String {
-    match &leaving.facts {
-        Ok(_) => format!("{} is to leave the cluster", leaving.name),
-        Err(silence) => format!("{} is to leave the cluster, and cannot be reached: {silence}", leaving.name),
+fn why(site: &Site<'_>, leaving: &Leaving<'_>) -> String {
+    if site.intent.returns(leaving.spec.address) {
+        return format!("{} was half way out of the cluster and is to join it anew", leaving.name);
     }
+    let silence = match &leaving.facts {
+        Ok(_) => return format!("{} is to leave the cluster", leaving.name),
+        Err(silence) => silence,
+    };
+    let unknown = site.node(&leaving.name).is_none();
+    let unknown = if unknown { "; whether its pods still run was not told" } else { "" };
+    format!("{} is to leave the cluster, and cannot be reached: {silence}{unknown}", leaving.name)
 }
 
 /// Evicted pods need somewhere to go: hosts that join, and masters that take pods again, come first.
@@ -39,8 +45,9 @@ fn before_drains(site: &Site<'_>) -> Vec<String> {
 
 fn drain(site: &Site<'_>, leaving: &Leaving<'_>, before: &[String]) -> Option<Wish> {
     let node = site.node(&leaving.name);
-    // Pods end by the hand of their kubelet: where that is silent, nobody ends them before their node is gone.
-    let ends = leaving.facts.is_ok() || node.is_some_and(|node| node.is_some_and(|node| node.ready));
+    // Pods end by the hand of their kubelet: where that is known to be silent, nobody ends them before their node is
+    // gone. Where nothing is known they may run on, so their end is waited for.
+    let ends = leaving.facts.is_ok() || node.is_none_or(|node| node.is_some_and(|node| node.ready));
     if matches!(node, Some(None)) || !ends {
         return None;
     }
@@ -52,7 +59,7 @@ fn drain(site: &Site<'_>, leaving: &Leaving<'_>, before: &[String]) -> Option<Wi
             .within(site.intent.drain_seconds)
             .needs([apiserver_id(first), rights_id(site)])
             .needs(before.to_vec())
-            .once(why(leaving))
+            .once(why(site, leaving))
             .destroys(1),
     )
 }
@@ -70,7 +77,7 @@ fn remove(site: &Site<'_>, leaving: &Leaving<'_>, drain: Option<&Wish>) -> Optio
             .title(format!("take node {} out of the cluster", leaving.name))
             .needs([apiserver_id(first), rights_id(site)])
             .needs(drain.map(|drain| drain.id.clone()))
-            .once(why(leaving))
+            .once(why(site, leaving))
             .destroys(3),
     )
 }
@@ -84,7 +91,7 @@ fn reset(site: &Site<'_>, leaving: &Leaving<'_>, remove: Option<&Wish>) -> Optio
             .title(format!("take everything of {} off {}", site.spec().name, leaving.name))
             .within(180)
             .needs(remove.map(|remove| remove.id.clone()))
-            .once(why(leaving))
+            .once(why(site, leaving))
             .destroys(2)
     })
 }

@@ -1,11 +1,13 @@
 //! Stage `network`: kube-proxy and flannel on every host, CoreDNS in the cluster.
 
 use kubeon_render::paths::{current, etc, pki};
+use kubeon_render::tools::network;
 use kubeon_render::{config, manifests, systemd};
-use kubeon_wire::{Check, Op};
+use kubeon_wire::{Check, File, Op};
 
 use super::control::rights_id;
 use super::join::{reach_api, ready_id};
+use super::prepare::NET_TOOLS;
 use super::{Daemon, Wish, choose, client, pair, plain};
 use crate::input::ProxyMode;
 use crate::site::{Host, Site};
@@ -15,10 +17,30 @@ pub(crate) fn services(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     for host in &site.hosts {
         wishes.push(files(site, host));
         wishes.push(choose(site, host, "network", "choose", &["kube-proxy", "flannel"], &[]));
-        wishes.push(kube_proxy(site, host));
-        wishes.push(flannel(site, host));
+        let tools = tools(site, host);
+        let needs: Vec<String> = tools.iter().map(|wish| wish.id.clone()).collect();
+        wishes.extend(tools);
+        wishes.push(kube_proxy(site, host).needs(needs.clone()));
+        wishes.push(flannel(site, host).needs(needs));
     }
     wishes.push(dns(site));
+}
+
+/// nft and iptables of the bundle, where the host has none. The services look for its own first.
+fn tools(site: &Site<'_>, host: &Host<'_>) -> Vec<Wish> {
+    let wanted = site.spec().proxy_mode;
+    if !host.lacks_tools(wanted) {
+        return Vec::new();
+    }
+    let chosen = choose(site, host, "network", "choose-tools", &[NET_TOOLS], &[]);
+    let scripts = network(site.arch(), host.facts.has_nftables);
+    let file = |(path, text): (String, String)| File { mode: 0o755, ..plain(path, text) };
+    let files = Op::Files { files: scripts.into_iter().map(file).collect() };
+    let callable = Wish::new("network", host, "tools", files)
+        .title("make nft and iptables of the bundle callable")
+        .because("the host has none")
+        .needs([chosen.id.clone()]);
+    vec![chosen, callable]
 }
 
 fn files(site: &Site<'_>, host: &Host<'_>) -> Wish {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_wire::{HostsEntry, Op};
+use kubeon_wire::{Facts, HostsEntry, Op};
 
 use super::{Wish, part_id};
-use crate::input::{LoadBalancer, PartInfo};
+use crate::input::{LoadBalancer, PartInfo, ProxyMode};
 use crate::site::{Host, Site};
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
@@ -32,6 +32,23 @@ const NODE_PARTS: &[&str] = &["containerd", "runc", "kubelet", "cni-plugins", "k
 const MASTER_PARTS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 const WORKER_PARTS: &[&str] = &["haproxy"];
 const MASTER_TOOLS: &[&str] = &["kubectl"];
+
+/// The part that a host gets which lacks the programs that kube-proxy, flannel and the network plugins call.
+pub(crate) const NET_TOOLS: &str = "net-tools";
+
+/// The program that the host needs for packet rules and is known not to have.
+pub(crate) fn missing_tool(facts: &Facts, wanted: ProxyMode) -> Option<&'static str> {
+    let tool = match usable(facts, wanted) {
+        ProxyMode::Nftables => "nft",
+        ProxyMode::Iptables => "iptables",
+    };
+    (facts.programs.get(tool) == Some(&false)).then_some(tool)
+}
+
+/// How Services are implemented on a host: what was asked for, as far as the kernel has it.
+pub(crate) fn usable(facts: &Facts, wanted: ProxyMode) -> ProxyMode {
+    if facts.has_nftables { wanted } else { ProxyMode::Iptables }
+}
 
 /// The images that every host holds before its first pod starts.
 pub(crate) const NODE_IMAGES: &[&str] = &["pause", "coredns"];
@@ -103,6 +120,9 @@ pub(crate) fn artifacts(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     for host in &site.hosts {
         for name in parts(host.master) {
             wishes.push(part(host, name, name, site.part(name)));
+        }
+        if host.lacks_tools(site.spec().proxy_mode) {
+            wishes.push(part(host, NET_TOOLS, NET_TOOLS, site.part(NET_TOOLS)));
         }
         for role in NODE_IMAGES {
             let image = &site.intent.artifacts.images[*role];

@@ -1,6 +1,7 @@
 //! What must be true of every plan, whatever made it. Run after planning, and once more right before
 //! `apply`, where a fatal finding stops the turn.
 
+mod address;
 mod drain;
 mod order;
 mod quorum;
@@ -43,8 +44,15 @@ impl Finding {
 
 type Rule = fn(&Plan, &Snapshot) -> Vec<Finding>;
 
-const RULES: &[Rule] =
-    &[order::check, drain::check, quorum::check, secrets::check, unknown::check, one_address_one_name];
+const RULES: &[Rule] = &[
+    order::check,
+    drain::check,
+    quorum::check,
+    secrets::check,
+    unknown::check,
+    address::check,
+    one_address_one_name,
+];
 
 /// Checks a plan against every rule.
 #[must_use]

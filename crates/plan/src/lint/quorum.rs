@@ -1,19 +1,20 @@
-//! Members of etcd that exist are never changed two at a time: each change waits for the one before.
+//! Members of etcd that exist are never changed two at a time: each change waits for the one before. Only where it is
+//! known that there is no quorum to lose may they be mended side by side.
+
+use kubeon_api::HostAddress;
 
 use super::{Finding, reaches};
 use crate::input::{Seen, Snapshot};
 use crate::output::{Plan, Step};
+use crate::quorum::{Quorum, quorum};
 
 pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
+    let facts = |address: &HostAddress| snapshot.hosts.get(address).and_then(Seen::fresh);
     let existed = |step: &&Step| {
-        let facts = snapshot.hosts.get(&step.host).and_then(Seen::fresh);
-        facts.is_some_and(|facts| facts.journal.iter().any(|entry| entry.id == step.id))
+        facts(&step.host).is_some_and(|facts| facts.journal.iter().any(|entry| entry.id == step.id))
     };
-    let answers = snapshot.hosts.values().filter_map(Seen::fresh).filter_map(|facts| facts.cluster.as_ref());
-    let quorum = answers
-        .into_iter()
-        .any(|seen| seen.etcd_members.values().filter(|good| **good).count() * 2 > seen.etcd_members.len());
-    if !quorum {
+    let masters = plan.hosts.iter().filter(|(_, host)| host.fence.role == "master");
+    if quorum(masters.filter_map(|(address, host)| Some((&host.name, facts(address)?)))) == Quorum::Lost {
         return Vec::new();
     }
     let changes: Vec<&Step> =

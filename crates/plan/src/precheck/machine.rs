@@ -1,9 +1,10 @@
 //! What the machine is and has.
 
+use kubeon_api::Arch;
 use kubeon_wire::Cgroup;
 
 use super::{Subject, Verdict};
-use crate::desired::prepare::{NODE_IMAGES, parts};
+use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, missing_tool, parts};
 
 /// Room that must stay free beyond the parts: images, logs, etcd.
 const SPARE_BYTES: u64 = 1 << 30;
@@ -25,21 +26,26 @@ pub(super) fn system(it: &Subject<'_>) -> Verdict {
     let init = if facts.has_systemd { "systemd" } else { "no systemd" };
     let found = [facts.system.as_str(), &facts.architecture, &facts.os, init];
     let found = found.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ");
-    let mut wrong = Vec::new();
+    let bundle = it.intent.artifacts.arch;
+    let wanted = format!("Linux, {}, systemd", bundle.map_or("x86_64 or aarch64", Arch::machine));
     if facts.system != "Linux" {
-        return Verdict::good(found, "Linux, x86_64, systemd")
-            .error(Some(format!("runs {}, not Linux", facts.system)));
+        return Verdict::good(found, wanted).error(Some(format!("runs {}, not Linux", facts.system)));
     }
-    if facts.architecture != "x86_64" {
-        wrong.push(format!(
-            "is {}; the bundle of {} is for x86_64",
-            facts.architecture, it.intent.spec.version
-        ));
+    let mut wrong = Vec::new();
+    match (bundle, facts.architecture.parse::<Arch>()) {
+        (Some(arch), here) if here != Ok(arch) => wrong.push(format!(
+            "is {}; the bundle of {} is for {}",
+            facts.architecture,
+            it.intent.spec.version,
+            arch.machine()
+        )),
+        (None, Err(_)) => wrong.push(format!("is {}, for which there are no bundles", facts.architecture)),
+        _ => {}
     }
     if !facts.has_systemd {
         wrong.push("is not run by systemd".to_owned());
     }
-    Verdict::good(found, "Linux, x86_64, systemd").error((!wrong.is_empty()).then(|| wrong.join("; ")))
+    Verdict::good(found, wanted).error((!wrong.is_empty()).then(|| wrong.join("; ")))
 }
 
 /// A kernel older than 3.10 is refused in the words that are known for it.
@@ -107,8 +113,9 @@ fn mib(bytes: u64) -> String {
 fn missing_bytes(it: &Subject<'_>) -> u64 {
     let artifacts = &it.intent.artifacts;
     let programs = parts(it.master).filter_map(|name| artifacts.parts.get(name));
+    let tools = missing_tool(it.facts, it.intent.spec.proxy_mode).and(artifacts.parts.get(NET_TOOLS));
     let images = NODE_IMAGES.iter().filter_map(|role| artifacts.images.get(*role)).map(|image| &image.part);
-    let missing = programs.chain(images).filter(|part| !it.facts.parts.contains(&part.digest));
+    let missing = programs.chain(tools).chain(images).filter(|part| !it.facts.parts.contains(&part.digest));
     missing.map(|part| part.unpacked_size).sum()
 }
 
@@ -168,6 +175,23 @@ pub(super) fn nftables(it: &Subject<'_>) -> Verdict {
     let there = it.facts.has_nftables;
     let message = (!there).then(|| "its kernel has no nftables: kube-proxy uses iptables here".to_owned());
     Verdict::good(if there { "there" } else { "missing" }, "there").warning(message)
+}
+
+/// What kube-proxy and flannel call.
+pub(super) fn tools(it: &Subject<'_>) -> Verdict {
+    let wanted = "nft, or iptables where that is used";
+    let Some(tool) = missing_tool(it.facts, it.intent.spec.proxy_mode) else {
+        return Verdict::good("there", wanted);
+    };
+    let package = if tool == "nft" { "nftables" } else { tool };
+    let more = match it.facts.package_manager.as_deref() {
+        Some(manager) => format!("once installed ({manager}, package {package}), its own is used"),
+        None => {
+            "it has no package manager either: what comes with later bundles is all that it gets".to_owned()
+        }
+    };
+    let message = format!("has no {tool}: the bundle's is put there for kube-proxy and flannel; {more}");
+    Verdict::good("missing", wanted).warning(Some(message))
 }
 
 /// Without forwarding there is no pod network.

@@ -98,6 +98,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("node-ports", network::node_ports),
     rule("modules", machine::modules),
     rule("nftables", machine::nftables),
+    rule("tools", machine::tools),
     rule("parameters", machine::parameters),
     rule("dns", network::dns),
     rule("mtu", network::mtu),

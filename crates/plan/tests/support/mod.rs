@@ -11,7 +11,7 @@ use std::path::Path;
 
 use kubeon_api::HostAddress;
 use kubeon_plan::sim::{artifacts, bare, cluster};
-use kubeon_plan::{Intent, Seen, Snapshot, validate};
+use kubeon_plan::{Intent, LoadBalancer, Seen, Snapshot, validate};
 
 pub const NOW: i64 = 1_800_000_000;
 
@@ -31,6 +31,15 @@ pub fn intent(masters: usize, workers: usize) -> Intent {
     let version = spec.version;
     let (spec, _) = validate(spec, &[version]).unwrap();
     Intent::new(spec, "uid-1", 0, artifacts(&version.to_string()))
+}
+
+/// The same behind a load balancer that is not managed.
+pub fn behind_load_balancer(masters: usize, workers: usize) -> Intent {
+    let intent = intent(masters, workers);
+    let mut spec = (*intent.spec).clone();
+    spec.load_balancer = LoadBalancer::External { address: [172, 30, 9, 9].into(), port: 7443 };
+    let version = spec.version;
+    Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
 }
 
 pub fn bare_hosts(count: usize) -> Snapshot {

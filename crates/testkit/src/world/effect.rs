@@ -34,6 +34,8 @@ pub(super) enum Effect {
     Taint { node: String, present: bool },
     /// A node takes no new pods, and has none.
     Drain(String),
+    /// A node takes new pods again.
+    Uncordon(String),
     /// A node leaves the cluster.
     RemoveNode(String),
     /// A step is forgotten.
@@ -99,6 +101,7 @@ pub(super) fn effects_of(op: &Op, host: &Host) -> Result<Vec<Effect>, String> {
             .collect(),
         Op::Taint { node, present } => vec![Effect::Taint { node: node.to_string(), present }],
         Op::Drain { node } => vec![Effect::Drain(node.to_string())],
+        Op::Uncordon { node } => vec![Effect::Uncordon(node.to_string())],
         Op::RemoveNode { node, forget } => {
             let forget = forget.into_iter().map(Effect::Forget);
             forget.chain([Effect::RemoveNode(node.to_string())]).collect()

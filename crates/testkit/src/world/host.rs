@@ -3,11 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::{Digest, HostAddress};
-use kubeon_wire::{CertificateFact, Claim, Facts, Fence, HostsEntry, JournalEntry, Op, Standing};
+use kubeon_wire::{
+    CertificateFact, Claim, Facts, Fence, HostsEntry, JournalEntry, KubeletFacts, Op, Standing,
+};
 
 use super::effect::{Effect, Traces};
 use crate::hosts::HostBuilder;
 use crate::text::{fingerprint, sha256_like};
+
+/// Programs of the bundle for hosts that lack them.
+const TOOLS: &str = "/var/lib/kubeon/tools";
+const BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 
 /// The host.
 pub(super) struct Host {
@@ -121,6 +127,7 @@ impl Host {
             | Effect::Object { .. }
             | Effect::Taint { .. }
             | Effect::Drain(_)
+            | Effect::Uncordon(_)
             | Effect::RemoveNode(_) => {
                 return Err("concerns more than one host".to_owned());
             }
@@ -187,6 +194,14 @@ impl Host {
         } else if program.starts_with("/var/lib/kubeon/") {
             return Err(format!("{program} does not exist"));
         }
+        let absent = self.base.programs.iter().find(|(name, there)| {
+            !**there
+                && calls(program, name)
+                && !(unit.contains(TOOLS) && self.has(&format!("{TOOLS}/{name}")))
+        });
+        if let Some((name, _)) = absent {
+            return Err(format!("{program}: exec: {name}: executable file not found in $PATH"));
+        }
         let named = unit.split_whitespace().filter_map(|word| Some(word.split_once('=')?.1));
         match named
             .filter(|path| path.starts_with("/etc/"))
@@ -231,10 +246,23 @@ impl Host {
         facts.node_program = self.claim.is_some().then(|| sha256_like("kubeon-node").parse().unwrap());
         facts.parts = self.parts.iter().cloned().collect();
         facts.busy_ports = ports.iter().filter(|(unit, _)| self.runs(unit)).map(|(_, port)| *port).collect();
-        facts.certificates =
-            self.files.iter().filter_map(|(path, file)| certificate(path, &file.text)).collect();
+        // A look knows only some places.
+        let ours = self.files.range(pki("")..).take_while(|(path, _)| path.starts_with(&pki("")));
+        facts.certificates = ours.filter_map(|(path, file)| certificate(path, &file.text)).collect();
+        facts.kubelet = KubeletFacts { bootstrap: self.bootstrap(), own: self.own(now) };
         facts.journal = self.journal.iter().map(|(id, entry)| self.entry(id, entry)).collect();
         facts
+    }
+
+    /// The certificate with which its kubelet asks for one of its own.
+    pub fn bootstrap(&self) -> Option<CertificateFact> {
+        certificate(BOOTSTRAP, &self.files.get(BOOTSTRAP)?.text)
+    }
+
+    /// The kubelet's own, which it renews in time.
+    fn own(&self, now: i64) -> Option<CertificateFact> {
+        let path = "/var/lib/kubelet/pki/kubelet-client-current.pem".to_owned();
+        self.joined.then(|| CertificateFact { path, not_before: now, not_after: now + 365 * 86_400 })
     }
 
     fn entry(&self, id: &str, remembered: &Remembered) -> JournalEntry {
@@ -285,6 +313,7 @@ impl Host {
             Op::Objects { .. }
             | Op::Taint { .. }
             | Op::Drain { .. }
+            | Op::Uncordon { .. }
             | Op::RemoveNode { .. }
             | Op::Await { .. }
             | Op::Reset { .. } => None,
@@ -311,6 +340,17 @@ fn put<V: PartialEq>(
     let line = format!("{verb} {key}");
     map.insert(key, value);
     Some(line)
+}
+
+/// Whether the program calls the other one; whatever the kernel has, packet rules are made by these two.
+fn calls(program: &str, other: &str) -> bool {
+    ["nft", "iptables"].contains(&other)
+        && ["/kube-proxy", "/flanneld"].iter().any(|it| program.ends_with(it))
+}
+
+/// Where a certificate or key of the cluster lies.
+pub(super) fn pki(name: &str) -> String {
+    format!("/etc/kubernetes/pki/{name}")
 }
 
 /// The dates in a certificate that the fake secrets made.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostAddress;
-use kubeon_wire::{Check, ClusterFacts, NodeFact};
+use kubeon_wire::{Check, ClusterFacts, EtcdFact, NodeFact};
 
+use super::host::{Host, pki};
 use super::state::State;
 
 impl State {
@@ -56,34 +57,51 @@ impl State {
             .hosts
             .values()
             .any(|other| other.uid() == host.uid() && other.runs("kube-controller-manager.service"));
-        !host.joined && host.runs("kubelet.service") && allowed && approver && self.reaches_api(at)
+        let known = host.bootstrap().is_some_and(|seen| self.now < seen.not_after);
+        !host.joined && known && host.runs("kubelet.service") && allowed && approver && self.reaches_api(at)
     }
 
-    /// What the host's API server and member say; `None` where no API server runs.
+    /// What the host's API server and member say; `None` on a host that is no master.
     pub fn cluster_facts(&self, at: HostAddress) -> Option<ClusterFacts> {
         let host = self.host(at);
-        if !host.runs("kube-apiserver.service") {
+        if !["admin.crt", "etcd/healthcheck-client.crt"].iter().any(|name| host.has(&pki(name))) {
             return None;
         }
-        let ready = self.api_ready(at);
-        let cluster = self.clusters.get(host.uid()?);
-        let nodes: BTreeMap<String, NodeFact> = cluster
-            .filter(|_| ready)
-            .map(|cluster| {
-                cluster
-                    .nodes
-                    .iter()
-                    .map(|(name, at)| (name.clone(), self.node(*at, cluster.drained.contains(name))))
-                    .collect()
+        let api_ready = self.api_ready(at);
+        let version = host.claim.as_ref().map(|claim| claim.version).filter(|_| api_ready);
+        let nodes = (api_ready && !self.slow.nodes).then(|| self.nodes(at));
+        Some(ClusterFacts { api_ready, version, nodes, etcd: self.etcd(at) })
+    }
+
+    fn nodes(&self, at: HostAddress) -> BTreeMap<String, NodeFact> {
+        let cluster = self.host(at).uid().and_then(|uid| self.clusters.get(uid)).into_iter();
+        cluster
+            .flat_map(|cluster| {
+                let node = |(name, at): (&String, &HostAddress)| {
+                    (name.clone(), self.node(*at, cluster.drained.contains(name)))
+                };
+                cluster.nodes.iter().map(node)
             })
-            .unwrap_or_default();
-        let members = self.hosts.values().filter(|other| other.uid() == host.uid() && other.etcd.is_some());
-        Some(ClusterFacts {
-            api_ready: ready,
-            version: host.claim.as_ref().map(|claim| claim.version),
-            nodes,
-            etcd_members: members.map(|member| (member.name(), member.runs("etcd.service"))).collect(),
-        })
+            .collect()
+    }
+
+    /// What the host's own member says. It does not listen to anybody before it found its first quorum.
+    fn etcd(&self, at: HostAddress) -> EtcdFact {
+        let host = self.host(at);
+        if !host.runs("etcd.service") {
+            return EtcdFact::Down;
+        }
+        let uid = host.uid().unwrap_or_default();
+        let formed = self.clusters.get(uid).is_some_and(|cluster| cluster.formed.is_some());
+        if self.slow.etcd || !formed {
+            return EtcdFact::Untold;
+        }
+        let members = self.hosts.values().filter(|other| other.uid() == Some(uid) && other.etcd.is_some());
+        let health = |member: &Host| {
+            // A host without power says nothing; one whose member does not run refuses.
+            member.up.then(|| member.runs("etcd.service") && self.quorum(uid))
+        };
+        EtcdFact::Members(members.map(|member| (member.name(), health(member))).collect())
     }
 
     fn node(&self, at: HostAddress, unschedulable: bool) -> NodeFact {
@@ -149,7 +167,7 @@ impl State {
 
     fn listens(&self, at: HostAddress, address: Ipv4Addr, port: u16) -> bool {
         // An address of no host is a load balancer before the masters.
-        let Some(there) = self.seen_from(at, address) else { return self.any_api(at) };
+        let Some(there) = self.seen_from(at, address) else { return self.balanced(at) };
         let units: &[&str] = match port {
             2379..=2381 => &["etcd.service"],
             6443 => &["kube-apiserver.service", "haproxy.service"],
@@ -162,8 +180,13 @@ impl State {
         units.iter().any(|unit| self.host(there).runs(unit))
     }
 
+    /// Whether the load balancer leads from the host to an API server.
+    fn balanced(&self, at: HostAddress) -> bool {
+        !self.blocked.contains(&at) && self.any_api(at)
+    }
+
     fn answers(&self, at: HostAddress, address: Ipv4Addr, port: u16) -> bool {
-        let Some(there) = self.seen_from(at, address) else { return self.any_api(at) };
+        let Some(there) = self.seen_from(at, address) else { return self.balanced(at) };
         match port {
             2379 => {
                 let host = self.host(there);

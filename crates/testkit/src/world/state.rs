@@ -22,12 +22,22 @@ pub(super) struct State {
     pub faults: Faults<String>,
     pub opening_faults: Faults<HostAddress>,
     pub lost_blobs: LostBlobs,
+    pub slow: Slow,
+    /// Hosts that the load balancer cannot be reached from.
+    pub blocked: BTreeSet<HostAddress>,
     /// The process that lives now.
     pub life: u64,
     pub dead: bool,
     /// Effects until it dies.
     pub left: Option<usize>,
     pub random: Option<u64>,
+}
+
+/// What serves well, and yet answers no look in time.
+#[derive(Debug, Default)]
+pub(super) struct Slow {
+    pub etcd: bool,
+    pub nodes: bool,
 }
 
 /// A cluster as its etcd knows it.
@@ -59,6 +69,8 @@ impl State {
             faults: BTreeMap::new(),
             opening_faults: BTreeMap::new(),
             lost_blobs: LostBlobs::new(),
+            slow: Slow::default(),
+            blocked: BTreeSet::new(),
             life: 0,
             dead: false,
             left: None,
@@ -80,6 +92,7 @@ impl State {
             Effect::Object { path, body } => self.put(at, path, body)?,
             Effect::Taint { node, present } => self.taint(at, &node, present)?,
             Effect::Drain(node) => self.drain(at, node)?,
+            Effect::Uncordon(node) => self.uncordon(at, &node)?,
             Effect::RemoveNode(node) => self.remove_node(at, &node)?,
             Effect::Halt { name, watches } => self.halt(at, &name, &watches),
             Effect::Start { name, watches } => self.start(at, &name, watches)?,
@@ -133,6 +146,14 @@ impl State {
         let cluster = self.cluster_at(at)?;
         let line = format!("drain node {node}");
         Ok((cluster.nodes.contains_key(&node) && cluster.drained.insert(node)).then_some(line))
+    }
+
+    fn uncordon(&mut self, at: HostAddress, node: &str) -> Result<Option<String>, String> {
+        let cluster = self.cluster_at(at)?;
+        if !cluster.nodes.contains_key(node) {
+            return Err(format!("there is no node {node}"));
+        }
+        Ok(cluster.drained.remove(node).then(|| format!("uncordon node {node}")))
     }
 
     /// A node whose kubelet runs must have been drained before.

@@ -46,11 +46,12 @@ pub(super) fn counts(requests: &[Request]) -> Counts {
     counts
 }
 
-/// A policy that logs one user's requests when they are answered, a watch when it begins, and nobody else's.
-pub(super) fn policy(user: &str) -> String {
+/// A policy that logs these users' requests when they are answered, a watch when it begins, and nobody else's.
+pub(super) fn policy(users: &[String]) -> String {
+    let users = users.join("', '");
     format!(
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n\
-         - {{ level: Metadata, users: ['{user}'] }}\n- {{ level: None }}\n"
+         - {{ level: Metadata, users: ['{users}'] }}\n- {{ level: None }}\n"
     )
 }
 

@@ -30,8 +30,8 @@ const ENDS: usize = 5;
 #[derive(Debug)]
 pub(super) struct Floor {
     pub(super) operations: usize,
-    /// Begun until its Job was there, one of them alone.
-    pub(super) one: f64,
+    /// Begun until its Job was there, one after the other.
+    pub(super) alone: Times,
     /// From the first request of all until each Job was there.
     pub(super) jobs: Times,
     /// Seconds until the last Job was there, and then until everything was.
@@ -49,12 +49,12 @@ impl Floor {
         let (starts, ends) = (self.operations * STARTS, self.operations * ENDS);
         let rate = |count: usize, seconds: f64| count as f64 / seconds.max(0.001);
         format!(
-            "floor: {} by a bare client, {AT_ONCE} at once: {starts} writes, {:.2} s until their Jobs are there ({:.0} a second beside {} reads; one alone {:.0} ms; {}), {ends} writes, {:.2} s for the rest ({:.0} a second); CPU s: {}, client {:.1}",
+            "floor: {} by a bare client, {AT_ONCE} at once: {starts} writes, {:.2} s until their Jobs are there ({:.0} a second beside {} reads; alone {}; {}), {ends} writes, {:.2} s for the rest ({:.0} a second); CPU s: {}, client {:.1}",
             super::report::many(self.operations, "operation"),
             self.starts,
             rate(starts, self.starts),
             self.operations * 3,
-            self.one * 1000.0,
+            self.alone.text(),
             self.jobs.text(),
             self.ends,
             rate(ends, self.ends),
@@ -64,13 +64,18 @@ impl Floor {
     }
 }
 
-/// Makes the requests of `count` operations. The operator must be gone.
-pub(super) async fn measure(ground: &mut Ground, count: usize) -> Result<Floor> {
+/// Makes the requests of `count` operations at once, and before them of some, one after the other. The operator must be
+/// gone.
+pub(super) async fn measure(ground: &mut Ground, count: usize, alone: usize) -> Result<Floor> {
     let job = job_like(ground).await?;
     let client = || super::usage::Usage::of(std::process::id());
-    let (before, mine, begin) = (ground.servers()?, client()?.cpu, Instant::now());
-    start(ground, "floor-one", 0, &job).await?;
-    let (one, begun) = (begin.elapsed().as_secs_f64(), Instant::now());
+    let mut one_by_one = Vec::new();
+    for number in 0..alone {
+        let begin = Instant::now();
+        start(ground, &format!("floor-alone-{number:05}"), 0, &job).await?;
+        one_by_one.push(begin.elapsed().as_secs_f64());
+    }
+    let (before, mine, begun) = (ground.servers()?, client()?.cpu, Instant::now());
     let names: Vec<_> = (0..count).map(|number| format!("floor-{number:05}")).collect();
     let (at, job) = (&*ground, &job);
     let each = names.iter().enumerate().map(|(number, name)| async move {
@@ -82,7 +87,7 @@ pub(super) async fn measure(ground: &mut Ground, count: usize) -> Result<Floor> 
     stream::iter(each).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
     Ok(Floor {
         operations: count,
-        one,
+        alone: Times::new(one_by_one),
         jobs: Times::new(made),
         starts,
         ends: ending.elapsed().as_secs_f64(),

@@ -1,4 +1,4 @@
-//! The API server, the operator's process, and who watches them.
+//! The operator's process on its API server, and who watches them.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,22 +9,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, discovery};
-use kubeon_envtest::{ApiServer, Options};
+use kubeon_envtest::ApiServer;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use super::audit::{self, Audit, Request};
+use super::audit::{Audit, Request};
 use super::candidate::{Candidate, fill};
 use super::objects;
+use super::site::{self, Site};
 use super::usage::{self, Servers, Usage, Used};
 use super::world::{Kinds, Sights, World};
 
 /// The account that the operator works as. It may do everything: what it may not is not measured here.
-const ACCOUNT: &str = "bench-operator";
+pub(super) const ACCOUNT: &str = "bench-operator";
 /// An operator that ends as often in one part is given up.
 const MOST_ENDS: usize = 20;
 /// From the operator's start until it must have done its first work.
@@ -46,36 +47,25 @@ pub(super) struct Ground {
     /// How often the operator ended by itself since [`Ground::begin`].
     pub(super) ends: usize,
     files: TempDir,
-    server: ApiServer,
+    site: Arc<Site>,
 }
 
 impl Ground {
-    /// A fresh API server with the candidate's kinds, its namespace and its account.
-    pub(super) async fn new(candidate: &Arc<Candidate>, fsync: bool) -> Result<Self> {
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let files = tempfile::Builder::new().prefix("kubeon-bench-").tempdir_in(parent)?;
-        let user = format!("system:serviceaccount:{}:{ACCOUNT}", candidate.namespace);
-        let (policy, log) = (files.path().join("audit.yaml"), files.path().join("audit.log"));
-        fs::write(&policy, audit::policy(&user))?;
-        let arguments = vec![
-            format!("--audit-policy-file={}", policy.display()),
-            format!("--audit-log-path={}", log.display()),
-            // Each line is there before the answer, and the file is not replaced while it is read.
-            "--audit-log-mode=blocking".into(),
-            "--audit-log-maxsize=100000".into(),
-        ];
-        let server = ApiServer::start(Options { fsync, arguments, ..Options::default() }).await?;
+    /// The candidate's kinds, its namespace and its account, on an API server that holds nothing of others.
+    pub(super) async fn new(site: &Arc<Site>, candidate: &Arc<Candidate>) -> Result<Self> {
+        let server = &site.server;
+        let files = site::folder()?;
         server.apply_crds(&candidate.crds).await?;
         let client = server.client().await?;
         account(&client, &candidate.namespace).await?;
         let kinds = kinds(&client, candidate).await?;
-        write_account(&server, candidate, files.path()).await?;
+        write_account(server, candidate, files.path()).await?;
         let world = World::watch(&client, candidate, &kinds);
-        let audit = Audit::new(&log);
-        let candidate = Arc::clone(candidate);
+        let mut audit = Audit::new(&site.log());
+        // Of those who were here before.
+        audit.take()?;
         Ok(Self {
-            candidate,
+            candidate: Arc::clone(candidate),
             client,
             kinds,
             world,
@@ -85,8 +75,14 @@ impl Ground {
             operator: None,
             ends: 0,
             files,
-            server,
+            site: Arc::clone(site),
         })
+    }
+
+    /// Ends the operator and takes away all that there is of it.
+    pub(super) async fn leave(mut self) -> Result<()> {
+        self.kill().await?;
+        self.site.clear(&self.candidate).await
     }
 
     /// Starts the operator and waits until it reconciled a first cluster, which no phase counts. Answers the seconds.
@@ -112,7 +108,7 @@ impl Ground {
         let (kubeconfig, account) =
             (self.files.path().join("kubeconfig"), self.files.path().join("serviceaccount"));
         let (host, port) =
-            self.server.url().trim_start_matches("https://").split_once(':').context("no port")?;
+            self.site.server.url().trim_start_matches("https://").split_once(':').context("no port")?;
         let (kubeconfig, account) = (kubeconfig.display().to_string(), account.display().to_string());
         let values = [
             ("kubeconfig", kubeconfig.as_str()),
@@ -186,7 +182,7 @@ impl Ground {
     /// What the servers used so far.
     pub(super) fn servers(&self) -> Result<Servers> {
         let cpu = |process| Usage::of(process).map(|usage| usage.cpu);
-        Ok(Servers { api: cpu(self.server.process())?, etcd: cpu(self.server.etcd_process())? })
+        Ok(Servers { api: cpu(self.site.server.process())?, etcd: cpu(self.site.server.etcd_process())? })
     }
 
     /// The operator's requests since the last call or [`Ground::begin`].
@@ -209,12 +205,15 @@ async fn account(client: &Client, namespace: &str) -> Result<()> {
         namespaces.create(&PostParams::default(), &serde_json::from_value(made)?).await?;
     }
     let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
         "metadata": { "name": ACCOUNT },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
         "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace }],
     });
     let bindings = Api::<ClusterRoleBinding>::all(client.clone());
-    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+    let ours = PatchParams::apply("bench").force();
+    bindings.patch(ACCOUNT, &ours, &Patch::Apply(&binding)).await?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ fn facts(ready: &[(&str, bool)]) -> ClusterFacts {
         |ready: bool| NodeFact { ready, reason: "kubelet stopped posting".to_owned(), ..NodeFact::default() };
     ClusterFacts {
         api_ready: true,
-        nodes: ready.iter().map(|(name, ready)| ((*name).to_owned(), node(*ready))).collect(),
+        nodes: Some(ready.iter().map(|(name, ready)| ((*name).to_owned(), node(*ready))).collect()),
         ..ClusterFacts::default()
     }
 }
@@ -33,7 +33,8 @@ fn ready_only_when_every_node_is() {
 
 #[test]
 fn a_silent_cluster_is_unreachable_and_counts_nothing() {
-    let row = row(&state(Status::Running), false, Err("no route".to_owned()), 0);
+    let dead = Silence { why: "no route".to_owned(), dead: true };
+    let row = row(&state(Status::Running), false, Err(dead), 0);
     assert_eq!(
         (row.state, row.masters.to_string(), row.note.as_str()),
         ("Unreachable", "?/1".into(), "no route")
@@ -41,7 +42,24 @@ fn a_silent_cluster_is_unreachable_and_counts_nothing() {
 }
 
 #[test]
+fn a_cluster_of_which_nobody_knows_is_not_called_dead() {
+    let row = row(&state(Status::Running), false, Err(Silence::unknown("no answer in full")), 0);
+    assert_eq!(
+        (row.state, row.masters.to_string(), row.note.as_str()),
+        ("Unknown", "?/1".into(), "no answer in full")
+    );
+}
+
+#[test]
+fn nodes_that_were_not_told_are_no_sick_nodes() {
+    let untold = ClusterFacts { nodes: None, ..facts(&[]) };
+    let row = row(&state(Status::Running), true, Ok(untold), 0);
+    assert_eq!((row.state, row.workers.to_string()), ("Unknown", "?/2".into()));
+    assert_eq!(row.note, "the nodes were not told in time");
+}
+
+#[test]
 fn an_unfinished_cluster_says_how_to_go_on() {
-    let row = row(&state(Status::Creating), false, Err(String::new()), 0);
+    let row = row(&state(Status::Creating), false, Err(Silence::unknown("")), 0);
     assert_eq!((row.state, row.note.as_str()), ("Creating", "continue with: kubeon create demo"));
 }

@@ -1,7 +1,7 @@
 //! kubectl: the bundle's where it is at hand, else the one in PATH. It applies objects as people do, so this program need
 //! not link a client of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -34,6 +34,11 @@ impl Kubectl {
                 Err(Stop::refused("kubectl is not at hand").hint("kubeon use NAME puts the bundle's there"))
             }
         }
+    }
+
+    /// How it reaches the cluster.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// Runs it and gives back what it printed.

@@ -1,4 +1,4 @@
-//! The processor architectures that a bundle is made for.
+//! The processor architectures that a bundle is made for, and what is called differently on each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,24 +36,37 @@ impl Arch {
         }
     }
 
+    /// What `uname -m` calls it: `x86_64`.
+    #[must_use]
+    pub const fn machine(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64",
+            Self::Arm64 => "aarch64",
+        }
+    }
+
     /// Where Debian puts its libraries: `x86_64-linux-gnu`.
-    pub(crate) const fn triplet(self) -> &'static str {
+    #[must_use]
+    pub const fn triplet(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-linux-gnu",
             Self::Arm64 => "aarch64-linux-gnu",
         }
     }
 
-    /// The program loader's path in a Debian root file system, without the leading slash.
-    pub(crate) const fn loader(self) -> &'static str {
+    /// The program loader's file in a Debian root file system, without the leading slash. Not the well-known path: that is
+    /// a link, which outside of such a root leads to another system's loader.
+    #[must_use]
+    pub const fn loader(self) -> &'static str {
         match self {
-            Self::Amd64 => "lib64/ld-linux-x86-64.so.2",
-            Self::Arm64 => "lib/ld-linux-aarch64.so.1",
+            Self::Amd64 => "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+            Self::Arm64 => "lib/aarch64-linux-gnu/ld-linux-aarch64.so.1",
         }
     }
 
     /// `e_machine` in an ELF header.
-    pub(crate) const fn elf_machine(self) -> u16 {
+    #[must_use]
+    pub const fn elf_machine(self) -> u16 {
         match self {
             Self::Amd64 => 62,
             Self::Arm64 => 183,
@@ -75,5 +88,20 @@ impl FromStr for Arch {
             "arm64" | "aarch64" => Ok(Self::Arm64),
             other => Err(NotAnArch(other.to_owned())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_known_by_the_names_of_go_and_of_the_kernel() {
+        for arch in [Arch::Amd64, Arch::Arm64] {
+            assert_eq!(arch.name().parse(), Ok(arch));
+            assert_eq!(arch.machine().parse(), Ok(arch));
+            assert!(arch.loader().starts_with(&format!("lib/{}/ld-linux-", arch.triplet())));
+        }
+        assert!("riscv64".parse::<Arch>().is_err());
     }
 }

@@ -1,0 +1,64 @@
+//! Writes that belong to no operation and that the API server refuses: people are told once for as long as it stays so.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kubeon_link_kube::Word;
+use kubeon_operations::Lane;
+
+/// What was refused.
+#[derive(Debug, Clone)]
+pub(crate) struct Refused {
+    /// The object that people look at.
+    pub about: ObjectReference,
+    /// What could not be done, and what the API server said.
+    pub text: String,
+}
+
+/// What was told of each lane.
+#[derive(Default)]
+pub(crate) struct Refusals {
+    told: Mutex<HashMap<Lane, String>>,
+}
+
+impl Refusals {
+    /// Something was refused. What is to be said of it, when that is new.
+    pub fn met(&self, lane: &Lane, what: &Refused) -> Option<Word> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(lane.clone(), what.text.clone()).as_ref() == Some(&what.text) {
+            return None;
+        }
+        Some(Word {
+            about: what.about.clone(),
+            warning: true,
+            reason: "Refused",
+            text: format!("{}; it is tried again", what.text),
+        })
+    }
+
+    /// A turn of the lane came to rest: what was refused is taken, or not wanted any more.
+    pub fn over(&self, lane: &Lane) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(lane);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_once_until_it_is_over_or_another_one() {
+        let (refusals, lane) = (Refusals::default(), Lane::Cluster("a".into()));
+        let met = |text: &str| {
+            let what = Refused { about: ObjectReference::default(), text: text.to_owned() };
+            refusals.met(&lane, &what).is_some()
+        };
+        assert!(met("no right") && !met("no right"), "every thirty seconds is too often");
+        assert!(met("invalid") && !met("invalid"));
+        refusals.over(&lane);
+        assert!(met("invalid"));
+        refusals.over(&lane);
+        assert!(refusals.told.lock().unwrap().is_empty(), "nothing is kept of lanes that are well");
+    }
+}

@@ -1,0 +1,111 @@
+//! Events are told though the API server refuses some of them, once, by the replica that leads; so is what it refuses.
+
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kubeon_api::KubernetesCluster;
+use kubeon_envtest::{Fault, FaultRule, When};
+use serde_json::json;
+use tokio::process::Command;
+use tokio::time::{Duration, sleep, timeout};
+
+use crate::http::{free_port, get};
+use crate::lab::{Lab, PATIENCE};
+
+async fn told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Vec<Event> {
+    let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
+    Api::<Event>::namespaced(lab.client.clone(), namespace).list(&about).await.unwrap().items
+}
+
+/// Waits until an event says this.
+async fn until_told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Event {
+    let found = async {
+        loop {
+            if let Some(event) = told(lab, namespace, name, reason).await.into_iter().next() {
+                return event;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("no event {reason} about {name}"))
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_is_tried_again() {
+    let lab = Lab::open().await;
+    lab.proxy.fail(FaultRule { when: When::nth("create", "events", 1), how: Fault::Status(500) });
+    lab.start();
+    lab.cluster("sample").await;
+    lab.ask("sample", "told-late").await;
+    lab.until_is("told-late", kubeon_api::kubeonkube::OperationResult::Running).await;
+    until_told(&lab, "default", "told-late", "Started").await;
+}
+
+#[tokio::test]
+async fn only_the_replica_that_leads_tells_of_what_cannot_be_read() {
+    let lab = Lab::open().await;
+    let odd = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "strange"},
+        "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1", "port": 2222}]}}});
+    let kind = kube::api::ApiResource::erase::<KubernetesCluster>(&());
+    let api = Api::<DynamicObject>::namespaced_with(lab.client.clone(), &lab.namespace, &kind);
+    api.create(&PostParams::default(), &serde_json::from_value(odd).unwrap()).await.unwrap();
+    lab.start_with(&[]);
+    until_told(&lab, &lab.namespace, "strange", "Malformed").await;
+    let port = free_port();
+    let mut other = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
+        .arg("--kubeconfig")
+        .arg(lab.proxy.kubeconfig_file())
+        .args(["--namespace", &lab.namespace, "--metrics-address", "127.0.0.1:0", "--log", "error"])
+        .args(["--health-address", &format!("127.0.0.1:{port}")])
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    // It has listed everything when it is ready, and does not lead.
+    let ready = async {
+        while !get(port, "/readyz").await.starts_with("HTTP/1.1 200") {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, ready).await.expect("the other replica is ready in time");
+    sleep(Duration::from_secs(1)).await;
+    let events = told(&lab, &lab.namespace, "strange", "Malformed").await;
+    let count: i32 = events.iter().map(|event| event.count.unwrap_or(1)).sum();
+    assert_eq!((events.len(), count), (1, 1), "{events:#?}");
+    other.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_that_belongs_to_no_operation_and_is_refused_is_told_once_and_shown() {
+    let lab = Lab::open().await;
+    lab.start();
+    let derived = When::every_write().verb("create").of("clusteroperations");
+    lab.proxy.fail(FaultRule { when: derived, how: Fault::Status(403) });
+    lab.declare("shop", "10.0.0.1").await;
+    let event = until_told(&lab, &lab.namespace, "shop", "Refused").await;
+    let message = event.message.unwrap();
+    let begins = format!("cannot create ClusterOperation {}-shop-", lab.namespace);
+    assert!(message.starts_with(&begins), "{message}");
+    let refused = |object: &KubernetesCluster| {
+        let conditions = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+        conditions.iter().any(|one| one.type_ == "Progressing" && one.reason == "Refused")
+    };
+    lab.until_business("shop", refused).await;
+    // Something changes: it is tried again, and told no second time.
+    lab.cluster("other").await;
+    let label = kube::api::Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    lab.businesses().patch("shop", &kube::api::PatchParams::default(), &label).await.unwrap();
+    let tries = || lab.proxy.writes().iter().filter(|it| it.resource == "clusteroperations").count();
+    let more = async {
+        while tries() < 2 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, more).await.expect("it is tried again");
+    sleep(Duration::from_secs(1)).await;
+    let events = told(&lab, &lab.namespace, "shop", "Refused").await;
+    let count: i32 = events.iter().map(|event| event.count.unwrap_or(1)).sum();
+    assert_eq!((events.len(), count), (1, 1), "{events:#?}");
+    lab.proxy.heal();
+    let label = kube::api::Patch::Merge(json!({"metadata": {"labels": {"a": "c"}}}));
+    lab.businesses().patch("shop", &kube::api::PatchParams::default(), &label).await.unwrap();
+    lab.until_business("shop", |object| object.status.as_ref().is_some_and(|it| it.job_name.is_some())).await;
+}

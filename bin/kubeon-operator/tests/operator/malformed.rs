@@ -1,0 +1,102 @@
+//! Objects that cannot be read: told of by an event on each, left alone, and nothing else stands still for them.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt as _};
+use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::lab::{Lab, PATIENCE};
+
+const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+
+fn dynamic<K: Resource<DynamicType = ()>>(lab: &Lab, namespace: Option<&str>) -> Api<DynamicObject> {
+    let kind = ApiResource::erase::<K>(&());
+    match namespace {
+        Some(namespace) => Api::namespaced_with(lab.client.clone(), namespace, &kind),
+        None => Api::all_with(lab.client.clone(), &kind),
+    }
+}
+
+async fn make<K: Resource<DynamicType = ()>>(
+    lab: &Lab,
+    namespace: Option<&str>,
+    name: &str,
+    spec: &Value,
+    dry_run: bool,
+) -> kube::Result<DynamicObject> {
+    let object = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": {"name": name}, "spec": spec});
+    let object = serde_json::from_value(object).unwrap();
+    dynamic::<K>(lab, namespace).create(&PostParams { dry_run, ..PostParams::default() }, &object).await
+}
+
+async fn define<K: Resource<DynamicType = ()>>(lab: &Lab, spec: &Value) {
+    let name = format!("{}.{}", K::plural(&()), K::group(&()));
+    let patch = json!([{"op": "replace", "path": SPEC, "value": spec}]);
+    let patch = Patch::<()>::Json(serde_json::from_value(patch).unwrap());
+    let definitions = Api::<CustomResourceDefinition>::all(lab.client.clone());
+    definitions.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Makes an object as it is there when its definition was a laxer one at first.
+async fn stored_before_its_schema<K: Resource<DynamicType = ()>>(lab: &Lab, name: &str, spec: &Value) {
+    let definitions = Api::<CustomResourceDefinition>::all(lab.client.clone());
+    let name_of_kind = format!("{}.{}", K::plural(&()), K::group(&()));
+    let strict = json!(definitions.get(&name_of_kind).await.unwrap()).pointer(SPEC).unwrap().clone();
+    define::<K>(lab, &json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})).await;
+    let made = async {
+        while make::<K>(lab, None, name, spec, false).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, made).await.expect("the laxer schema is in force");
+    define::<K>(lab, &strict).await;
+    let refused = async {
+        while make::<K>(lab, None, "another", spec, true).await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, refused).await.expect("the strict schema is in force");
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_is_told_of_and_stalls_nothing() {
+    let lab = Lab::open().await;
+    // The schema lets it pass; only the reader sees that one address is declared in two ways.
+    let twice = json!({"cluster": {"masterList": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1", "port": 2222}]}});
+    make::<KubernetesCluster>(&lab, Some(&lab.namespace), "odd-shop", &twice, false).await.unwrap();
+    stored_before_its_schema::<Cluster>(&lab, "odd", &json!({"hostsConfRef": "somewhere"})).await;
+    let image = json!({"cluster": "sample", "actionType": "shell", "action": "true", "image": ["busybox"]});
+    stored_before_its_schema::<ClusterOperation>(&lab, "odd-operation", &image).await;
+    lab.start();
+
+    for (name, words) in [("odd-shop", "10.0.0.1"), ("odd", "somewhere"), ("odd-operation", "sequence")] {
+        lab.until_told(name, "Malformed", "it cannot be read and is left alone").await;
+        let told = lab.told(name, "Malformed").await;
+        assert!(told.len() == 1 && told[0].contains(words), "{told:?} does not say what is wrong: {words}");
+    }
+    // The cluster of the operation that cannot be read, and clusters of both kinds.
+    lab.cluster("sample").await;
+    lab.ask("sample", "myops").await;
+    lab.finish("myops").await;
+    lab.declare("shop", "10.0.0.2").await;
+    let at_work =
+        |object: &KubernetesCluster| object.status.as_ref().is_some_and(|one| one.job_name.is_some());
+    lab.until_business("shop", at_work).await;
+    // Who asks for the one that cannot be read waits, with that as the reason, and goes on when it is mended.
+    lab.ask("odd", "waits").await;
+    lab.until_says("waits", "Cluster odd cannot be read").await;
+    lab.named_references("odd").await;
+    let reference = |what: &str| json!({"namespace": lab.namespace, "name": format!("odd-{what}")});
+    let mended = json!({"spec": {"hostsConfRef": reference("hosts"), "varsConfRef": reference("vars")}});
+    let clusters = dynamic::<Cluster>(&lab, None);
+    clusters.patch("odd", &PatchParams::default(), &Patch::Merge(mended)).await.unwrap();
+    lab.finish("waits").await;
+    // What is malformed is as it was, and nobody spoke of it again.
+    let odd = dynamic::<ClusterOperation>(&lab, None).get("odd-operation").await.unwrap();
+    assert!(odd.data["status"].is_null() && odd.labels().is_empty(), "{odd:?}");
+    for name in ["odd-shop", "odd", "odd-operation"] {
+        assert_eq!(lab.told(name, "Malformed").await.len(), 1, "{name}");
+    }
+}

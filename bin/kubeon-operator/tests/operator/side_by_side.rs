@@ -1,0 +1,65 @@
+//! What belongs to one cluster waits; what belongs to another does not.
+
+use k8s_openapi::api::batch::v1::Job;
+use kubeon_api::KubernetesCluster;
+use kubeon_api::kubeonkube::OperationResult;
+use kubeon_envtest::{Fault, FaultRule, When};
+
+use crate::lab::{Lab, PATIENCE};
+
+/// Longer than anything here may take: what is done in less was not waited for.
+const LONG: &str = "--request-timeout=300";
+
+#[tokio::test]
+async fn an_operation_is_done_while_requests_of_other_clusters_hang() {
+    let lab = Lab::open().await;
+    lab.start_with(&["--leader-elect=false", LONG]);
+    // Half of the lanes that are worked on at once.
+    let slow: Vec<String> = (0..16).map(|number| format!("slow-{number:02}")).collect();
+    let hangs = |name: &String| {
+        let when = When::every_request().verb("create").of("jobs").about(name);
+        lab.proxy.fail(FaultRule { when, how: Fault::Hang })
+    };
+    let rules: Vec<_> = slow.iter().map(hangs).collect();
+    for name in &slow {
+        lab.cluster(name).await;
+        lab.ask(name, name).await;
+    }
+    let hang = async {
+        while rules.iter().any(|rule| lab.proxy.met(*rule).failed.is_empty()) {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, hang).await.expect("all of them are asked for");
+    lab.cluster("fast").await;
+    lab.ask("fast", "fast").await;
+    let ended = lab.finish("fast").await;
+    assert_eq!(ended.status.unwrap().status, Some(OperationResult::Succeeded));
+    for (name, rule) in slow.iter().zip(rules) {
+        assert_eq!(lab.proxy.met(rule).failed.len(), 1, "{name} still waits for its first answer");
+        let operation = lab.operations().get(name).await.unwrap();
+        assert!(lab.job_names(&operation).await.is_empty(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn jobs_of_different_clusters_work_side_by_side() {
+    let lab = Lab::open().await;
+    lab.start();
+    let works = |job: &Job| job.status.as_ref().is_none_or(|status| status.completion_time.is_none());
+    let job = |object: &KubernetesCluster| object.status.as_ref().and_then(|status| status.job_name.clone());
+    let mut jobs = Vec::new();
+    for (name, master) in [("one", "10.0.0.1"), ("two", "10.0.0.2"), ("three", "10.0.0.3")] {
+        lab.declare(name, master).await;
+        let object = lab.until_business(name, |object| job(object).is_some()).await;
+        jobs.push(job(&object).unwrap());
+        lab.cluster(name).await;
+        lab.ask(name, name).await;
+        let running = lab.until_is(name, OperationResult::Running).await;
+        jobs.push(lab.job_names(&running).await.remove(0));
+    }
+    for name in &jobs {
+        assert!(works(&lab.jobs().get(name).await.unwrap()), "{name} works, and so do all others");
+    }
+    assert_eq!(jobs.len(), 6);
+}

@@ -1,0 +1,145 @@
+//! Workers that a person agreed to do without where they do not answer: `$WITHOUT` names them by address or name, the
+//! program takes addresses of hosts that it knows. An annotation outlives the host that it was written for, so a name that
+//! stands for none is told of and left aside.
+
+use kubeon_api::{HostAddress, labels};
+use serde_json::Value;
+
+use crate::args::Settings;
+use crate::commands::Engine;
+use crate::inputs::{self, InputError, Task};
+use crate::outcome::Outcome;
+
+/// What the names stand for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Hosts that the program knows.
+    pub known: Vec<HostAddress>,
+    /// What names none of them.
+    pub unknown: Vec<String>,
+}
+
+/// A host, and what it is called.
+type Host = (HostAddress, Option<String>);
+
+/// Reads `$WITHOUT`. The state must be in its place.
+///
+/// # Errors
+/// When an entry can be neither an address nor a name.
+pub fn find(settings: &Settings, engine: &Engine, cluster: &str, task: Task) -> Result<Named, InputError> {
+    let Some(text) = &settings.environment.without else { return Ok(Named::default()) };
+    let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+    if let Some(name) = names.iter().find(|name| !plain(name) || name.starts_with('-')) {
+        return Err(InputError::Host((*name).to_owned()));
+    }
+    let leaves = task == Task::Change(kubeon_api::Operation::Terminating);
+    let declared = if leaves { Value::Null } else { inputs::declared(settings) };
+    Ok(resolve(&names, &hosts(&engine.state(cluster), &declared)))
+}
+
+fn resolve(names: &[&str], hosts: &[Host]) -> Named {
+    let mut named = Named::default();
+    for name in names {
+        let is_it = |(address, called): &&Host| {
+            name.parse().is_ok_and(|given: HostAddress| given == *address) || called.as_deref() == Some(*name)
+        };
+        match hosts.iter().find(is_it) {
+            Some((address, _)) if named.known.contains(address) => {}
+            Some((address, _)) => named.known.push(*address),
+            None => named.unknown.push((*name).to_owned()),
+        }
+    }
+    named
+}
+
+/// The hosts that the program knows of, from its state and from what is declared.
+fn hosts(state: &Value, declared: &Value) -> Vec<Host> {
+    let listed = |value: &Value, list: &str, key: &str| -> Vec<Host> {
+        let entries = value.pointer(list).and_then(Value::as_array).into_iter().flatten();
+        let host = |entry: &Value| {
+            Some((entry.get(key)?.as_str()?.parse().ok()?, entry["name"].as_str().map(str::to_owned)))
+        };
+        entries.filter_map(host).collect()
+    };
+    let leaving = state["leaving"].as_object().into_iter().flatten();
+    let leaving =
+        leaving.filter_map(|(address, name)| Some((address.parse().ok()?, name.as_str().map(str::to_owned))));
+    let mut hosts: Vec<Host> = leaving.collect();
+    // Under generation 0 no host was written to, and the program takes what is declared instead.
+    if declared.is_null() || state["generation"].as_u64() > Some(0) {
+        hosts.extend(
+            ["/spec/masters", "/spec/workers"].iter().flat_map(|list| listed(state, list, "address")),
+        );
+    }
+    let lists = ["masterList", "nodeList", "etcdList"].map(|list| format!("/spec/cluster/{list}"));
+    hosts.extend(lists.iter().flat_map(|list| listed(declared, list, "ip")));
+    hosts
+}
+
+impl Named {
+    /// What came of the work, with the names that stood for nothing where it failed.
+    #[must_use]
+    pub fn told_of(&self, outcome: Outcome) -> Outcome {
+        let Some(reason) = outcome.reason.as_ref().filter(|_| !self.unknown.is_empty()) else {
+            return outcome;
+        };
+        let reason = format!("{}\n{}", reason.trim_end(), self.words());
+        Outcome { reason: Some(reason), ..outcome }
+    }
+
+    /// What is said of names that stand for no host.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let (annotation, names) = (labels::WITHOUT, self.unknown.join(", "));
+        format!("{annotation} names what is no host of the cluster: {names}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn state(generation: u64) -> Value {
+        let host = |address: &str, name: &str| json!({"address": address, "name": name});
+        json!({
+            "generation": generation,
+            "spec": {"masters": [host("10.0.0.1", "h1")], "workers": [host("10.0.0.2", "h2")]},
+            "leaving": {"10.0.0.3": "h3", "10.0.0.4": null},
+        })
+    }
+
+    fn addresses(named: &Named) -> Vec<String> {
+        named.known.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn hosts_are_known_by_address_and_by_the_name_of_their_node() {
+        let declared = json!({"spec": {"cluster": {"nodeList": [{"ip": "10.0.0.5", "name": "edge"}]}}});
+        let hosts = hosts(&state(3), &declared);
+        let named = resolve(&["h3", "10.0.0.4", "edge", "10.0.0.3", "h2", "h9"], &hosts);
+        assert_eq!(addresses(&named), ["10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.2"]);
+        assert_eq!(named.unknown, ["h9"]);
+    }
+
+    /// The program refuses to leave a host out that it does not know.
+    #[test]
+    fn hosts_that_were_never_written_to_are_known_by_what_is_declared_alone() {
+        let declared = json!({"spec": {"cluster": {"nodeList": [{"ip": "10.0.0.5"}]}}});
+        assert_eq!(resolve(&["10.0.0.2"], &hosts(&state(0), &declared)).unknown, ["10.0.0.2"]);
+        assert_eq!(addresses(&resolve(&["10.0.0.2"], &hosts(&state(0), &Value::Null))), ["10.0.0.2"]);
+    }
+
+    #[test]
+    fn names_that_stand_for_nothing_are_told_of_where_the_work_failed() {
+        let named = Named { known: Vec::new(), unknown: vec!["h9".to_owned()] };
+        let reason = named.told_of(Outcome::failed(2, "10.0.0.2 does not answer")).reason.unwrap();
+        assert_eq!(
+            reason,
+            "10.0.0.2 does not answer\nkubeon.io/without names what is no host of the cluster: h9"
+        );
+        assert_eq!(named.told_of(Outcome::done()), Outcome::done());
+    }
+}

@@ -1,0 +1,231 @@
+//! What was typed, as it can be typed again.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::{Arg, ArgMatches, CommandFactory as _, parser::ValueSource};
+
+use super::Cli;
+
+/// Flags that say how a command tells or holds, not what it does.
+const MANNERS: [&str; 7] = ["dry_run", "output", "verbosity", "quiet", "progress", "hold", "hold_for"];
+/// Flags that a command on a known cluster needs as much as the one before: the state does not remember them.
+const KEPT: [&str; 8] = [
+    "default_passwd",
+    "default_sudo_passwd",
+    "default_pk_password",
+    "without",
+    "ignore",
+    "drain_timeout",
+    "known_hosts",
+    "accept_new",
+];
+/// Flags that hold secrets, or name what does, for single hosts: there is no other way to say them again.
+const OWN: [&str; 10] = [
+    "file",
+    "inventory",
+    "default-master-passwd",
+    "default-worker-passwd",
+    "default-master-pk-password",
+    "default-worker-pk-password",
+    "master-passwd",
+    "worker-passwd",
+    "master-pk-password",
+    "worker-pk-password",
+];
+
+/// A command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Typed {
+    command: String,
+    /// Words without a flag, in order.
+    words: Vec<String>,
+    /// Flags by their names in the program, as they are typed.
+    flags: Vec<(String, String)>,
+}
+
+impl Typed {
+    /// Reads a command line, program first; `None` where it is none, or of a command below another one.
+    pub fn read(words: &[OsString]) -> Option<Self> {
+        let mut root = Cli::command();
+        root.build();
+        let matches = root.clone().try_get_matches_from(words).ok()?;
+        let (name, matches) = matches.subcommand()?;
+        let command = root.find_subcommand(name)?;
+        if matches.subcommand().is_some() {
+            return None;
+        }
+        let mut typed = Self { command: name.to_owned(), words: Vec::new(), flags: Vec::new() };
+        for arg in command.get_arguments().filter(|arg| is_typed(arg, matches)) {
+            typed.add(arg, matches);
+        }
+        Some(typed)
+    }
+
+    /// The command's name.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// The same for another command that takes the same: its words and flags, those left out that only say how it is
+    /// told.
+    pub fn line(&self, command: &str) -> String {
+        self.text(command, &self.words, |id| !MANNERS.contains(&id))
+    }
+
+    /// A command on a cluster that is known, which what was typed has begun; of the flags, those that are not
+    /// remembered. Never with `--yes`: what was agreed to is remembered.
+    pub fn again(&self, command: &str, cluster: &str) -> String {
+        let own = self.flags.iter().any(|(id, flag)| OWN.contains(&id.as_str()) && flag != "-f -");
+        if own && self.command == command {
+            return self.text(command, &self.words, |id| !MANNERS.contains(&id) && id != "yes");
+        }
+        let fits = |id: &str| {
+            KEPT.contains(&id) && (command == "create" || !["ignore", "drain_timeout"].contains(&id))
+        };
+        self.text(command, &[cluster.to_owned()], fits)
+    }
+
+    fn text(&self, command: &str, words: &[String], wanted: impl Fn(&str) -> bool) -> String {
+        let flags = self.flags.iter().filter(|(id, _)| wanted(id)).map(|(_, text)| text);
+        words.iter().chain(flags).fold(format!("kubeon {command}"), |line, word| format!("{line} {word}"))
+    }
+
+    fn add(&mut self, arg: &Arg, matches: &ArgMatches) {
+        let id = arg.get_id().as_str();
+        let flag = match (arg.get_short(), arg.get_long()) {
+            (Some(short), _) if arg.get_action().takes_values() && !arg.is_require_equals_set() => {
+                format!("-{short}")
+            }
+            (_, Some(long)) => format!("--{long}"),
+            (Some(short), None) => format!("-{short}"),
+            (None, None) => String::new(),
+        };
+        if !arg.get_action().takes_values() {
+            return self.flags.push((id.to_owned(), flag));
+        }
+        for occurrence in matches.get_raw_occurrences(id).into_iter().flatten() {
+            let values: Vec<&OsStr> = occurrence.collect();
+            if flag.is_empty() {
+                self.words.extend(values.into_iter().map(quoted));
+                continue;
+            }
+            let value = values.join(OsStr::new(","));
+            let value = if is_literal_secret(id, &value) { "-".to_owned() } else { quoted(&value) };
+            let sign = if arg.is_require_equals_set() { '=' } else { ' ' };
+            self.flags.push((id.to_owned(), format!("{flag}{sign}{value}")));
+        }
+    }
+}
+
+fn is_typed(arg: &Arg, matches: &ArgMatches) -> bool {
+    let id = arg.get_id().as_str();
+    matches.try_contains_id(id).is_ok() && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// A secret that stands on the command line itself is asked for the next time.
+fn is_literal_secret(id: &str, value: &OsStr) -> bool {
+    let secret = id.ends_with("passwd") || id.ends_with("pk_password") || id.ends_with("pk-password");
+    secret
+        && value.to_str().is_none_or(|text| text.split(',').any(|text| !text.starts_with('@') && text != "-"))
+}
+
+fn quoted(value: &OsStr) -> String {
+    let text = value.to_string_lossy();
+    // Lists and pairs mean nothing to a shell and read better without quotes.
+    if !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-./:@_,=".contains(c)) {
+        return text.into_owned();
+    }
+    shlex::try_quote(&text).map_or_else(|_| text.to_string(), |quoted| quoted.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::*;
+
+    fn typed(line: &str) -> Typed {
+        let words: Vec<OsString> = shlex::split(line).unwrap().into_iter().map(OsString::from).collect();
+        Typed::read(&words).unwrap()
+    }
+
+    #[test]
+    fn a_plan_becomes_the_create_that_does_it() {
+        let line = "kubeon plan -v 4 demo v1.36.3 -m 10.0.0.1,10.0.0.2 --worker=10.0.0.3 -w 10.0.0.4 --worker-labels 'a=b,c=d e' \
+                    --cert-years 10 --offline --default-user admin -o json --quiet";
+        assert_eq!(
+            typed(line).line("create"),
+            "kubeon create demo v1.36.3 -m 10.0.0.1,10.0.0.2 -w 10.0.0.3 -w 10.0.0.4 --worker-labels 'a=b,c=d e' \
+             --default-user admin --cert-years 10 --offline=true"
+        );
+        let line = "kubeon --progress json addon demo -w 10.0.0.9 --dry-run --without 10.0.0.3";
+        assert_eq!(typed(line).line("addon"), "kubeon addon demo -w 10.0.0.9 --without 10.0.0.3");
+        let line = "kubeon delon demo ip=10.0.0.9 --dry-run --yes";
+        assert_eq!(typed(line).line("delon"), "kubeon delon demo ip=10.0.0.9 --yes");
+    }
+
+    #[test]
+    fn whoever_goes_on_says_again_what_is_not_remembered() {
+        let first = "kubeon create demo v1.36.3 -m 10.0.0.1 -w 10.0.0.2 --default-user admin --default-passwd @/p \
+                     --without 10.0.0.2 --ignore swap --yes";
+        assert_eq!(
+            typed(first).again("create", "demo"),
+            "kubeon create demo --default-passwd @/p --without 10.0.0.2 --ignore swap"
+        );
+        let first = "kubeon destroy demo --yes --default-passwd @/p --without 10.0.0.2";
+        assert_eq!(
+            typed(first).again("destroy", "demo"),
+            "kubeon destroy demo --without 10.0.0.2 --default-passwd @/p"
+        );
+        let first = "kubeon addon demo -w 10.0.0.2 --default-sudo-passwd -";
+        assert_eq!(typed(first).again("create", "demo"), "kubeon create demo --default-sudo-passwd -");
+        for whole in [
+            "kubeon create -f demo.yaml",
+            "kubeon create demo --inventory hosts.yml --vars vars.yml",
+            "kubeon create demo v1.36.3 -m 10.0.0.1 --master-passwd @/p",
+        ] {
+            assert_eq!(typed(&format!("{whole} --yes -o json")).again("create", "demo"), whole);
+        }
+        assert_eq!(typed("kubeon create -f -").again("create", "demo"), "kubeon create demo");
+    }
+
+    #[test]
+    fn a_secret_is_not_said_again() {
+        let text =
+            typed("kubeon create demo v1.36.3 -m 10.0.0.1 --default-passwd hunter2 --master-passwd hunter2")
+                .line("create");
+        assert!(!text.contains("hunter2") && text.contains("--default-passwd -"), "{text}");
+        assert!(
+            !typed("kubeon create demo --default-passwd hunter2").again("create", "demo").contains("hunter2")
+        );
+    }
+
+    fn ids(command: &Command) -> Vec<String> {
+        command.get_arguments().map(|arg| arg.get_id().to_string()).collect()
+    }
+
+    #[test]
+    fn every_flag_that_is_treated_apart_is_there() {
+        let mut root = Cli::command();
+        root.build();
+        let create = ids(root.find_subcommand("create").unwrap());
+        let plan = ids(root.find_subcommand("plan").unwrap());
+        for id in KEPT.iter().chain(&OWN).chain(&MANNERS) {
+            assert!(create.iter().any(|known| known == id), "{id} is no flag of create");
+        }
+        for id in plan.iter().filter(|id| !MANNERS.contains(&id.as_str())) {
+            assert!(create.contains(id), "{id} of plan is no flag of create");
+        }
+    }
+
+    #[test]
+    fn another_kind_of_line_is_none() {
+        let read = |words: &[&str]| {
+            Typed::read(&words.iter().map(OsString::from).collect::<Vec<_>>()).map(|typed| typed.command)
+        };
+        assert_eq!(read(&["kubeon", "lab", "up"]), None);
+        assert_eq!(read(&["kubeon", "frobnicate"]), None);
+        assert_eq!(read(&["kubeon"]), None);
+        assert_eq!(read(&["kubeon", "new", "a", "b"]).as_deref(), Some("create"));
+    }
+}

@@ -1,0 +1,36 @@
+//! A load balancer that exists and is not managed, as a person names it.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::process::{Command, Output};
+
+fn create(home: &std::path::Path, more: &[&str]) -> Output {
+    let base =
+        ["create", "t", "v1.36.3", "-C", "-m", "127.0.2.1", "-w", "127.0.2.2", "--lb-mode", "external"];
+    Command::new(env!("CARGO_BIN_EXE_kubeon"))
+        .args([&base[..], more].concat())
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn is_written_down_with_its_address_and_port() {
+    let home = tempfile::tempdir().unwrap();
+    let made = create(home.path(), &["--lb-ip", "10.0.0.100", "--lb-port", "7443"]);
+    assert!(made.status.success(), "{made:?}");
+    let text = std::fs::read_to_string(home.path().join(".kubeon/t.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let wanted = serde_json::json!({ "external": { "address": "10.0.0.100", "port": 7443 } });
+    assert_eq!(state["spec"]["loadBalancer"], wanted);
+}
+
+#[test]
+fn wants_an_address() {
+    let home = tempfile::tempdir().unwrap();
+    let refused = create(home.path(), &[]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--lb-ip"), "{refused:?}");
+}

@@ -1,0 +1,84 @@
+//! Base root file systems whose build was killed: they are no lab's, and the next end of a lab takes them away.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::ErrorKind,
+    path::PathBuf,
+};
+
+use crate::{
+    Error, Places, Result,
+    leftovers::{Leftover, mounts},
+};
+
+/// What a build is called while it is not whole, and the lock that it holds.
+const BUILDING: &str = "building";
+const LOCK: &str = "lock";
+
+/// Those that nobody builds any more.
+pub(crate) fn builds(places: &Places) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    each(places, |path| {
+        found.push(path);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Removes them.
+pub(crate) fn remove(places: &Places) -> Result<()> {
+    each(places, |path| {
+        if let Some(point) = mounts(&path)?.into_iter().next() {
+            return Err(Error::Remaining(vec![Leftover::Mount(point)]));
+        }
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Does something with each of them; nobody begins to build it meanwhile.
+fn each(places: &Places, mut act: impl FnMut(PathBuf) -> Result<()>) -> Result<()> {
+    let entries = match fs::read_dir(&places.cache) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::file("list", &places.cache)(error)),
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == BUILDING)) {
+        let lock = path.with_extension(LOCK);
+        let file = File::create(&lock).map_err(Error::file("make", &lock))?;
+        match file.try_lock() {
+            Ok(()) => act(path)?,
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(source)) => return Err(Error::file("lock", lock)(source)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_builds_is_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::new(folder.path(), folder.path());
+        assert_eq!(builds(&places).unwrap(), Vec::<PathBuf>::new());
+        let place = |name: &str| places.cache.join(name);
+        for name in ["base-1", "base-2.building", "base-3.building"] {
+            fs::create_dir_all(place(name).join("etc")).unwrap();
+        }
+        let building = File::create(place("base-3.lock")).unwrap();
+        building.lock().unwrap();
+        assert_eq!(builds(&places).unwrap(), [place("base-2.building")]);
+        remove(&places).unwrap();
+        assert!(!place("base-2.building").exists());
+        assert!(place("base-1").exists() && place("base-3.building").exists());
+        drop(building);
+        remove(&places).unwrap();
+        assert!(!place("base-3.building").exists());
+    }
+}

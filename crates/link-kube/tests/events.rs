@@ -1,0 +1,49 @@
+//! Events, as a real API server keeps them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail loudly")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use kubeon_envtest::ApiServer;
+use kubeon_link_kube::{Herald, Word};
+use tokio::time::{Instant, sleep};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated_is_counted() {
+    let server = ApiServer::shared().await.unwrap();
+    let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
+    let herald = Herald::start(client.clone(), "kubeon-operator", "one");
+    for text in ["Job a is made", "Job b is made", "Job a is made"] {
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("ConfigMap".to_owned()),
+            name: Some("shop".to_owned()),
+            namespace: Some(namespace.clone()),
+            ..ObjectReference::default()
+        };
+        herald.say(Word { about, warning: false, reason: "JobMade", text: text.to_owned() });
+    }
+    let told = |event: &Event| {
+        let count = event.series.as_ref().map_or(1, |series| series.count);
+        (event.reason.clone().unwrap(), event.note.clone().unwrap(), count)
+    };
+    let wanted = [("Job a is made", 2), ("Job b is made", 1)]
+        .map(|(text, count)| ("JobMade".to_owned(), text.to_owned(), count));
+    let (events, begin) = (Api::<Event>::namespaced(client, &namespace), Instant::now());
+    loop {
+        let mut found: Vec<_> =
+            events.list(&ListParams::default()).await.unwrap().items.iter().map(told).collect();
+        found.sort();
+        if found == wanted {
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{found:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}

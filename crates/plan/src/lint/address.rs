@@ -1,0 +1,45 @@
+//! Every host has an address of its own, and everybody is told the same one.
+
+use kubeon_api::HostAddress;
+use kubeon_wire::Op;
+
+use super::Finding;
+use crate::input::{Seen, Snapshot};
+use crate::output::{Plan, Step};
+
+pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
+    let texts =
+        one_machine(plan, snapshot).into_iter().chain(plan.steps.iter().flat_map(|step| told(step, plan)));
+    texts.map(|text| Finding::fatal("address", text)).collect()
+}
+
+/// Two addresses of the plan that lead to the same machine: its etcd, its kubelet would be two.
+fn one_machine(plan: &Plan, snapshot: &Snapshot) -> Vec<String> {
+    let mut texts = Vec::new();
+    for address in plan.hosts.keys() {
+        let Some(facts) = snapshot.hosts.get(address).and_then(Seen::fresh) else { continue };
+        let others = facts.addresses.iter().map(|ip| HostAddress::from(*ip)).filter(|other| other > address);
+        let others = others.filter(|other| plan.hosts.contains_key(other));
+        texts.extend(others.map(|other| format!("{address} and {other} are addresses of one host")));
+    }
+    texts
+}
+
+/// Hosts entries that lead a host's name elsewhere.
+fn told(step: &Step, plan: &Plan) -> Vec<String> {
+    let Op::Hosts { entries } = &step.op else { return Vec::new() };
+    let name = |ip| plan.hosts.get(&HostAddress::from(ip)).map(|host| host.name.as_str());
+    let mut texts = Vec::new();
+    for entry in entries {
+        let Some(own) = name(entry.address) else { continue };
+        let others = entry.names.iter().filter(|told| {
+            *told != own && plan.hosts.values().any(|host| host.name.as_str() == told.as_str())
+        });
+        texts.extend(
+            others.map(|told| {
+                format!("{} gives {told} the address {}, which is {own}'s", step.id, entry.address)
+            }),
+        );
+    }
+    texts
+}

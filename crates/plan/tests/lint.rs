@@ -1,0 +1,118 @@
+//! Every rule must be able to fire: plans that nobody would make.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
+
+mod support;
+
+use kubeon_plan::{Plan, Snapshot, lint, plan};
+use kubeon_wire::{ApiObject, Content, File, HostsEntry, Op};
+use serde_json::{Value, json};
+use support::{address, bare_hosts, behind_load_balancer, intent};
+
+fn made() -> (Plan, Snapshot) {
+    let snapshot = bare_hosts(3);
+    (plan(&intent(1, 2), &snapshot).unwrap(), snapshot)
+}
+
+/// The rules that a plan breaks whose first step does this instead.
+fn broken_by(op: Op) -> Vec<String> {
+    let (mut plan, snapshot) = made();
+    plan.steps[0].op = op;
+    lint(&plan, &snapshot).into_iter().map(|finding| finding.rule).collect()
+}
+
+fn file(text: &str) -> Op {
+    let content = Content::Text(text.to_owned());
+    Op::Files { files: vec![File { path: "/etc/x".to_owned(), mode: 0o600, content }] }
+}
+
+fn object(body: Value) -> Op {
+    Op::Objects { objects: vec![ApiObject { path: "/api/v1/x".to_owned(), body }] }
+}
+
+fn unit(unit: &str) -> Op {
+    Op::Service { name: "x.service".to_owned(), unit: unit.to_owned(), watches: vec![], ready: vec![] }
+}
+
+fn names(at: usize, name: &str) -> Op {
+    Op::Hosts { entries: vec![HostsEntry { address: address(at).ip(), names: vec![name.to_owned()] }] }
+}
+
+#[test]
+fn secrets_are_found_wherever_a_step_could_hold_them() {
+    for op in [
+        file("-----BEGIN EC PRIVATE KEY-----\nMH"),
+        file("users:\n- user:\n    client-key-data: LS0t\n"),
+        file(r#"{"users":[{"user":{"token":"abc.def"}}]}"#),
+        file("password=hunter2\n"),
+        object(json!({"kind": "Secret", "data": {"x": "eA=="}})),
+        object(json!({"kind": "ConfigMap", "data": {"kubeconfig": "user:\n  token: abc"}})),
+        object(json!({"kind": "ConfigMap", "data": {"password": "hunter2"}})),
+        unit("[Service]\nExecStart=/bin/x \\\n  --token=abc\n"),
+        names(0, "-----BEGIN PRIVATE KEY-----"),
+    ] {
+        assert_eq!(broken_by(op.clone()), ["secret"], "{op:?}");
+    }
+}
+
+#[test]
+fn words_that_only_look_like_secrets_are_none() {
+    for op in [
+        file("tokens: 3\ntoken:\n"),
+        file("authentication-token-webhook: true\n"),
+        unit("[Service]\nExecStart=/bin/etcd --initial-cluster-token=uid-1 --token-ttl=3\n"),
+        object(json!({"rules": [{"resources": ["serviceaccounts/token", "tokenreviews"]}]})),
+    ] {
+        assert_eq!(broken_by(op.clone()), Vec::<String>::new(), "{op:?}");
+    }
+    // And none of what is really made is taken for one.
+    for wish in [intent(3, 2), behind_load_balancer(3, 2)] {
+        let snapshot = bare_hosts(5);
+        assert_eq!(lint(&plan(&wish, &snapshot).unwrap(), &snapshot), []);
+    }
+}
+
+#[test]
+fn a_key_that_others_may_read_is_found() {
+    let secret = Content::Secret(kubeon_wire::SecretRef::ServiceAccountKey);
+    let op = Op::Files { files: vec![File { path: "/etc/x".to_owned(), mode: 0o640, content: secret }] };
+    assert_eq!(broken_by(op), ["secret"]);
+}
+
+#[test]
+fn an_address_belongs_to_one_host() {
+    assert_eq!(broken_by(names(0, "h2")), ["address"]);
+    assert_eq!(broken_by(names(1, "h2")), Vec::<String>::new());
+    assert_eq!(broken_by(names(0, "apiserver.cluster.local")), Vec::<String>::new());
+    let (plan, mut snapshot) = made();
+    let Some(kubeon_plan::Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else {
+        panic!("not seen")
+    };
+    facts.addresses = vec![address(0).ip(), address(2).ip()];
+    let found = lint(&plan, &snapshot);
+    assert_eq!(found[0].rule, "address");
+    assert_eq!(found[0].text, "172.30.0.11 and 172.30.0.13 are addresses of one host");
+}
+
+#[test]
+fn names_belong_to_one_host() {
+    let (mut plan, snapshot) = made();
+    let name = plan.hosts[&address(0)].name.clone();
+    plan.hosts.get_mut(&address(1)).unwrap().name = name;
+    let found = lint(&plan, &snapshot);
+    assert!(found.iter().any(|finding| finding.rule == "duplicate-name"), "{found:?}");
+}
+
+#[test]
+fn steps_come_in_order_once_and_on_hosts_of_the_plan() {
+    let broken = |change: fn(&mut Plan)| {
+        let (mut plan, snapshot) = made();
+        change(&mut plan);
+        let found = lint(&plan, &snapshot);
+        assert!(found.iter().all(|finding| finding.rule == "order"), "{found:?}");
+        found.into_iter().map(|finding| finding.text).collect::<Vec<_>>().join("\n")
+    };
+    assert!(broken(|plan| plan.steps[0].needs.push("nowhere".to_owned())).contains("does not come before"));
+    assert!(broken(|plan| plan.steps.push(plan.steps[0].clone())).contains("in the plan twice"));
+    assert!(broken(|plan| plan.steps[0].host = address(9)).contains("not in the plan"));
+}

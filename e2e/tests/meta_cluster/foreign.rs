@@ -1,0 +1,118 @@
+//! An image of somebody else with other playbooks: Debian with bash and Ansible, nothing of kubeon. Contract A's script is
+//! process 1 there.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use kubeon_e2e::image;
+use serde_json::{Value, json};
+
+use super::ends::{self, always, failed, log_says, shell};
+use super::ground::{Ground, condition, time, within};
+use super::seed::{self, done, operate_on};
+
+/// No name of an image of ours.
+const IMAGE: &str = "docker.io/elsewhere/installer:2";
+/// How soon what runs must end once it was told to: it does not resist.
+const ENDS_WITHIN: i64 = 20;
+
+const CONFIG: &str = "[defaults]\nhost_key_checking = False\n[ssh_connection]\npipelining = True\n";
+/// Says on the host what it knows from inventory, variables and arguments.
+const MAKES: &str = "\
+- hosts: kube_control_plane
+  gather_facts: false
+  tasks:
+    - name: A mark is left
+      ansible.builtin.raw: echo '{{ inventory_hostname }} {{ kube_version }} {{ place }}' > /tmp/of-somebody-else
+";
+const LOOKS: &str = "\
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: The mark is there
+      ansible.builtin.raw: cat /tmp/of-somebody-else
+";
+
+/// Makes the image known to the meta cluster and begins its operations.
+pub fn begin(ground: &Ground) -> Result<()> {
+    load(ground)?;
+    let swept = json!([always("echo swept"), shell("echo never")]);
+    let ours =
+        "if command -v kubeon || command -v kubeon-runner; then exit 9; fi; echo process $$ of $CLUSTER_NAME";
+    let looks = json!({"actionType": "playbook", "action": "ping.yml"});
+    for (name, mut spec) in [
+        (
+            "books",
+            json!({"actionType": "playbook", "action": "cluster.yml", "extraArgs": "-e place=lab",
+                "preHook": [shell(ours)], "postHook": [looks, always("echo swept")]}),
+        ),
+        ("broken", json!({"action": "echo broken; exit 3", "postHook": swept})),
+        ("stopped", json!({"action": "echo at work; sleep 600", "postHook": swept})),
+        ("slow", json!({"action": "sleep 600", "activeDeadlineSeconds": 15, "postHook": swept})),
+    ] {
+        let name = format!("foreign-{name}");
+        seed::cluster(ground, &name)?;
+        spec["image"] = json!(IMAGE);
+        if spec["actionType"].is_null() {
+            spec["actionType"] = json!("shell");
+        }
+        operate_on(ground, &name, &format!("does-{name}"), &spec)?;
+    }
+    Ok(())
+}
+
+fn load(ground: &Ground) -> Result<()> {
+    let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images/kubeon-runner.tar");
+    let archive = ground.lab.file("foreign.tar");
+    let files =
+        [("kubespray/ansible.cfg", CONFIG), ("kubespray/cluster.yml", MAKES), ("kubespray/ping.yml", LOOKS)];
+    image::write_foreign(&runner, IMAGE, &files, &archive)?;
+    ground.lab.must(&["image", "load", &archive.to_string_lossy(), "meta"]).map(drop)
+}
+
+/// What came of them.
+pub fn as_expected(ground: &Ground) -> Result<()> {
+    ends::cancelled(ground, "does-foreign-stopped", &["at work", "swept"], &["never"])?;
+    let status = ground.get(&[seed::OPERATIONS, "does-foreign-stopped"])?["status"].clone();
+    let (told, ended) = (since(&status, "Stopping")?, since(&status, "Failed")?);
+    within("cancelled until ended", told, ended, ENDS_WITHIN)?;
+    playbooks(ground)?;
+    let reason = failed(ground, "does-foreign-broken")?;
+    ensure!(reason == "its container ended with exit code 3", "{reason}");
+    log_says(ground, "does-foreign-broken", &["broken", "swept"], &["never"])?;
+    late(ground)?;
+    for name in ["books", "broken", "stopped", "slow"] {
+        ground.kubectl(&["delete", seed::CLUSTERS, &format!("foreign-{name}"), "--wait=false"])?;
+    }
+    Ok(())
+}
+
+fn playbooks(ground: &Ground) -> Result<()> {
+    done(ground, "does-foreign-books")?;
+    let words = ["process 1 of foreign-books", "A mark is left", "The mark is there", "PLAY RECAP", "swept"];
+    log_says(ground, "does-foreign-books", &words, &["never"])?;
+    let mark = ground.lab.on("h2", "cat /tmp/of-somebody-else; rm /tmp/of-somebody-else")?;
+    ensure!(mark.trim() == "master01 v1.36.3 lab", "{mark}");
+    let job = ground.get(&["-n", super::ground::OPERATOR, "job", "kubeonkube-does-foreign-books-job"])?;
+    let pod = &job["spec"]["template"]["spec"];
+    ensure!(pod["containers"][0]["command"] == json!(["/bin/entrypoint.sh"]), "{pod:#}");
+    ensure!(pod["automountServiceAccountToken"] == false && pod["serviceAccountName"].is_null(), "{pod:#}");
+    Ok(())
+}
+
+/// Its time is up, and hooks that always run still do, soon.
+fn late(ground: &Ground) -> Result<()> {
+    let reason = failed(ground, "does-foreign-slow")?;
+    ensure!(reason == "its Job ran longer than 15 s", "{reason}");
+    log_says(ground, "does-foreign-slow", &["swept"], &["never"])?;
+    let status: Value = ground.get(&[seed::OPERATIONS, "does-foreign-slow"])?["status"].clone();
+    let (begun, ended) = (time(&status["startTime"])?, since(&status, "Failed")?);
+    within("begun until ended", begun, ended, 15 + ENDS_WITHIN).map(drop)
+}
+
+/// Since when a condition is as it is.
+fn since(status: &Value, type_: &str) -> Result<Timestamp> {
+    let found = condition(status, type_).with_context(|| format!("{type_} is no condition of {status:#}"))?;
+    time(&found["lastTransitionTime"])
+}

@@ -1,0 +1,186 @@
+//! Deleting a declared cluster: its hosts are bare soon, or what is in the way is named soon. By the times that the objects
+//! tell.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::business::{FIRST, MASTER, NAME, PLACE, SECOND, at_work, declare, nodes, settled};
+use super::ground::{Ground, condition, time, within};
+use super::{MINUTE, told};
+
+/// How soon a deletion ends, or says what it waits for.
+const ENDS_WITHIN: i64 = 60;
+/// The annotation by which a deletion goes on without a host that is gone for good.
+const WITHOUT: &str = "kubeon.io/without";
+
+/// An object that somebody deleted.
+pub struct Deleted {
+    name: String,
+    uid: String,
+    at: Timestamp,
+}
+
+impl Deleted {
+    /// Deletes it.
+    pub fn begin(ground: &Ground, name: &str) -> Result<Self> {
+        let uid = ground.get(&["ecs", name])?["metadata"]["uid"].as_str().context("a UID")?.to_owned();
+        let before = Timestamp::now();
+        ground.kubectl(&["delete", "ecs", name, "--wait=false"])?;
+        // It may be gone by now. Objects tell whole seconds.
+        let left = ground.kubectl(&["get", "ecs", name, "--ignore-not-found", "-o", "json"])?;
+        let at = match serde_json::from_str::<Value>(&left) {
+            Ok(object) => time(&object["metadata"]["deletionTimestamp"])?,
+            Err(_) => before,
+        };
+        Ok(Self { name: name.to_owned(), uid, at })
+    }
+
+    /// When an event of this reason was told last, and its words.
+    fn event(&self, ground: &Ground, reason: &str) -> Result<(Timestamp, String)> {
+        let of_it = format!("reason={reason},involvedObject.uid={}", self.uid);
+        let events = ground.get(&["-n", PLACE, "events", "--field-selector", &of_it])?;
+        let last = events["items"].as_array().and_then(|events| events.last()).context("no such event")?;
+        Ok((time(&last["eventTime"])?, last["message"].as_str().unwrap_or_default().to_owned()))
+    }
+
+    /// Waits until it is gone, in time, and nothing is left of what was kept for it; the words of the event.
+    pub fn is_gone(&self, ground: &Ground) -> Result<String> {
+        let name = &self.name;
+        let gone = ground.eventually("the object goes", MINUTE * 3, || {
+            let left = ground.kubectl(&["get", "ecs", name, "--ignore-not-found", "-o", "name"])?;
+            ensure!(left.trim().is_empty(), "{left} is there");
+            Ok(())
+        });
+        gone.map_err(|error| error.context(ground.story("ecs", name)))?;
+        let (ended, said) = ground
+            .eventually("an event tells of it", MINUTE, || self.event(ground, "DeleteKubeJobSuccess"))?;
+        let took = within(&format!("{name} deleted"), self.at, ended, ENDS_WITHIN)?;
+        note(&format!("{name} deleted, after {took:#}"));
+        Ok(said)
+    }
+}
+
+#[allow(clippy::print_stderr, reason = "numbers for people who watch the test")]
+fn note(text: &str) {
+    eprintln!("{text}");
+}
+
+/// What is kept for a cluster, as far as it is there.
+fn kept(ground: &Ground, name: &str) -> Result<Vec<String>> {
+    let things = ground.kubectl(&["-n", PLACE, "get", "secrets,configmaps", "-o", "name"])?;
+    let ours = ["state", "kubeconfig", "known-hosts"].map(|what| format!("/{PLACE}-{name}-{what}"));
+    Ok(things
+        .lines()
+        .filter(|thing| ours.iter().any(|ours| thing.ends_with(ours)))
+        .map(str::to_owned)
+        .collect())
+}
+
+/// Nothing of a cluster is left: not what was kept for it, not its operations, nothing on its hosts.
+pub fn nothing_is_left(ground: &Ground, name: &str, hosts: &[&str]) -> Result<()> {
+    ground.eventually("its operations go with it", MINUTE, || {
+        let label = format!("clusterName={name}");
+        let left = ground.kubectl(&["get", super::seed::OPERATIONS, "-l", &label, "-o", "name"])?;
+        ensure!(left.trim().is_empty(), "{left} are there");
+        Ok(())
+    })?;
+    let left = kept(ground, name)?;
+    ensure!(left.is_empty(), "{left:?} are there");
+    hosts.iter().try_for_each(|host| ground.lab.is_bare(host))
+}
+
+/// With `Retain` the object goes at once, its hosts and what is kept stay. Declared again, it is found as it was.
+pub fn let_go_and_taken_up_again(ground: &Ground, kubeconfig: &Path) -> Result<()> {
+    let since =
+        || ground.lab.on(MASTER, "systemctl show --property=ActiveEnterTimestamp kubelet kube-apiserver");
+    let before = since()?;
+    ground.patch(&["ecs", NAME], &json!({"spec": {"deletionPolicy": "Retain"}}))?;
+    let said = Deleted::begin(ground, NAME)?.is_gone(ground)?;
+    ensure!(said == "spec.deletionPolicy is Retain: the hosts stay as they are", "{said}");
+    nodes(ground, kubeconfig, 2)?;
+    let left = kept(ground, NAME)?;
+    ensure!(left.len() == 3, "of three things that are kept there are {left:?}");
+    declare(ground, &[SECOND])?;
+    settled(ground, "create-finished")?;
+    nodes(ground, kubeconfig, 2)?;
+    let after = since()?;
+    ensure!(before == after, "its programs ran on: {before} {after}");
+    Ok(())
+}
+
+/// All hosts live. The operator that leads is killed while the Job works.
+pub fn taken_down_though_its_operator_is_killed(ground: &Ground) -> Result<()> {
+    let alone = ground.alone();
+    let deleted = Deleted::begin(ground, NAME)?;
+    let job = at_work(ground, NAME, "delete-")?;
+    ground.kill_leader(&alone, PLACE, &job)?;
+    drop(alone);
+    deleted.is_gone(ground)?;
+    nothing_is_left(ground, NAME, &[MASTER, FIRST, SECOND])
+}
+
+/// A worker has no power: it is named in time, in the status and by an event. When it is back, asking again goes on.
+pub fn with_a_dead_host(ground: &Ground) -> Result<()> {
+    ground.lab.host("kill", FIRST)?;
+    let alone = ground.alone();
+    let deleted = Deleted::begin(ground, NAME)?;
+    let way_out = blocker(ground, &deleted, ground.address(FIRST)?)?;
+    drop(alone);
+    if way_out.contains(WITHOUT) {
+        return without_the_dead_host(ground, &deleted);
+    }
+    ground.lab.host("start", FIRST)?;
+    ground.ask(NAME, "terminating")?;
+    ground.eventually("the object goes", MINUTE * 3, || {
+        let left = ground.kubectl(&["get", "ecs", NAME, "--ignore-not-found", "-o", "name"])?;
+        ensure!(left.trim().is_empty(), "{left} is there");
+        Ok(())
+    })?;
+    nothing_is_left(ground, NAME, &[MASTER, FIRST, SECOND])
+}
+
+/// Who is in the way is named in time; what the deletion waits for, in words.
+fn blocker(ground: &Ground, deleted: &Deleted, address: &str) -> Result<String> {
+    let start = std::time::Instant::now();
+    let named = ground.eventually("what is in the way is named", MINUTE * 3, || {
+        let status = ground.get(&["ecs", NAME])?["status"].clone();
+        let reason = status["reason"].as_str().unwrap_or_default();
+        ensure!(status["phase"] == "Failed" && reason.contains(address), "{status:#}");
+        let waits = condition(&status, "Deleting").context("no condition Deleting")?.clone();
+        ensure!(waits["status"] == "True" && waits["reason"] == "TeardownFailed", "{status:#}");
+        Ok((status, waits))
+    });
+    let (status, waits) = named.map_err(|error| error.context(ground.story("ecs", NAME)))?;
+    told("deleted with a dead host, named", start);
+    let since =
+        time(&condition(&status, "Degraded").context("no condition Degraded")?["lastTransitionTime"])?;
+    within("named in the status", deleted.at, since, ENDS_WITHIN)?;
+    let (at, said) = deleted.event(ground, "DeleteKubeJobFailed")?;
+    within("named by an event", deleted.at, at, ENDS_WITHIN)?;
+    ensure!(said.contains(address), "{said}");
+    let message = waits["message"].as_str().unwrap_or_default().to_owned();
+    ensure!(message.contains(address), "{message}");
+    Ok(message)
+}
+
+/// A person says that the host is gone for good: everything else is taken down, and an event names what was left out.
+fn without_the_dead_host(ground: &Ground, deleted: &Deleted) -> Result<()> {
+    let address = ground.address(FIRST)?;
+    ground.patch(
+        &["ecs", NAME],
+        &json!({"metadata": {"annotations": {
+        WITHOUT: address, "app.kubernetes.io/operation": "terminating"}}}),
+    )?;
+    ground.eventually("the object goes without its dead host", MINUTE * 3, || {
+        let left = ground.kubectl(&["get", "ecs", NAME, "--ignore-not-found", "-o", "name"])?;
+        ensure!(left.trim().is_empty(), "{left} is there");
+        Ok(())
+    })?;
+    let (_, said) = ground
+        .eventually("an event tells of it", MINUTE, || deleted.event(ground, "DeleteKubeJobSuccess"))?;
+    ensure!(said.contains(address), "it names the host that was left out: {said}");
+    nothing_is_left(ground, NAME, &[MASTER, SECOND])
+}

@@ -1,0 +1,187 @@
+//! A declared cluster that has nothing but trouble: paused, an unfit host, cancelled, a host that hangs until its time is
+//! up, deleted while it is made.
+
+use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::lab::VERSION;
+use serde_json::{Value, json};
+
+use super::MINUTE;
+use super::business::{PLACE, at_work, declared};
+use super::gone::{Deleted, nothing_is_left};
+use super::ground::{Ground, condition};
+use super::seed::OPERATIONS;
+
+const NAME: &str = "brief";
+const HOST: &str = "h7";
+
+/// One after the other, on one host.
+pub fn all(ground: &Ground) -> Result<()> {
+    paused(ground)?;
+    unfit(ground)?;
+    cancelled(ground)?;
+    too_late(ground)?;
+    deleted_while_it_is_made(ground)
+}
+
+fn status(ground: &Ground) -> Result<Value> {
+    Ok(ground.get(&["ecs", NAME])?["status"].clone())
+}
+
+/// Waits until the last operation failed; the reason.
+fn failed(ground: &Ground) -> Result<String> {
+    let status = ground.eventually("the failure is told", MINUTE * 2, || {
+        let status = status(ground)?;
+        ensure!(status["phase"] == "Failed", "{status:#}");
+        Ok(status)
+    });
+    let status = status.map_err(|error| error.context(ground.story("ecs", NAME)))?;
+    let degraded = condition(&status, "Degraded").context("no condition Degraded")?;
+    ensure!(degraded["status"] == "True" && degraded["message"] == status["reason"], "{status:#}");
+    Ok(status["reason"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The operation that was made last.
+fn operation(ground: &Ground) -> Result<Value> {
+    let all = ground.get(&[OPERATIONS, "-l", &format!("clusterName={NAME}")])?;
+    let all = all["items"].as_array().cloned().unwrap_or_default();
+    let last = all.into_iter().max_by_key(|one| one["metadata"]["creationTimestamp"].to_string());
+    last.context("no operation was made")
+}
+
+/// Words of the events of this reason about an object.
+fn told(ground: &Ground, about: &Value, reason: &str) -> Result<String> {
+    let uid = about["metadata"]["uid"].as_str().context("a UID")?;
+    let of_it = format!("reason={reason},involvedObject.uid={uid}");
+    ground.kubectl(&["get", "events", "-A", "--field-selector", &of_it, "-o", "jsonpath={.items[*].message}"])
+}
+
+/// Nothing begins while `spec.paused` holds.
+fn paused(ground: &Ground) -> Result<()> {
+    let mut object = declared(NAME, VERSION, ground.address(HOST)?, &[]);
+    object["spec"]["paused"] = json!(true);
+    object["spec"]["cluster"]["timeout_mins"] = json!("1");
+    ground.apply(&object)?;
+    let status = ground.eventually("it is paused", MINUTE, || {
+        let status = status(ground)?;
+        ensure!(status["reason"] == "spec.paused is true: nothing is changed", "{status:#}");
+        Ok(status)
+    })?;
+    let progress = condition(&status, "Progressing").context("no condition Progressing")?;
+    ensure!(progress["status"] == "False" && progress["reason"] == "Paused", "{status:#}");
+    let made = ground.kubectl(&["get", OPERATIONS, "-l", &format!("clusterName={NAME}"), "-o", "name"])?;
+    ensure!(made.trim().is_empty() && status["phase"].is_null(), "{made} {status:#}");
+    Ok(())
+}
+
+/// Somebody listens where the kubelet will, and another program's cluster was here: both are named, on the object, on the
+/// operation and by events, and nothing is written to the host.
+fn unfit(ground: &Ground) -> Result<()> {
+    let squat = "mkdir /etc/kubeedge && systemd-run --quiet --unit=squatter /usr/sbin/sshd -D -p 10250";
+    ground.lab.on(HOST, squat)?;
+    ground.eventually("the port is taken", MINUTE, || {
+        ground.lab.on(HOST, "grep -q ':280A .* 0A' /proc/net/tcp /proc/net/tcp6").map(drop)
+    })?;
+    ground.patch(&["ecs", NAME], &json!({"spec": {"paused": false}}))?;
+    let reason = failed(ground)?;
+    let address = ground.address(HOST)?;
+    let begins = format!("[precheck] failed with:\n {address} : ");
+    let words = ["somebody listens on port 10250", "carries another cluster (found /etc/kubeedge)"];
+    let named = |text: &str| words.iter().all(|words| text.contains(words));
+    ensure!(reason.starts_with(&begins) && named(&reason), "{reason}");
+    let operation = operation(ground)?;
+    let fit = condition(&operation["status"], "Prechecked").context("no condition Prechecked")?;
+    ensure!(fit["status"] == "False" && named(fit["message"].as_str().unwrap_or_default()), "{fit:#}");
+    ensure!(found(&operation, address)? == [("leftover", false), ("ports", false)], "{operation:#}");
+    for (about, word) in [(&operation, "Failed"), (&ground.get(&["ecs", NAME])?, "CreateKubeJobFailed")] {
+        ground.eventually("an event tells of it", MINUTE, || {
+            let said = told(ground, about, word)?;
+            ensure!(named(&said) && said.contains(address), "{said:?}");
+            Ok(())
+        })?;
+    }
+    ground.lab.is_bare(HOST)
+}
+
+/// What stands in the way on a host: the checks by name, and whether they are ignored.
+fn found<'o>(operation: &'o Value, address: &str) -> Result<Vec<(&'o str, bool)>> {
+    let findings = operation["status"]["findings"].as_array().context("no findings")?;
+    let errors = findings.iter().filter(|one| one["host"] == address && one["severity"] == "error");
+    let mut found: Vec<_> = errors
+        .filter_map(|one| Some((one["check"].as_str()?, one["ignored"].as_bool().unwrap_or_default())))
+        .collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Ignored by name, the same findings let it run: to name them is to ask again. Then a person cancels the operation.
+fn cancelled(ground: &Ground) -> Result<()> {
+    ground.annotate(NAME, "kubeon.io/ignore-checks", "ports,leftover")?;
+    at_work(ground, NAME, "create-")?;
+    let operation = ground.eventually("its host is fit", MINUTE, || {
+        let operation = operation(ground)?;
+        let fit = condition(&operation["status"], "Prechecked").context("no condition Prechecked")?;
+        ensure!(fit["status"] == "True" && fit["reason"] == "Passed", "{fit:#}");
+        Ok(operation)
+    })?;
+    let ignored = [("leftover", true), ("ports", true)];
+    ensure!(found(&operation, ground.address(HOST)?)? == ignored, "{operation:#}");
+    ground.eventually("its host is written to", MINUTE, || {
+        ground.lab.on(HOST, "test -e /var/lib/kubeon").map(drop)
+    })?;
+    let name = operation["metadata"]["name"].as_str().unwrap_or_default();
+    ground.patch(&[OPERATIONS, name], &json!({"spec": {"cancelled": true}}))?;
+    let reason = failed(ground)?;
+    ensure!(reason == "cancelled", "{reason}");
+    let ended = ground.get(&[OPERATIONS, name])?["status"].clone();
+    ensure!(ended["status"] == "Failed" && ended["reason"] == "cancelled", "{ended:#}");
+    let free = "systemctl stop squatter; systemctl reset-failed squatter 2>/dev/null; rmdir /etc/kubeedge";
+    ground.lab.on(HOST, free).map(drop)
+}
+
+/// Its host hangs: what was begun does not end until the time that `timeout_mins` leaves is up. Contract B, case 29.
+fn too_late(ground: &Ground) -> Result<()> {
+    ground.ask(NAME, "creating")?;
+    let job = at_work(ground, NAME, "create-")?;
+    ground.hang(HOST)?;
+    ground.eventually("its time is up", MINUTE * 2, || job_is_told_to_end(ground, &job))?;
+    ground.wake(HOST)?;
+    let reason = failed(ground)?;
+    ensure!(reason == "the [creating] job running timeout(>60s)", "{reason}");
+    let (operation, object) = (operation(ground)?, ground.get(&["ecs", NAME])?);
+    ensure!(operation["status"]["reason"] == reason.as_str(), "{operation:#}");
+    let said = told(ground, &object, "CreateKubeJobFailed")?;
+    ensure!(said.contains(&reason), "{said}");
+    Ok(())
+}
+
+/// The Job controller ends a Job that failed, was suspended or had no time left.
+fn job_is_told_to_end(ground: &Ground, job: &str) -> Result<()> {
+    let path = r#"jsonpath={.status.conditions[?(@.status=="True")].type}"#;
+    let words = ground.kubectl(&["-n", PLACE, "get", "job", job, "-o", path])?;
+    ensure!(!words.trim().is_empty(), "{job} works");
+    Ok(())
+}
+
+/// Asked for again (contract B, case 30), and deleted while that works: the operation is ended, the host is bare.
+fn deleted_while_it_is_made(ground: &Ground) -> Result<()> {
+    let before = status(ground)?["jobName"].clone();
+    ground.ask(NAME, "creating")?;
+    let again = ground.eventually("a new Job, and no old reason", MINUTE, || {
+        let status = status(ground)?;
+        let fresh = status["jobName"].is_string() && status["jobName"] != before;
+        ensure!(fresh && status["reason"].is_null(), "{status:#}");
+        Ok(status)
+    })?;
+    let creating = operation(ground)?;
+    at_work(ground, NAME, "create-")?;
+    ground.eventually("its host is worked on", MINUTE, || {
+        ground.lab.on(HOST, "pgrep '^kubeon-node'").map(drop)
+    })?;
+    ensure!(status(ground)?["jobName"] == again["jobName"], "it works still");
+    let deleted = Deleted::begin(ground, NAME)?;
+    let said = deleted.is_gone(ground)?;
+    ensure!(said == "the cluster was taken down", "{said}");
+    let said = told(ground, &creating, "Stopping")?;
+    ensure!(said.contains("the KubernetesCluster is being deleted"), "{said}");
+    nothing_is_left(ground, NAME, &[HOST])
+}

@@ -1,0 +1,77 @@
+//! The README's first command, as a newcomer runs it, but for what this test was compiled with: two hosts, a cluster,
+//! a pod that answers; again, which finds all of it there; and away with it.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use kubeon_e2e::program::{Answer, folder, must, run};
+
+/// A home of its own with the user's cache, so that nobody's clusters are touched.
+struct Newcomer {
+    home: tempfile::TempDir,
+}
+
+impl Newcomer {
+    fn environment(&self) -> [(&'static str, String); 4] {
+        let user = std::env::var("HOME").unwrap_or_default();
+        let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| format!("{user}/.cache"));
+        let home = self.home.path().to_string_lossy().into_owned();
+        let programs = std::path::absolute(folder()).unwrap_or_default().to_string_lossy().into_owned();
+        [
+            ("KUBEON_HOME", home.clone()),
+            ("HOME", home),
+            ("XDG_CACHE_HOME", cache),
+            ("KUBEON_PROGRAMS", programs),
+        ]
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&[(&str, &str)]) -> T) -> T {
+        let own = self.environment();
+        act(&own.each_ref().map(|(name, value)| (*name, value.as_str())))
+    }
+
+    fn try_it(&self, arguments: &[&str]) -> Result<Answer> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../try");
+        self.with(|environment| run(script, arguments, environment))
+    }
+
+    fn kubeon(&self, arguments: &[&str]) -> Result<String> {
+        self.with(|environment| must(folder().join("kubeon"), arguments, environment))
+    }
+}
+
+impl Drop for Newcomer {
+    fn drop(&mut self) {
+        // What failed half way goes as well; what there is to say was said by the test.
+        self.kubeon(&["lab", "down", "--lab", "try"]).ok();
+    }
+}
+
+#[test]
+fn the_first_command_ends_with_a_running_pod() -> Result<()> {
+    let newcomer = Newcomer { home: tempfile::tempdir()? };
+    for turn in ["the first time", "again"] {
+        let start = Instant::now();
+        let answer = newcomer.try_it(&[])?;
+        ensure!(answer.code == 0, "./try, {turn}: {}\n{}{}", answer.code, answer.out, answer.err);
+        let pod = answer.out.lines().any(|line| line.starts_with("hello-") && line.contains(" Running "));
+        ensure!(pod, "no running pod, {turn}: {}", answer.out);
+        ensure!(answer.err.contains("./try down"), "it does not say what to type next: {}", answer.err);
+        told(turn, start);
+    }
+    let down = newcomer.try_it(&["down"])?;
+    ensure!(down.code == 0, "./try down: {}\n{}{}", down.code, down.out, down.err);
+    ensure!(newcomer.kubeon(&["ls", "-o", "name"])?.trim().is_empty(), "the cluster is still known");
+    let labs = newcomer.kubeon(&["lab", "ls", "--lab", "try", "-o", "json"]);
+    ensure!(!labs.is_ok_and(|labs| labs.contains("address")), "the lab is still there");
+    Ok(())
+}
+
+#[allow(clippy::print_stderr, reason = "numbers for people who watch the test")]
+fn told(what: &str, start: Instant) {
+    eprintln!(
+        "./try with everything compiled and the bundle built, {what}: {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
+}
