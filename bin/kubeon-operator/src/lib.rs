@@ -15,6 +15,7 @@ mod carry;
 mod health;
 mod listed;
 mod metrics;
+mod parting;
 mod place;
 mod queue;
 mod refusals;

@@ -1,5 +1,6 @@
 //! What all turns share.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::listed::Listed;
 use crate::metrics::{Metrics, Standing};
+use crate::parting::{self, Parting};
 use crate::place;
 use crate::queue::{Class, Queue};
 use crate::refusals::{Refusals, Refused};
@@ -20,6 +22,9 @@ use crate::world::World;
 
 /// Between two tries to read the history limit.
 const LIMIT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Bytes of a log that are kept.
+pub(crate) const LOG_BYTES: usize = 512 * 1024;
 
 /// What all turns share.
 pub(crate) struct Shared {
@@ -33,6 +38,8 @@ pub(crate) struct Shared {
     pub reconfigure: Notify,
     pub unreadable: Unreadable,
     pub refusals: Refusals,
+    pub parting: Parting,
+    leads: AtomicBool,
     pub spans: Option<Spans>,
 }
 
@@ -49,6 +56,8 @@ impl Shared {
             reconfigure: Notify::new(),
             unreadable: Unreadable::default(),
             refusals: Refusals::default(),
+            parting: Parting::default(),
+            leads: AtomicBool::new(false),
             spans,
         }
     }
@@ -100,7 +109,18 @@ impl Shared {
 
     /// This process leads from now on.
     pub fn lead(&self) {
+        self.leads.store(true, Ordering::Relaxed);
         self.unreadable.lead().into_iter().for_each(|word| self.herald.say(word));
+    }
+
+    /// A pod was told to end: whoever leads follows its log from now on.
+    pub fn listen(&self, pod: &ObjectMeta) {
+        if !self.leads.load(Ordering::Relaxed) {
+            return;
+        }
+        let pod = parting::log_of(pod);
+        let (hands, at) = (self.hands.clone(), pod.clone());
+        self.parting.follow(pod, || async move { hands.follow(&at.namespace, &at.name, LOG_BYTES).await });
     }
 
     /// Says that the API server refuses what a lane needs; once while it stays so.

@@ -14,16 +14,15 @@ use kubeon_operations::{
 use tokio::time::Instant;
 
 use crate::carry::{self, Failure};
+use crate::parting::is_lost;
 use crate::place;
 use crate::queue::{Class, Outcome};
 use crate::refusals::Refused;
-use crate::shared::Shared;
+use crate::shared::{LOG_BYTES, Shared};
 use crate::world::Room;
 
 /// Plans of one turn: more is a turn that does not come to an end, and it comes back later.
 const MOST_PLANS: usize = 32;
-/// Bytes of a log that are kept.
-const LOG_BYTES: usize = 512 * 1024;
 /// After what the API server refused for now.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
@@ -194,7 +193,11 @@ fn failed(lane: &Lane, error: &LinkError) -> Outcome {
 async fn read(shared: &Shared, target: &Target, pace: Pace) -> Result<Data, LinkError> {
     shared.metrics.request("get", target.kind.as_str(), "sent");
     if target.kind == Kind::Log {
+        if let Some(text) = shared.parting.heard(target).await {
+            return Ok(Data::Log(text));
+        }
         return match shared.hands.log(&target.namespace, &target.name, LOG_BYTES).await {
+            Ok(text) if is_lost(&text) => Ok(Data::Absent),
             Ok(text) => Ok(Data::Log(text)),
             Err(error) if error.is_absent() => Ok(Data::Absent),
             Err(error) if matches!(error.again(), Again::Never | Again::WhenChanged) => {

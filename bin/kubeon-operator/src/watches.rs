@@ -15,6 +15,7 @@ use kubeon_link_kube::{Client, DeserializeGuard, Event, PartialObjectMeta, watch
 use kubeon_operations::{Kind, Lane, Target, names};
 use serde::de::DeserializeOwned;
 
+use crate::parting::log_of;
 use crate::shared::Shared;
 use crate::world::{InLane, key};
 
@@ -179,13 +180,26 @@ where
     }
 
     fn changed(&self, object: K) {
+        if object.is_parting() {
+            self.shared.listen(InLane::meta(&object));
+        }
         let ended = object.has_ended();
         let lanes = self.shared.world.apply(object);
         if ended { self.shared.hurry(lanes) } else { self.shared.wake(lanes) }
     }
 
     fn gone(&self, object: &K) {
-        self.shared.wake(self.shared.world.remove::<K>(InLane::meta(object)));
+        let pod = log_of(InLane::meta(object));
+        if !self.shared.parting.holds(&pod) {
+            self.shared.wake(self.shared.world.remove::<K>(InLane::meta(object)));
+            return;
+        }
+        self.changed(object.clone());
+        let (shared, meta) = (Arc::clone(&self.shared), InLane::meta(object).clone());
+        tokio::spawn(async move {
+            shared.parting.over(&pod).await;
+            shared.wake(shared.world.remove::<K>(&meta));
+        });
     }
 
     fn only(&self, listed: &HashSet<String>) {

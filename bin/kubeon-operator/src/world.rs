@@ -48,6 +48,10 @@ pub(crate) trait InLane: Sized {
     fn has_ended(&self) -> bool {
         false
     }
+    /// Whether it is a pod that was told to end, and works.
+    fn is_parting(&self) -> bool {
+        false
+    }
     /// Takes away what no decision reads and what is most of it.
     fn slim(&mut self) {}
 }
@@ -135,6 +139,9 @@ impl InLane for Pod {
     }
     fn has_ended(&self) -> bool {
         !job_state::lives(self)
+    }
+    fn is_parting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some() && job_state::lives(self) && job_state::has_log(self)
     }
     fn slim(&mut self) {
         self.spec = None;

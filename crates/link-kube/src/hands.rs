@@ -17,6 +17,8 @@ use crate::gate::Gate;
 
 /// How long a log is read.
 const LOG_PATIENCE: Duration = Duration::from_secs(30);
+/// How long one is followed.
+const FOLLOW_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,10 +180,29 @@ impl Hands {
     /// # Errors
     /// When it was refused, lost, or not read within 30 s.
     pub async fn log(&self, namespace: &str, pod: &str, most: usize) -> Result<String, LinkError> {
+        self.read_log((namespace, pod), most, &LogParams::default(), LOG_PATIENCE).await
+    }
+
+    /// The same of a pod that works, until it ends.
+    ///
+    /// # Errors
+    /// When it was refused, lost, or did not end within 10 min.
+    pub async fn follow(&self, namespace: &str, pod: &str, most: usize) -> Result<String, LinkError> {
+        let follow = LogParams { follow: true, ..LogParams::default() };
+        self.read_log((namespace, pod), most, &follow, FOLLOW_PATIENCE).await
+    }
+
+    async fn read_log(
+        &self,
+        (namespace, pod): (&str, &str),
+        most: usize,
+        how: &LogParams,
+        patience: Duration,
+    ) -> Result<String, LinkError> {
         let action = format!("read the log of pod {namespace}/{pod}");
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let read = async {
-            let mut lines = pods.log_stream(pod, &LogParams::default()).await?.lines();
+            let mut lines = pods.log_stream(pod, how).await?.lines();
             let mut kept = std::collections::VecDeque::new();
             let mut bytes = 0;
             while let Some(line) = lines.try_next().await.map_err(kube::Error::ReadEvents)? {
@@ -194,8 +215,8 @@ impl Hands {
             }
             Ok(kept.into_iter().map(|line| line + "\n").collect::<String>())
         };
-        let answer = tokio::time::timeout(LOG_PATIENCE, read).await;
-        let answer = answer.map_err(|_| LinkError::Silent { action: action.clone(), after: LOG_PATIENCE })?;
+        let answer = tokio::time::timeout(patience, read).await;
+        let answer = answer.map_err(|_| LinkError::Silent { action: action.clone(), after: patience })?;
         answer.map_err(|error| LinkError::of(&action, error))
     }
 }

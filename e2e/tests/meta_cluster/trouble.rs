@@ -92,7 +92,13 @@ fn unfit(ground: &Ground) -> Result<()> {
     let fit = condition(&operation["status"], "Prechecked").context("no condition Prechecked")?;
     ensure!(fit["status"] == "False" && named(fit["message"].as_str().unwrap_or_default()), "{fit:#}");
     ensure!(found(&operation, address)? == [("leftover", false), ("ports", false)], "{operation:#}");
-    for (about, word) in [(&operation, "Failed"), (&ground.get(&["ecs", NAME])?, "CreateKubeJobFailed")] {
+    let object = ground.get(&["ecs", NAME])?;
+    for (about, word) in [
+        (&operation, "Failed"),
+        (&operation, "PrecheckFailed"),
+        (&object, "CreateKubeJobFailed"),
+        (&object, "PrecheckFailed"),
+    ] {
         ground.eventually("an event tells of it", MINUTE, || {
             let said = told(ground, about, word)?;
             ensure!(named(&said) && said.contains(address), "{said:?}");

@@ -68,6 +68,12 @@ fn moved_on(
     Turn { stages: vec![writes], notices: show::fitness(object, operation), wake: None }
 }
 
+/// Whether its hosts were looked at and something was in the way.
+fn unfit(operation: &ClusterOperation) -> bool {
+    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    condition::find(conditions, PRECHECKED).is_some_and(|found| found.status == "False")
+}
+
 fn ended(
     s: &Snapshot<'_>,
     object: &KubernetesCluster,
@@ -106,6 +112,9 @@ fn ended(
     };
     let mut turn = Turn { notices: show::pinned(&mut new, object, operation), ..Turn::default() };
     turn.notices.extend(show::failed_steps(&mut new, object, operation));
+    if unfit(operation) {
+        turn.notices.extend(show::fitness(object, operation));
+    }
     new.conditions.retain(|condition| !succeeded || condition.type_ != STEP_FAILED);
     turn.stages.push(status_write(object, &new, "its operation ended").into_iter().collect());
     turn.notices.push(object_notice(object, !succeeded || !left_out.is_empty(), reason, text));

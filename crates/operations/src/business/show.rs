@@ -99,7 +99,9 @@ pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cl
         if phase != Phase::Terminating {
             progressing(&mut new, phase.as_str(), &text, s.now);
         }
-        turn.notices.extend(fitness(object, operation));
+        if phase != Phase::Prechecking {
+            turn.notices.extend(fitness(object, operation));
+        }
         turn.notices.push(object_notice(object, false, phase.as_str(), text.as_str()));
         turn.notices.push(notice(operation, false, phase.as_str(), text));
     } else if new.job_name != before.job_name {
@@ -112,7 +114,8 @@ pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cl
     turn
 }
 
-/// That the hosts were looked at, and what a person should know of it.
+/// That the hosts were looked at, and what a person should know of it: told when the phase moves on, or when the operation
+/// ends because they were not fit.
 pub(super) fn fitness(object: &KubernetesCluster, operation: &ClusterOperation) -> Vec<Notice> {
     let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let Some(found) = condition::find(conditions, PRECHECKED).filter(|found| found.status != "Unknown")

@@ -71,6 +71,22 @@ fn a_step_that_failed_just_before_the_end_is_told_and_shown_no_longer_than_it_ma
 }
 
 #[test]
+fn a_host_that_is_not_fit_stands_in_the_events_of_both_once() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let words = "10.0.0.2 : somebody listens on port 10250";
+    let unfit = json!({"type": "Prechecked", "status": "False", "reason": "Unfit", "message": words,
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    world.change(Kind::Operation, "", &operation, &json!({"status": {"conditions": [unfit]}}));
+    assert_eq!(of(&told(&mut world), "PrecheckFailed"), [], "it ends soon");
+    let name = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    world.job_says(&name, "Failed");
+    let ended = told(&mut world);
+    assert_eq!(of(&ended, "PrecheckFailed"), [(Kind::Business, words), (Kind::Operation, words)]);
+}
+
+#[test]
 fn a_cluster_is_told_what_becomes_of_its_operations() {
     let mut world = World::with_cluster();
     told(&mut world);

@@ -1,0 +1,157 @@
+//! Logs of pods that were told to end. The kubelet removes a log with its pod, so each is followed from then on.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubeon_link_kube::LinkError;
+use kubeon_operations::{Kind, Target};
+use tokio::sync::{Notify, watch};
+
+/// Logs that are followed at once. More are read when their pods ended, if they are still there.
+const MOST: usize = 16;
+/// How long the rest of a log is waited for when its pod ended.
+const END_WITHIN: Duration = Duration::from_secs(10);
+/// How long a pod that is gone is kept in mind until its log is asked for.
+const ASKED_WITHIN: Duration = Duration::from_secs(5);
+/// What a kubelet sends in the place of a log that it has not any more.
+const INSTEAD: [&str; 2] =
+    ["failed to try resolving symlinks in path ", "unable to retrieve container logs for "];
+
+/// Logs that are followed, by pod.
+#[derive(Default)]
+pub(crate) struct Parting {
+    followed: Mutex<HashMap<Target, Followed>>,
+}
+
+#[derive(Clone)]
+struct Followed {
+    /// Its text, once it is whole.
+    text: watch::Receiver<Option<String>>,
+    asked: Arc<Notify>,
+}
+
+impl Parting {
+    fn followed(&self) -> MutexGuard<'_, HashMap<Target, Followed>> {
+        // Nothing that holds it can panic half way.
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the log of a pod to its end, unless that is being done.
+    pub fn follow<F>(&self, pod: Target, log: impl FnOnce() -> F)
+    where
+        F: Future<Output = Result<String, LinkError>> + Send + 'static,
+    {
+        let mut followed = self.followed();
+        if followed.len() >= MOST {
+            return;
+        }
+        let Entry::Vacant(place) = followed.entry(pod) else { return };
+        let (whole, text) = watch::channel(None);
+        place.insert(Followed { text, asked: Arc::default() });
+        let log = log();
+        tokio::spawn(async move {
+            match log.await {
+                Ok(text) => drop(whole.send(Some(text))),
+                Err(error) => tracing::debug!(%error, "a log cannot be followed; it is read in the end"),
+            }
+        });
+    }
+
+    /// What a pod that ended said, if it was followed.
+    pub async fn heard(&self, pod: &Target) -> Option<String> {
+        let Followed { mut text, asked } = self.followed().get(pod).cloned()?;
+        let whole = tokio::time::timeout(END_WITHIN, text.wait_for(Option::is_some)).await;
+        let said = whole.ok()?.ok()?.clone().filter(|text| !text.is_empty());
+        asked.notify_one();
+        said
+    }
+
+    /// Whether somebody may still ask for what a pod said that is gone.
+    pub fn holds(&self, pod: &Target) -> bool {
+        self.followed().contains_key(pod)
+    }
+
+    /// Waits until somebody asked, then forgets what the pod said.
+    pub async fn over(&self, pod: &Target) {
+        let asked = self.followed().get(pod).map(|followed| Arc::clone(&followed.asked));
+        if let Some(asked) = asked {
+            // Nobody may ask: the log of a pod whose operation is gone is not kept.
+            let _ = tokio::time::timeout(ASKED_WITHIN, asked.notified()).await;
+        }
+        self.followed().remove(pod);
+    }
+}
+
+/// Where the log of a pod is.
+pub(crate) fn log_of(pod: &ObjectMeta) -> Target {
+    Target::new(Kind::Log, pod.namespace.clone().unwrap_or_default(), pod.name.clone().unwrap_or_default())
+}
+
+/// Whether this is no log but the kubelet's word that there is none.
+pub(crate) fn is_lost(log: &str) -> bool {
+    log.lines().count() == 1 && INSTEAD.iter().any(|words| log.starts_with(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> Target {
+        Target::new(Kind::Log, "ns", name)
+    }
+
+    fn failed() -> LinkError {
+        LinkError::Silent { action: "read a log".to_owned(), after: Duration::from_secs(1) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_pod_said_until_its_end_is_heard_though_the_pod_is_gone() {
+        let parting = Arc::new(Parting::default());
+        let log = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            Ok("swept\n".to_owned())
+        };
+        parting.follow(pod("a"), || log);
+        parting.follow(pod("a"), || async { panic!("it is followed once") });
+        let (other, name) = (Arc::clone(&parting), pod("a"));
+        let over = tokio::spawn(async move { other.over(&name).await });
+        assert_eq!(parting.heard(&pod("a")).await.as_deref(), Some("swept\n"));
+        over.await.unwrap();
+        assert!(!parting.holds(&pod("a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_followed_is_left_to_be_read() {
+        let parting = Parting::default();
+        assert_eq!(parting.heard(&pod("a")).await, None);
+        parting.follow(pod("a"), || async { Err(failed()) });
+        parting.follow(pod("b"), || async { Ok(String::new()) });
+        parting.follow(pod("c"), std::future::pending);
+        for name in ["a", "b", "c"] {
+            assert_eq!(parting.heard(&pod(name)).await, None, "{name}");
+            assert!(parting.holds(&pod(name)));
+            parting.over(&pod(name)).await;
+            assert!(!parting.holds(&pod(name)));
+        }
+    }
+
+    #[tokio::test]
+    async fn many_at_once_are_not_followed() {
+        let parting = Parting::default();
+        for at in 0..=MOST {
+            parting.follow(pod(&format!("p{at}")), std::future::pending);
+        }
+        assert!(parting.holds(&pod("p0")) && !parting.holds(&pod(&format!("p{MOST}"))));
+    }
+
+    #[test]
+    fn the_word_of_a_kubelet_that_has_no_log_is_no_log() {
+        let word =
+            "failed to try resolving symlinks in path \"/var/log/pods/a/0.log\": lstat: no such file\n";
+        assert!(is_lost(word) && is_lost("unable to retrieve container logs for containerd://1"));
+        assert!(!is_lost("at work\n") && !is_lost("") && !is_lost(&format!("at work\n{word}")));
+    }
+}
