@@ -49,7 +49,8 @@ fn life(ground: &Ground, told: &[Told]) -> Result<()> {
     let [master, first, second] = [MASTER, FIRST, SECOND].map(|host| ground.address(host));
     let (master, first, second) = (master?, first?, second?);
     let (up, down) = (format!("nodeList: +{second}"), format!("nodeList: -{first}"));
-    let wanted: [(&str, &[&str]); 23] = [
+    // Where the operator that leads was killed, what it was about to tell is lost: that hosts were fit and work began.
+    let wanted: [(&str, &[&str]); 19] = [
         ("SetFinalizersSuccess", &["take the cluster down first"]),
         ("Creating", &["it was declared: 1 master(s), 1 worker(s): "]),
         ("JobMade", &["Job create-default-shop-job-"]),
@@ -66,13 +67,9 @@ fn life(ground: &Ground, told: &[Told]) -> Result<()> {
         ("CreateScaleUpJobFailed", &["exit code 137"]),
         ("ScalingUp", &[&up]),
         ("JobMade", &["Job scale-up-default-shop-job-"]),
-        ("Prechecked", &[]),
-        ("Scaling", &["Scaling by Job scale-up-default-shop-job-"]),
         ("CreateScaleUpJobSuccess", &["it is as declared"]),
         ("ScalingDown", &[&down]),
         ("JobMade", &["Job scale-down-default-shop-job-"]),
-        ("Prechecked", &[]),
-        ("Scaling", &["Scaling by Job scale-down-default-shop-job-"]),
         ("CreateScaleDownJobSuccess", &["it is as declared"]),
     ];
     let mut rest = told.iter();

@@ -64,8 +64,9 @@ fn moved_on(
     let mut new = object.status.clone().unwrap_or_default();
     new.phase = Some(phase);
     new.last_transition_time = Some(at(s.now));
+    let notices = show::begun(&mut new, object, operation, phase, s.now);
     let writes = status_write(object, &new, "its hosts were fit").into_iter().collect();
-    Turn { stages: vec![writes], notices: show::fitness(object, operation), wake: None }
+    Turn { stages: vec![writes], notices, wake: None }
 }
 
 /// Whether its hosts were looked at and something was in the way.

@@ -95,15 +95,7 @@ pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cl
     }
     let mut turn = Turn::default();
     if new.phase != before.phase {
-        let text = format!("{} by Job {}", phase.as_str(), new.job_name.as_deref().unwrap_or("(none yet)"));
-        if phase != Phase::Terminating {
-            progressing(&mut new, phase.as_str(), &text, s.now);
-        }
-        if phase != Phase::Prechecking {
-            turn.notices.extend(fitness(object, operation));
-        }
-        turn.notices.push(object_notice(object, false, phase.as_str(), text.as_str()));
-        turn.notices.push(notice(operation, false, phase.as_str(), text));
+        turn.notices.extend(begun(&mut new, object, operation, phase, s.now));
     } else if new.job_name != before.job_name {
         let text = format!("Job {} is made", new.job_name.as_deref().unwrap_or_default());
         turn.notices.push(object_notice(object, false, "JobMade", text));
@@ -112,6 +104,24 @@ pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cl
     turn.notices.extend(failed_steps(&mut new, object, operation));
     turn.stages.push(status_write(object, &new, "its operation works").into_iter().collect());
     turn
+}
+
+/// That the operation goes into this phase: how the object shows it, and what is told.
+pub(super) fn begun(
+    new: &mut KubernetesClusterStatus,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    phase: Phase,
+    now: Timestamp,
+) -> Vec<Notice> {
+    let text = format!("{} by Job {}", phase.as_str(), new.job_name.as_deref().unwrap_or("(none yet)"));
+    if phase != Phase::Terminating {
+        progressing(new, phase.as_str(), &text, now);
+    }
+    let mut notices = if phase == Phase::Prechecking { Vec::new() } else { fitness(object, operation) };
+    notices.push(object_notice(object, false, phase.as_str(), text.as_str()));
+    notices.push(notice(operation, false, phase.as_str(), text));
+    notices
 }
 
 /// That the hosts were looked at, and what a person should know of it: told when the phase moves on, or when the operation
