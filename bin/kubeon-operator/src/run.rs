@@ -66,8 +66,8 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         Some(asked) => Some(admission::start(asked, &client, &namespace, leads, end).await?),
         None => None,
     };
-    let herald = Herald::start(client.clone(), MANAGER, &options.instance);
     let hands = Hands::new(client.clone(), MANAGER, patience);
+    let herald = Herald::start(client.clone(), &hands, MANAGER, &options.instance);
     let spans = match options.collector {
         Some(collector) => Some(Spans::new(Traces::start(MANAGER, &collector)?, collector)),
         None => None,

@@ -7,11 +7,12 @@
 //! ```
 //!
 //! A longer queue at the API server makes nothing faster: what hurries, the lease, and everybody else's requests wait in it.
-//! Hurried requests do not wait here; each takes the place of a calm one. The wait is bounded: what is on its way has a
-//! bound, and those in line go in order.
+//! Hurried requests do not wait here; each takes the place of a calm one. While an API server that is slow has hurried ones,
+//! what nobody waits for lets them pass, for a moment. Every wait is bounded: what is on its way has a bound, and those in
+//! line go in order.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -27,6 +28,12 @@ const MOST: usize = 64;
 const LEFT: usize = 2;
 /// Slow requests at once.
 const SLOW: usize = 4;
+/// Writes that take longer are in each other's way.
+const BUSY: Duration = Duration::from_millis(15);
+/// After a hurried request others are likely to follow.
+const FOLLOWED_WITHIN: Duration = Duration::from_millis(60);
+/// How long one that nobody waits for lets others pass.
+const LETS_PASS: Duration = Duration::from_millis(400);
 
 /// Lets requests pass.
 pub(crate) struct Gate {
@@ -62,12 +69,24 @@ struct Measure {
     sum: Duration,
     /// The mean of the best window; it creeps up, so that an old best does not hold for ever.
     best: Option<Duration>,
+    /// The mean of the last window.
+    mean: Duration,
+    /// When a hurried request was last on its way.
+    hurry: Option<Instant>,
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        let measure =
-            Measure { limit: USUAL, owed: 0, hurried: 0, count: 0, sum: Duration::ZERO, best: None };
+        let measure = Measure {
+            limit: USUAL,
+            owed: 0,
+            hurried: 0,
+            count: 0,
+            sum: Duration::ZERO,
+            best: None,
+            mean: Duration::ZERO,
+            hurry: None,
+        };
         Self { permits: Semaphore::new(USUAL), slow: Semaphore::new(SLOW), measure: Mutex::new(measure) }
     }
 }
@@ -82,12 +101,26 @@ impl Gate {
     /// Waits for a place of a request that nobody waits for.
     pub(crate) async fn enter_slowly(&self) -> Pass<'_> {
         let slow = self.slow.acquire().await.ok();
+        self.quiet().await;
         Pass { gate: self, permit: self.permits.acquire().await.ok(), _slow: slow }
+    }
+
+    /// Waits for a moment without hurried requests, if those would suffer; no longer than 400 ms.
+    pub(crate) async fn quiet(&self) {
+        let end = tokio::time::Instant::now() + LETS_PASS;
+        while let Some(pause) = self.unrest() {
+            let now = tokio::time::Instant::now();
+            if now >= end {
+                return;
+            }
+            tokio::time::sleep(pause.min(end - now)).await;
+        }
     }
 
     /// Passes at once, in the place of another.
     pub(crate) fn hurry(&self) -> Hurry<'_> {
         let mut measure = self.measure();
+        measure.hurry = Some(Instant::now());
         let instead = measure.hurried + LEFT < measure.limit;
         if instead {
             measure.hurried += 1;
@@ -111,6 +144,10 @@ impl Gate {
         self.measure().limit
     }
 
+    fn unrest(&self) -> Option<Duration> {
+        self.measure().unrest()
+    }
+
     fn measure(&self) -> MutexGuard<'_, Measure> {
         // Nothing that holds it can panic half way.
         self.measure.lock().unwrap_or_else(PoisonError::into_inner)
@@ -130,10 +167,11 @@ impl Drop for Pass<'_> {
 
 impl Drop for Hurry<'_> {
     fn drop(&mut self) {
+        let mut measure = self.gate.measure();
+        measure.hurry = Some(Instant::now());
         if !self.instead {
             return;
         }
-        let mut measure = self.gate.measure();
         measure.hurried -= 1;
         if measure.owed > 0 {
             measure.owed -= 1;
@@ -156,6 +194,7 @@ impl Measure {
             return 0;
         }
         let mean = self.sum / self.count;
+        self.mean = mean;
         (self.count, self.sum) = (0, Duration::ZERO);
         let best = self.best.map_or(mean, |best| mean.min(best + best / 20));
         self.best = Some(best);
@@ -170,6 +209,18 @@ impl Measure {
             self.owed -= 1;
         }
         0
+    }
+
+    /// For how long others should not begin now; `None` when they are in nobody's way.
+    fn unrest(&self) -> Option<Duration> {
+        if self.mean < BUSY {
+            return None;
+        }
+        if self.hurried > 0 {
+            return Some(FOLLOWED_WITHIN);
+        }
+        let left = FOLLOWED_WITHIN.checked_sub(self.hurry?.elapsed())?;
+        (!left.is_zero()).then_some(left)
     }
 
     fn shrink(&mut self, by: usize, least: usize) {
@@ -249,6 +300,25 @@ mod tests {
         passes.push(gate.enter().await);
         passes.clear();
         gate.enter_slowly().await;
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_lets_others_pass_where_answers_are_slow() {
+        let at_once = |gate: &Gate| gate.measure().unrest().is_none();
+        let gate = Gate::default();
+        let hurried = gate.hurry();
+        assert!(at_once(&gate), "answers are fast");
+        answers(&gate, USUAL, 50);
+        assert!(!at_once(&gate));
+        drop(hurried);
+        assert!(!at_once(&gate), "another one is likely to follow");
+        let begun = Instant::now();
+        gate.enter_slowly().await;
+        assert!(at_once(&gate) && begun.elapsed() < LETS_PASS);
+        let hurried = gate.hurry();
+        let (begun, slow) = (Instant::now(), gate.enter_slowly().await);
+        assert!(begun.elapsed() >= LETS_PASS, "not for ever");
+        drop((slow, hurried));
     }
 
     #[tokio::test]

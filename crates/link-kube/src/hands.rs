@@ -110,6 +110,11 @@ impl Hands {
         self.gate.limit()
     }
 
+    /// Waits for a moment, at most 400 ms, in which what somebody waits for is not made slower by others.
+    pub async fn quiet(&self) {
+        self.gate.quiet().await;
+    }
+
     /// Asks once, when its turn has come. The answer is the object; a status object after a removal.
     ///
     /// # Errors

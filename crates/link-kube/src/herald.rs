@@ -1,4 +1,5 @@
-//! Events, sent aside: nothing waits for them, and when too many pile up the oldest wish is kept and the newest dropped.
+//! Events, sent aside: nothing waits for them, they let others pass, and when too many pile up the oldest wish is kept and
+//! the newest dropped.
 //! One that is not taken is tried a few times more; those behind it wait meanwhile. What is lost is counted.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -12,9 +13,12 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::sync::mpsc;
 
 use crate::error::{Again, LinkError};
+use crate::hands::Hands;
 
 /// Events that may wait to be sent.
 const MOST_WAITING: usize = 4096;
+/// So many of them let others pass.
+const MOST_PATIENT: usize = MOST_WAITING / 2;
 /// How often one is tried.
 const TRIES: u32 = 4;
 /// Before it is tried again; twice as long each time.
@@ -43,16 +47,20 @@ pub struct Herald {
 }
 
 impl Herald {
-    /// Begins to send, in a task of its own that ends with the last copy of this.
+    /// Begins to send, in a task of its own that ends with the last copy of this; while few wait, in moments that `hands`
+    /// have to spare.
     #[must_use]
-    pub fn start(client: Client, controller: &str, instance: &str) -> Self {
+    pub fn start(client: Client, hands: &Hands, controller: &str, instance: &str) -> Self {
         let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
         let recorder = Recorder::new(client, reporter);
         let (sender, mut words) = mpsc::channel::<Word>(MOST_WAITING);
         let dropped: Arc<AtomicU64> = Arc::default();
-        let lost = Arc::clone(&dropped);
+        let (lost, hands) = (Arc::clone(&dropped), hands.clone());
         tokio::spawn(async move {
             while let Some(word) = words.recv().await {
+                if words.len() < MOST_PATIENT {
+                    hands.quiet().await;
+                }
                 let event = event(&word);
                 let sent = several_times(|| publish(&recorder, &event, &word.about)).await;
                 if let Err(error) = sent {

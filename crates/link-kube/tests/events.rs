@@ -9,7 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
 use kubeon_envtest::ApiServer;
-use kubeon_link_kube::{Herald, Word};
+use kubeon_link_kube::{Hands, Herald, Word};
 use tokio::time::{Instant, sleep};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated_is_counted() {
     let server = ApiServer::shared().await.unwrap();
     let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
-    let herald = Herald::start(client.clone(), "kubeon-operator", "one");
+    let hands = Hands::new(client.clone(), "kubeon-operator", PATIENCE);
+    let herald = Herald::start(client.clone(), &hands, "kubeon-operator", "one");
     for text in ["Job a is made", "Job b is made", "Job a is made"] {
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),

@@ -47,7 +47,7 @@ impl fmt::Display for Holder {
 #[derive(Debug)]
 pub struct Lock {
     cluster: ClusterName,
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -55,6 +55,12 @@ impl Lock {
     #[must_use]
     pub fn cluster(&self) -> &ClusterName {
         &self.cluster
+    }
+
+    /// The same open file once more.
+    #[cfg(test)]
+    pub(crate) fn elsewhere(&self) -> File {
+        self.file.try_clone().unwrap()
     }
 
     pub(crate) fn take(path: &Path, cluster: &ClusterName, command: &str) -> Result<Self, StoreError> {
@@ -81,7 +87,15 @@ impl Lock {
             since: since.round(Unit::Second).unwrap_or(since),
         };
         write_holder(&mut file, &holder).map_err(StoreError::file("write lock", path))?;
-        Ok(Self { cluster: cluster.clone(), _file: file })
+        Ok(Self { cluster: cluster.clone(), file })
+    }
+}
+
+impl Drop for Lock {
+    /// Closing the file would not do: a process that is just being started holds it too until it becomes its program.
+    fn drop(&mut self) {
+        // The kernel lets go of it with the last of those in any case.
+        let _ = self.file.unlock();
     }
 }
 

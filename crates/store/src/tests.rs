@@ -80,6 +80,19 @@ fn everything_is_for_its_owner_only() {
     }
 }
 
+/// Somebody else has the open file too, as a process that is just being started does.
+#[test]
+fn a_lock_that_is_let_go_is_free_though_its_file_is_open_elsewhere() {
+    let (_folder, store) = store();
+    saved(&store, "demo");
+    let lock = store.lock(&name("demo"), "kubeon add").unwrap();
+    let elsewhere = lock.elsewhere();
+    assert!(store.lock(&name("demo"), "kubeon use").is_err());
+    drop(lock);
+    store.lock(&name("demo"), "kubeon use").unwrap();
+    drop(elsewhere);
+}
+
 fn saved_again(store: &Store) {
     let lock = store.lock(&name("demo"), "kubeon add").unwrap();
     let mut state: State = store.load(&name("demo")).unwrap();
