@@ -46,6 +46,10 @@ impl Parting {
     {
         let mut followed = self.followed();
         if followed.len() >= MOST {
+            // A pod may go unseen, while no watch works; its log must not take the place of others for ever.
+            followed.retain(|_, log| log.text.has_changed().is_ok());
+        }
+        if followed.len() >= MOST {
             return;
         }
         let Entry::Vacant(place) = followed.entry(pod) else { return };
@@ -145,6 +149,20 @@ mod tests {
             parting.follow(pod(&format!("p{at}")), std::future::pending);
         }
         assert!(parting.holds(&pod("p0")) && !parting.holds(&pod(&format!("p{MOST}"))));
+    }
+
+    #[tokio::test]
+    async fn what_nobody_asked_for_makes_room_for_others() {
+        let parting = Parting::default();
+        for at in 0..MOST {
+            parting.follow(pod(&format!("p{at}")), || async { Ok("over\n".to_owned()) });
+        }
+        for at in 0..MOST {
+            assert!(parting.heard(&pod(&format!("p{at}"))).await.is_some());
+        }
+        tokio::task::yield_now().await;
+        parting.follow(pod("new"), std::future::pending);
+        assert!(parting.holds(&pod("new")) && !parting.holds(&pod("p0")));
     }
 
     #[test]
