@@ -71,8 +71,7 @@ fn moved_on(
 
 /// Whether its hosts were looked at and something was in the way.
 fn unfit(operation: &ClusterOperation) -> bool {
-    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    condition::find(conditions, PRECHECKED).is_some_and(|found| found.status == "False")
+    show::said(operation, PRECHECKED).is_some_and(|found| found.status == "False")
 }
 
 fn ended(

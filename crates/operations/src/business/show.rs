@@ -59,10 +59,14 @@ pub(super) fn settled(
     }
 }
 
+/// What a condition of the operation says.
+pub(super) fn said<'o>(operation: &'o ClusterOperation, type_: &str) -> Option<&'o Condition> {
+    condition::find(&operation.status.as_ref()?.conditions, type_)
+}
+
 /// The phase of an operation that works.
 fn phase(operation: &ClusterOperation) -> Phase {
-    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let fit = condition::is_true(conditions, PRECHECKED);
+    let fit = said(operation, PRECHECKED).is_some_and(|found| found.status == "True");
     match operation.spec.main.action.as_str() {
         "terminating" => Phase::Terminating,
         _ if !fit => Phase::Prechecking,
@@ -127,9 +131,7 @@ pub(super) fn begun(
 /// That the hosts were looked at, and what a person should know of it: told when the phase moves on, or when the operation
 /// ends because they were not fit.
 pub(super) fn fitness(object: &KubernetesCluster, operation: &ClusterOperation) -> Vec<Notice> {
-    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let Some(found) = condition::find(conditions, PRECHECKED).filter(|found| found.status != "Unknown")
-    else {
+    let Some(found) = said(operation, PRECHECKED).filter(|found| found.status != "Unknown") else {
         return Vec::new();
     };
     let (warning, reason) =
@@ -144,8 +146,7 @@ pub(super) fn pinned(
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Vec<Notice> {
-    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let Some(found) = condition::find(conditions, HOST_KEYS_PINNED) else { return Vec::new() };
+    let Some(found) = said(operation, HOST_KEYS_PINNED) else { return Vec::new() };
     let shown = Condition { observed_generation: new.observed_generation, ..found.clone() };
     let same = |told: &Condition| {
         (&told.message, &told.last_transition_time) == (&shown.message, &shown.last_transition_time)
@@ -168,8 +169,7 @@ pub(super) fn failed_steps(
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Vec<Notice> {
-    let conditions = operation.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let Some(found) = condition::find(conditions, STEP_FAILED) else { return Vec::new() };
+    let Some(found) = said(operation, STEP_FAILED) else { return Vec::new() };
     let told: Vec<String> = condition::find(&new.conditions, STEP_FAILED)
         .map(|shown| shown.message.lines().map(str::to_owned).collect())
         .unwrap_or_default();
