@@ -6,17 +6,20 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster, labels};
-use kubeon_link_kube::{Again, LinkError, Pace, Verb};
+use kubeon_link_kube::{Again, Leave, LinkError, Pace, Verb};
 use kubeon_operations::{Change, Data, Kind, Target, Trouble, Write, names};
 use serde_json::Value;
 
 use crate::place::path;
 use crate::shared::Shared;
+use crate::tempo::Tempo;
 
 /// Why a plan was not carried out to its end.
 pub(crate) enum Failure {
     /// The lane is planned again at once: the world is another one now.
     Again,
+    /// Nothing was written: somebody waits for another turn of this lane.
+    Overtaken,
     /// The lane comes back later.
     Link(LinkError),
     /// The API server refused a write of an operation.
@@ -35,6 +38,7 @@ impl Failure {
     pub fn text(&self) -> String {
         match self {
             Self::Again => "it is planned again: something changed in between".to_owned(),
+            Self::Overtaken => "it is planned again: somebody waits for it".to_owned(),
             Self::Link(error) => error.to_string(),
             Self::Trouble { trouble, .. } => trouble.text.clone(),
         }
@@ -42,17 +46,21 @@ impl Failure {
 }
 
 /// Writes stage after stage, those of one stage side by side.
-pub(crate) async fn carry(shared: &Shared, stages: Vec<Vec<Write>>, pace: Pace) -> Result<(), Failure> {
+pub(crate) async fn carry(shared: &Shared, stages: Vec<Vec<Write>>, tempo: &Tempo) -> Result<(), Failure> {
     for stage in stages {
-        let answers =
-            futures::future::join_all(stage.into_iter().map(|write| send(shared, write, pace))).await;
+        let sent = stage.into_iter().map(|write| async move {
+            let leave = tempo.leave(&shared.hands).await.ok_or(Failure::Overtaken)?;
+            tempo.begin();
+            send(shared, leave, write).await
+        });
+        let answers = futures::future::join_all(sent).await;
         // All of a stage is waited for; the first failure decides.
         answers.into_iter().collect::<Result<(), Failure>>()?;
     }
     Ok(())
 }
 
-async fn send(shared: &Shared, write: Write, pace: Pace) -> Result<(), Failure> {
+async fn send(shared: &Shared, leave: Leave<'_>, write: Write) -> Result<(), Failure> {
     let Write { target, change, operation, .. } = write;
     let verb = match change {
         Change::Create(value) => Verb::Create(value),
@@ -61,7 +69,7 @@ async fn send(shared: &Shared, write: Write, pace: Pace) -> Result<(), Failure> 
         Change::Status(value) => Verb::Status(value),
         Change::Delete { uid } => Verb::Delete(uid),
     };
-    let answer = shared.hands.send(path(&target), &verb, pace).await;
+    let answer = shared.hands.send_now(leave, path(&target), &verb).await;
     let result = answer.as_ref().map_or_else(|error| error.category(), |_| "done");
     shared.metrics.request(verb.word(), target.kind.as_str(), result);
     match answer {

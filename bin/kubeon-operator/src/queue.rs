@@ -13,6 +13,7 @@ use std::time::Duration;
 use kubeon_operations::Lane;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// After the first failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -45,6 +46,22 @@ pub(crate) enum Outcome {
     Failed,
 }
 
+/// A lane to work on.
+pub(crate) struct Work {
+    pub lane: Lane,
+    pub class: Class,
+    /// Cancelled when somebody begins to wait for the lane's end meanwhile.
+    pub overtaken: CancellationToken,
+}
+
+/// One that is worked on.
+struct Worked {
+    class: Class,
+    /// How soon it was wanted again meanwhile.
+    again: Option<Class>,
+    overtaken: CancellationToken,
+}
+
 #[derive(Default)]
 struct State {
     urgent: VecDeque<Lane>,
@@ -52,8 +69,7 @@ struct State {
     rest: VecDeque<(Instant, Lane)>,
     /// Lanes in one of the three; an entry there that is of another class is an old one.
     waiting: HashMap<Lane, Class>,
-    /// Lanes that are worked on: as what, and how soon they were wanted again meanwhile.
-    working: HashMap<Lane, (Class, Option<Class>)>,
+    working: HashMap<Lane, Worked>,
     /// How many of those rested.
     rested: usize,
     later: BTreeSet<(Instant, Lane)>,
@@ -99,8 +115,11 @@ impl Queue {
     /// Something of the lane changed.
     pub fn wake(&self, lane: &Lane, class: Class) {
         let mut state = self.state();
-        if let Some((_, again)) = state.working.get_mut(lane) {
-            *again = Some(again.map_or(class, |before| before.min(class)));
+        if let Some(worked) = state.working.get_mut(lane) {
+            worked.again = Some(worked.again.map_or(class, |before| before.min(class)));
+            if class == Class::Urgent {
+                worked.overtaken.cancel();
+            }
             return;
         }
         if state.push(lane, class) {
@@ -117,7 +136,7 @@ impl Queue {
     }
 
     /// The next lane that is wanted at least as soon as `least`. Waits until there is one.
-    pub async fn next(&self, least: Class) -> (Lane, Class) {
+    pub async fn next(&self, least: Class) -> Work {
         loop {
             let changed = if least == Class::Urgent { &self.hurried } else { &self.changed };
             let changed = changed.notified();
@@ -127,16 +146,14 @@ impl Queue {
                 if state.open
                     && let Some((lane, class)) = state.take(least)
                 {
-                    state.unschedule(&lane);
-                    state.working.insert(lane.clone(), (class, None));
-                    state.rested += usize::from(class == Class::Rest);
+                    let work = state.begin(lane, class);
                     if !state.waiting.is_empty() {
                         self.changed.notify_one();
                     }
                     if !state.urgent.is_empty() {
                         self.hurried.notify_one();
                     }
-                    return (lane, class);
+                    return work;
                 }
                 state.later.first().filter(|_| state.open && least != Class::Urgent).map(|(when, _)| *when)
             };
@@ -152,8 +169,9 @@ impl Queue {
     /// A lane's turn ended.
     pub fn done(&self, lane: &Lane, outcome: Outcome) {
         let mut state = self.state();
-        let (was, again) = state.working.remove(lane).unwrap_or((Class::Fresh, None));
-        state.rested -= usize::from(was == Class::Rest);
+        let worked = state.working.remove(lane);
+        let again = worked.as_ref().and_then(|worked| worked.again);
+        state.rested -= usize::from(worked.is_some_and(|worked| worked.class == Class::Rest));
         self.ended.notify_one();
         let (class, when) = match outcome {
             Outcome::Done(when) => (again, when),
@@ -204,6 +222,15 @@ impl State {
             Class::Rest => self.rest.push_back((Instant::now(), lane.clone())),
         }
         true
+    }
+
+    fn begin(&mut self, lane: Lane, class: Class) -> Work {
+        self.unschedule(&lane);
+        let overtaken = CancellationToken::new();
+        let worked = Worked { class, again: None, overtaken: overtaken.clone() };
+        self.working.insert(lane.clone(), worked);
+        self.rested += usize::from(class == Class::Rest);
+        Work { lane, class, overtaken }
     }
 
     fn take(&mut self, least: Class) -> Option<(Lane, Class)> {
@@ -271,7 +298,7 @@ mod tests {
     }
 
     async fn next(queue: &Queue) -> String {
-        queue.next(Class::Rest).await.0.to_string()
+        queue.next(Class::Rest).await.lane.to_string()
     }
 
     #[tokio::test]
@@ -325,11 +352,16 @@ mod tests {
         queue.wake(&lane("fresh"), Class::Fresh);
         let waits = tokio::time::timeout(Duration::from_millis(20), queue.next(Class::Urgent));
         assert!(waits.await.is_err());
-        next(&queue).await;
-        // Woken while it is worked on: it is wanted at once afterwards.
+        let work = queue.next(Class::Rest).await;
+        queue.wake(&lane("fresh"), Class::Fresh);
+        assert!(!work.overtaken.is_cancelled(), "nobody waits for it");
+        // Woken while it is worked on: it is wanted at once afterwards, and whoever works on it knows.
         queue.wake(&lane("fresh"), Class::Urgent);
+        assert!(work.overtaken.is_cancelled());
         queue.done(&lane("fresh"), Outcome::Rest);
-        assert_eq!(queue.next(Class::Urgent).await, (lane("fresh"), Class::Urgent));
+        let work = queue.next(Class::Urgent).await;
+        assert_eq!((work.lane, work.class), (lane("fresh"), Class::Urgent));
+        assert!(!work.overtaken.is_cancelled());
     }
 
     #[tokio::test]

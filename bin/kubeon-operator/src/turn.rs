@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::ClusterOperation;
-use kubeon_link_kube::{Again, LinkError, Pace, Verb};
+use kubeon_link_kube::{Again, LinkError, Verb};
 use kubeon_operations::business::refused;
 use kubeon_operations::{
     Change, Data, Kind, Lane, Plan, Snapshot, Subject, Target, Trouble, Turn, Write, turn,
@@ -16,9 +16,10 @@ use tokio::time::Instant;
 use crate::carry::{self, Failure};
 use crate::parting::is_lost;
 use crate::place;
-use crate::queue::{Class, Outcome};
+use crate::queue::{Class, Outcome, Work};
 use crate::refusals::Refused;
 use crate::shared::{LOG_BYTES, Shared};
+use crate::tempo::Tempo;
 use crate::world::Room;
 
 /// Plans of one turn: more is a turn that does not come to an end, and it comes back later.
@@ -29,21 +30,17 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 /// Works on lanes that are wanted at least as soon as `least`, until it is dropped.
 pub(crate) async fn work(shared: Arc<Shared>, least: Class) {
     loop {
-        let (lane, class) = shared.queue.next(least).await;
+        let work = shared.queue.next(least).await;
         let begun = Instant::now();
-        let outcome = one(&shared, &lane, class).await;
+        let outcome = one(&shared, &work).await;
         shared.metrics.turn(begun.elapsed(), outcome != Outcome::Failed);
-        shared.queue.done(&lane, outcome);
+        shared.queue.done(&work.lane, outcome);
     }
 }
 
 /// One turn of a lane.
-async fn one(shared: &Shared, lane: &Lane, class: Class) -> Outcome {
-    let pace = match class {
-        Class::Urgent => Pace::Hurried,
-        Class::Fresh => Pace::Calm,
-        Class::Rest => Pace::Slow,
-    };
+async fn one(shared: &Shared, work: &Work) -> Outcome {
+    let lane = &work.lane;
     let mut data = BTreeMap::new();
     let mut trouble = BTreeMap::new();
     let mut pause = None;
@@ -52,11 +49,12 @@ async fn one(shared: &Shared, lane: &Lane, class: Class) -> Outcome {
         let (operations, subject) = (room.operations.clone(), room.subject.clone());
         match plan(shared, lane, room, &data, &trouble) {
             Plan::Read(targets) => {
-                let reads = targets.iter().map(|target| read(shared, target, pace));
+                let tempo = Tempo::of(work);
+                let reads = targets.iter().map(|target| read(shared, target, &tempo));
                 for (target, answer) in targets.iter().zip(futures::future::join_all(reads).await) {
                     match answer {
                         Ok(answer) => data.insert(target.clone(), answer),
-                        Err(error) => return failed(lane, &error),
+                        Err(failure) => return failed(lane, &failure),
                     };
                 }
             }
@@ -66,17 +64,17 @@ async fn one(shared: &Shared, lane: &Lane, class: Class) -> Outcome {
                 return Outcome::Done([wake, pause].into_iter().flatten().min());
             }
             Plan::Do(mut turn) => {
-                let yields = yields(&mut turn, class);
+                let yields = yields(&mut turn, work.class);
                 let writes: Vec<_> = turn.stages.iter().flatten().map(|write| write.why.as_str()).collect();
                 tracing::debug!(%lane, ?writes, "writes");
-                match carried(shared, lane, &mut turn, &operations, pace).await {
+                match carried(shared, work, &mut turn, &operations).await {
                     Ok(()) => {
                         shared.say(turn.notices);
                         if yields && pause.is_none() {
                             return Outcome::Rest;
                         }
                     }
-                    Err(Failure::Link(error)) => return failed(lane, &error),
+                    Err(failure @ (Failure::Link(_) | Failure::Overtaken)) => return failed(lane, &failure),
                     Err(Failure::Again) => {}
                     Err(Failure::Trouble { operation, what, trouble: said }) => {
                         tracing::warn!(%lane, operation, said = said.text, "refused");
@@ -111,7 +109,7 @@ async fn tell_refused(
     let text = format!("cannot {verb} {} {}: {said}", target.kind.as_str(), place.trim_start_matches('/'));
     shared.tell_refused(lane, &Refused { about: place::reference(&object, &uid), text: text.clone() });
     let stages = refused(subject, &text, Timestamp::now()).into_iter().map(|write| vec![write]).collect();
-    if carry::carry(shared, stages, Pace::Calm).await.is_err() {
+    if carry::carry(shared, stages, &Tempo::calm()).await.is_err() {
         tracing::debug!(%lane, "the status is not written either");
     }
 }
@@ -119,15 +117,14 @@ async fn tell_refused(
 /// Carries the writes of a turn out, and tells its trace.
 async fn carried(
     shared: &Shared,
-    lane: &Lane,
+    work: &Work,
     turn: &mut Turn,
     operations: &[Arc<ClusterOperation>],
-    pace: Pace,
 ) -> Result<(), Failure> {
     let span = shared.spans.as_ref().and_then(|spans| Some((spans, spans.begin(turn, operations)?)));
-    let answer = carry::carry(shared, std::mem::take(&mut turn.stages), pace).await;
+    let answer = carry::carry(shared, std::mem::take(&mut turn.stages), &Tempo::of(work)).await;
     if let Some((spans, begun)) = span {
-        spans.ended(lane, begun, answer.as_ref().err().map(Failure::text));
+        spans.ended(&work.lane, begun, answer.as_ref().err().map(Failure::text));
     }
     answer
 }
@@ -185,32 +182,40 @@ fn until(when: Timestamp) -> Instant {
     Instant::now() + Duration::try_from(left).unwrap_or_default() + Duration::from_millis(20)
 }
 
-fn failed(lane: &Lane, error: &LinkError) -> Outcome {
+fn failed(lane: &Lane, failure: &Failure) -> Outcome {
+    let Failure::Link(error) = failure else { return Outcome::Rest };
     tracing::warn!(%lane, error = %error, category = error.category(), "the turn failed; it is made again");
     Outcome::Failed
 }
 
-async fn read(shared: &Shared, target: &Target, pace: Pace) -> Result<Data, LinkError> {
-    shared.metrics.request("get", target.kind.as_str(), "sent");
+async fn read(shared: &Shared, target: &Target, tempo: &Tempo) -> Result<Data, Failure> {
+    // A kubelet's answer takes long: it has no place in the line.
     if target.kind == Kind::Log {
-        if let Some(text) = shared.parting.heard(target).await {
-            return Ok(Data::Log(text));
-        }
-        return match shared.hands.log(&target.namespace, &target.name, LOG_BYTES).await {
-            Ok(text) if is_lost(&text) => Ok(Data::Absent),
-            Ok(text) => Ok(Data::Log(text)),
-            Err(error) if error.is_absent() => Ok(Data::Absent),
-            Err(error) if matches!(error.again(), Again::Never | Again::WhenChanged) => {
-                Ok(Data::Denied(error.said()))
-            }
-            Err(error) => Err(error),
-        };
+        return read_log(shared, target).await.map_err(Failure::Link);
     }
+    let leave = tempo.leave(&shared.hands).await.ok_or(Failure::Overtaken)?;
+    shared.metrics.request("get", target.kind.as_str(), "sent");
     let verb = shared.world.version(target).map_or(Verb::Get, Verb::GetAsOf);
-    match shared.hands.send(place::path(target), &verb, pace).await {
+    match shared.hands.send_now(leave, place::path(target), &verb).await {
         Ok(value) => Ok(carry::data(shared, target, value)),
         Err(error) if error.is_absent() => Ok(Data::Absent),
         Err(error) if error.again() == Again::WhenChanged => Ok(Data::Denied(error.said())),
+        Err(error) => Err(Failure::Link(error)),
+    }
+}
+
+async fn read_log(shared: &Shared, target: &Target) -> Result<Data, LinkError> {
+    shared.metrics.request("get", target.kind.as_str(), "sent");
+    if let Some(text) = shared.parting.heard(target).await {
+        return Ok(Data::Log(text));
+    }
+    match shared.hands.log(&target.namespace, &target.name, LOG_BYTES).await {
+        Ok(text) if is_lost(&text) => Ok(Data::Absent),
+        Ok(text) => Ok(Data::Log(text)),
+        Err(error) if error.is_absent() => Ok(Data::Absent),
+        Err(error) if matches!(error.again(), Again::Never | Again::WhenChanged) => {
+            Ok(Data::Denied(error.said()))
+        }
         Err(error) => Err(error),
     }
 }

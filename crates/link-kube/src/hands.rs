@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::error::Elapsed;
 
 use crate::error::{Again, LinkError};
-use crate::gate::Gate;
+use crate::gate::{Gate, Hurry, Pass};
 
 /// How long a log is read.
 const LOG_PATIENCE: Duration = Duration::from_secs(30);
@@ -87,6 +87,17 @@ pub enum Pace {
     Hurried,
 }
 
+/// Leave for one request; whoever waits for one may go away without having asked anything.
+pub struct Leave<'h> {
+    _place: Place<'h>,
+}
+
+/// Held while the request is on its way.
+enum Place<'h> {
+    Instead { _of: Hurry<'h> },
+    InLine { _at: Pass<'h> },
+}
+
 /// Makes requests under one name.
 #[derive(Clone)]
 pub struct Hands {
@@ -120,11 +131,25 @@ impl Hands {
     /// # Errors
     /// When it was refused, lost, or not answered in time.
     pub async fn send(&self, path: Path<'_>, verb: &Verb, pace: Pace) -> Result<Value, LinkError> {
-        let _place = match pace {
-            Pace::Slow => (Some(self.gate.enter_slowly().await), None),
-            Pace::Calm => (Some(self.gate.enter().await), None),
-            Pace::Hurried => (None, Some(self.gate.hurry())),
+        let leave = self.leave(pace).await;
+        self.send_now(leave, path, verb).await
+    }
+
+    /// Waits until a request may be sent.
+    pub async fn leave(&self, pace: Pace) -> Leave<'_> {
+        let place = match pace {
+            Pace::Slow => Place::InLine { _at: self.gate.enter_slowly().await },
+            Pace::Calm => Place::InLine { _at: self.gate.enter().await },
+            Pace::Hurried => Place::Instead { _of: self.gate.hurry() },
         };
+        Leave { _place: place }
+    }
+
+    /// As [`Hands::send`], with a leave that was waited for.
+    ///
+    /// # Errors
+    /// When it was refused, lost, or not answered in time.
+    pub async fn send_now(&self, _leave: Leave<'_>, path: Path<'_>, verb: &Verb) -> Result<Value, LinkError> {
         let begun = Instant::now();
         let answer = self.ask(path, verb).await;
         // Reads take another time than writes, and all that matters are writes.

@@ -19,7 +19,7 @@ mod watch;
 
 pub use client::{ConnectError, connect, connect_within};
 pub use error::{Again, LinkError};
-pub use hands::{Hands, Pace, Path, Verb};
+pub use hands::{Hands, Leave, Pace, Path, Verb};
 pub use herald::{Herald, Word};
 pub use lease::{Held, Lease, LeaseEnd};
 pub use watch::{Event, slim, watch};
