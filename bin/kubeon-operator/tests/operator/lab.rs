@@ -265,6 +265,11 @@ impl Lab {
         }
     }
 
+    /// Where the operator serves its metrics.
+    pub fn metrics_address(&self) -> String {
+        format!("127.0.0.1:{}", self.port.load(Ordering::SeqCst))
+    }
+
     /// What Prometheus would read.
     pub async fn metrics(&self) -> String {
         self.until_metrics(|_| true).await

@@ -14,6 +14,7 @@ mod lifecycle;
 mod lives;
 mod malformed;
 mod metrics;
+mod prometheus;
 mod side_by_side;
 mod starts;
 mod traces;
