@@ -46,12 +46,7 @@ impl Ground {
             cgroups(Path::new("/sys/fs/cgroup"), lab).iter().map(|it| format!("cgroup {}", it.display())),
         );
         left.extend(processes(lab));
-        for link in fs::read_dir("/sys/class/net")?.flatten() {
-            let alias = fs::read_to_string(link.path().join("ifalias")).unwrap_or_default();
-            if alias.trim_end().ends_with(&format!("/lab/{lab}")) && alias.contains(&home) {
-                left.push(format!("link {}", link.file_name().to_string_lossy()));
-            }
-        }
+        left.extend(links(lab, &home)?.iter().map(|link| format!("link {link}")));
         let nets: BTreeSet<&str> =
             addresses.iter().filter_map(|it| it.rsplit_once('.')).map(|it| it.0).collect();
         let routes = must("ip", &["route", "show", "table", "all"], &[])?;
@@ -65,6 +60,21 @@ impl Ground {
         left.extend(folder.exists().then(|| format!("folder {}", folder.display())));
         Ok(left)
     }
+}
+
+/// The machine's links to a lab, by what they say of themselves.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn links(lab: &str, home: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for link in fs::read_dir("/sys/class/net")?.flatten() {
+        let alias = fs::read_to_string(link.path().join("ifalias")).unwrap_or_default();
+        if alias.trim_end().ends_with(&format!("/lab/{lab}")) && alias.contains(home) {
+            found.push(link.file_name().to_string_lossy().into_owned());
+        }
+    }
+    Ok(found)
 }
 
 fn cgroups(folder: &Path, lab: &str) -> Vec<PathBuf> {

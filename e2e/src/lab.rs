@@ -105,6 +105,15 @@ impl Lab {
         self.home.join(name)
     }
 
+    /// The machine's link to the lab.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn link(&self) -> Result<String> {
+        let links = crate::ground::links(&self.name, &self.home.to_string_lossy())?;
+        links.into_iter().next().with_context(|| format!("the machine has no link to {}", self.name))
+    }
+
     /// Runs a shell command on a host, which must succeed; returns its standard output.
     ///
     /// # Errors

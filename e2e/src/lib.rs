@@ -9,5 +9,6 @@ pub mod ansible;
 pub mod ground;
 pub mod image;
 pub mod lab;
+pub mod links;
 pub mod program;
 pub mod running;

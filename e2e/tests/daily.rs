@@ -1,11 +1,22 @@
-//! Day to day on a cluster that runs: contract C, cases 4, 24 to 29, 40 and 41, and what a person sees.
+//! Day to day on a cluster that runs: contract C, cases 4, 24 to 29, 40 and 41, what a person sees, leaves that grow old, and
+//! that no packet of it leaves this machine.
+
+#![allow(clippy::print_stdout, reason = "what was counted is for people")]
+
+#[path = "daily/certificates.rs"]
+mod certificates;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::{Lab, VERSION};
+use kubeon_e2e::links::{Links, OUTSIDE};
+use kubeon_e2e::program::must;
 use serde_json::Value;
+
+/// Networks of the pods and of the services that no machine has: what goes to or from them is of this cluster.
+const NETWORKS: [&str; 2] = ["198.18.0.0/16", "198.19.0.0/16"];
 
 #[test]
 fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
@@ -13,15 +24,35 @@ fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
     fs::create_dir_all(lab.file(".kube"))?;
     fs::write(lab.file(".kube/config"), "of another cluster\n")?;
     fs::write(lab.file(".kube/other"), "of another cluster\n")?;
-    lab.must(&lab.create("demo", 1))?;
+    let links = Links::watch(&lab, &NETWORKS)?;
+    let networks = ["--pod-cidr", NETWORKS[0], "--svc-cidr", NETWORKS[1]];
+    lab.must(&[&lab.create("demo", 1)[..], &networks].concat())?;
     chosen(&lab)?;
     listed(&lab)?;
     displayed(&lab)?;
     commands_run(&lab)?;
     files_are_copied(&lab)?;
     images_are_loaded(&lab)?;
+    certificates::are_renewed(&lab)?;
     planned(&lab)?;
-    destroyed(&lab)
+    destroyed(&lab)?;
+    nothing_left(&lab, &links)
+}
+
+/// All that the lab's hosts sent while a cluster lived on them stayed on this machine, and so does what they send to
+/// others on purpose, also when one of them takes the machine for its router.
+fn nothing_left(lab: &Lab, links: &Links) -> Result<()> {
+    let routes = json(&must("ip", &["-json", "-4", "route", "show", "default"], &[])?)?;
+    let router = routes[0]["gateway"].as_str();
+    for outside in router.into_iter().chain([OUTSIDE]) {
+        lab.on("h1", &format!("ping -c 1 -W 1 {} && ! ping -c 1 -W 1 {outside}", lab.addresses[1]))?;
+    }
+    lab.on("h2", &format!("ip route add {OUTSIDE} via {} && ! ping -c 1 -W 1 {OUTSIDE}", links.machine))?;
+    let seen = links.seen()?;
+    println!("  packets on this machine: {seen:?}");
+    ensure!(seen.reached > 1000 && seen.arrived > 0, "the lab was not watched: {seen:?}");
+    ensure!(seen.passed == 0 && seen.left == 0, "packets of the lab left this machine: {seen:?}");
+    links.would_see()
 }
 
 /// An image goes where it is missing and nowhere else.

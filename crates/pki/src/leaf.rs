@@ -53,6 +53,20 @@ pub(crate) fn issue(leaf: &Leaf, authority: &Authority, now: OffsetDateTime) -> 
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
+/// Whether a certificate is past two thirds of its life, from when on it is renewed; so is what is no certificate.
+#[must_use]
+pub fn is_due(pem: &str) -> bool {
+    is_due_at(pem, OffsetDateTime::now_utc())
+}
+
+pub(crate) fn is_due_at(pem: &str, now: OffsetDateTime) -> bool {
+    let Ok((_, pem)) = x509_parser::pem::parse_x509_pem(pem.as_bytes()) else { return true };
+    let Ok(certificate) = pem.parse_x509() else { return true };
+    let life = certificate.validity();
+    let (begin, end) = (life.not_before.to_datetime(), life.not_after.to_datetime());
+    now >= begin + (end - begin) / 3 * 2
+}
+
 fn names(leaf: &Leaf) -> Result<Vec<SanType>, rcgen::Error> {
     let dns = leaf.dns_names.iter().map(|name| Ok(SanType::DnsName(name.clone().try_into()?)));
     let addresses = leaf.addresses.iter().map(|address| Ok(SanType::IpAddress(IpAddr::V4(*address))));

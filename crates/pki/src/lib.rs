@@ -20,6 +20,7 @@ mod pki;
 
 pub use authority::AUTHORITIES;
 pub use kubeconfig::{Server, kubeconfig};
+pub use leaf::is_due;
 pub use pki::{ClusterPki, PkiError};
 
 #[cfg(test)]

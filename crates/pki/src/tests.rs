@@ -5,8 +5,10 @@ use std::process::Command;
 
 use kubeon_ports::Secrets;
 use kubeon_wire::{Leaf, SecretRef, Usage};
+use time::{Duration, OffsetDateTime};
 use x509_parser::pem::parse_x509_pem;
 
+use super::leaf::is_due_at;
 use super::*;
 
 fn leaf(ca: &str, usage: Usage) -> Leaf {
@@ -265,4 +267,16 @@ fn the_kubeconfig_holds_every_context_and_the_matching_key() {
     let data = text.split("client-key-data: ").nth(1).unwrap().trim();
     let key = base64::engine::general_purpose::STANDARD.decode(data).unwrap();
     assert_eq!(String::from_utf8(key).unwrap(), pki.resolve(&SecretRef::LeafKey(client)).unwrap());
+}
+
+#[test]
+fn a_leaf_is_due_past_two_thirds_of_its_life() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    let pem = certificate(&pki, &leaf("kubernetes", Usage::Client));
+    // It began five minutes ago and lives for 24 hours from now.
+    let after = |minutes| OffsetDateTime::now_utc() + Duration::minutes(minutes);
+    assert!(!is_due(&pem) && !is_due_at(&pem, after(15 * 60 + 57)));
+    assert!(is_due_at(&pem, after(15 * 60 + 59)) && is_due_at(&pem, after(25 * 60)));
+    assert!(is_due("no certificate"));
 }

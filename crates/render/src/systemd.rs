@@ -152,6 +152,8 @@ pub fn apiserver(api: &ApiServer<'_>) -> String {
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".into(),
         format!("--proxy-client-cert-file={}", pki("front-proxy-client.crt")),
         format!("--proxy-client-key-file={}", pki("front-proxy-client.key")),
+        // Watches that are not told to end hold a server that was for a minute, in which nobody is served.
+        "--shutdown-watch-termination-grace-period=10s".into(),
         "--profiling=false".into(),
     ];
     Unit {

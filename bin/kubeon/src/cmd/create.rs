@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kubeon_api::HostAddress;
+use kubeon_api::{ClusterName, HostAddress};
 use kubeon_apply::Stop as Switch;
 use kubeon_bundle::Bundle;
 use kubeon_pki::{ClusterPki, Server, kubeconfig};
@@ -21,6 +21,7 @@ use crate::engine::checked::{Asking, Checked};
 use crate::engine::contact::{Contact, Purpose};
 use crate::engine::entrance::{self, Asking as Seeking, Choice, Entrance};
 use crate::engine::hold::Hold;
+use crate::engine::kubeconfig::Kubeconfig;
 use crate::engine::run::{Run, told};
 use crate::engine::{self, Engine, State, interrupt};
 use crate::output::{Answer, Table, words};
@@ -28,7 +29,8 @@ use crate::report;
 use crate::stop::{Stop, chain, note_text};
 use crate::target::{Asks, Target};
 
-/// Life of the certificate in the admin's kubeconfig: a year, made anew by every `create` that has something to do.
+/// Life of the certificate in the admin's kubeconfig: a year, made anew by every `create` that has something to do, or
+/// that finds it past two thirds of it.
 const ADMIN_HOURS: u32 = 8766;
 
 /// Makes a cluster, or continues making it.
@@ -212,7 +214,8 @@ impl Making<'_> {
     async fn finish(&mut self, intent: &Intent, turn: Option<&Turn>, format: Format) -> Result<(), Stop> {
         let talk = self.engine.context.talk;
         let path = self.engine.store.kubeconfig_path(&intent.spec.name);
-        let text = match std::fs::read_to_string(&path).ok().filter(|_| turn.is_none()) {
+        let kept = std::fs::read_to_string(&path).ok();
+        let text = match kept.filter(|kept| turn.is_none() && !is_due(kept, &intent.spec.name)) {
             Some(kept) => match entrance::renewed(&kept, &self.state.spec, Choice::Kept, talk).await {
                 Ok(text) => text,
                 Err(stop) => {
@@ -283,6 +286,12 @@ impl Making<'_> {
         let default = entrance.master.as_deref().unwrap_or(spec.name.as_str());
         kubeconfig(&keys, &spec.name, &servers(spec, &entrance), default, &client).map_err(failed)
     }
+}
+
+/// Whether the certificate in a kubeconfig is past two thirds of its life. A person's own way in is left as it is.
+fn is_due(text: &str, cluster: &ClusterName) -> bool {
+    let client = Kubeconfig::parse(text).ok().and_then(|config| config.client(&format!("{cluster}-admin")));
+    client.is_some_and(|certificate| kubeon_pki::is_due(&certificate))
 }
 
 /// The cluster under its own name, then every master under its name.

@@ -30,6 +30,13 @@ impl Kubeconfig {
         String::from_utf8(STANDARD.decode(text).ok()?).ok()
     }
 
+    /// The certificate of an entry of `users`, as PEM.
+    pub fn client(&self, entry: &str) -> Option<String> {
+        let mut users = self.0["users"].as_array()?.iter();
+        let text = users.find(|found| found["name"] == entry)?["user"]["client-certificate-data"].as_str()?;
+        String::from_utf8(STANDARD.decode(text).ok()?).ok()
+    }
+
     /// The context that is chosen.
     pub fn current(&self) -> Option<&str> {
         self.0["current-context"].as_str()
@@ -75,12 +82,14 @@ mod tests {
 
     const TEXT: &str = "apiVersion: v1\nkind: Config\nclusters:\n- name: \"demo\"\n  cluster:\n    server: \"https://10.0.0.1:6443\"\n    \
         certificate-authority-data: cGVt\n- name: \"demo-h2\"\n  cluster:\n    server: \"https://10.0.0.2:6443\"\ncurrent-context: \"demo\"\n\
-        contexts:\n- name: \"demo\"\n  context: {cluster: demo, user: demo-admin, namespace: mine}\n";
+        contexts:\n- name: \"demo\"\n  context: {cluster: demo, user: demo-admin, namespace: mine}\n\
+        users:\n- name: \"demo-admin\"\n  user:\n    client-certificate-data: cGVt\n";
 
     #[test]
     fn leads_and_chooses_and_keeps_the_rest() {
         let mut config = Kubeconfig::parse(TEXT).unwrap();
         assert_eq!(config.authority("demo").as_deref(), Some("pem"));
+        assert_eq!((config.client("demo-admin").as_deref(), config.client("nobody")), (Some("pem"), None));
         assert_eq!((config.authority("demo-h2"), config.server("nobody")), (None, None));
         config.lead("demo", "https://demo.api:6443");
         config.lead("nobody", "https://x");
