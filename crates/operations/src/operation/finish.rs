@@ -12,6 +12,9 @@ use crate::names::DERIVED_UID_LABEL;
 use crate::snapshot::Snapshot;
 use crate::write::Notice;
 
+/// The word of an end that somebody asked for.
+pub(crate) const CANCELLED: &str = "Cancelled";
+
 /// How an operation ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct End {
@@ -33,6 +36,16 @@ impl End {
     pub(crate) fn succeeded(time: Option<Time>) -> Self {
         Self { result: OperationResult::Succeeded, word: "JobComplete".to_owned(), reason: None, time }
     }
+
+    /// Reasons of the events that tell of it: the operation's own, and its Cluster's. Whoever cancelled it knows, and needs
+    /// no warning.
+    fn events(&self) -> [&'static str; 2] {
+        match (self.result, self.word.as_str()) {
+            (OperationResult::Succeeded, _) => ["Succeeded", "OperationSucceeded"],
+            (_, CANCELLED) => [CANCELLED, "OperationCancelled"],
+            _ => ["Failed", "OperationFailed"],
+        }
+    }
 }
 
 /// Writes the end: the status first, because people wait for it; the history after it.
@@ -47,6 +60,8 @@ pub(crate) fn finish_from(
     mut new: ClusterOperationStatus,
     end: End,
 ) -> Progress {
+    let [its_event, event_of_cluster] = end.events();
+    let warning = its_event == "Failed";
     let generation = operation.metadata.generation;
     let text = end.reason.as_deref().map(|reason| told(operation, reason));
     new.status = Some(end.result);
@@ -56,20 +71,18 @@ pub(crate) fn finish_from(
     new.end_time = Some(ended);
     new.waits_for = None;
     new.observed_generation = generation;
-    let succeeded = end.result == OperationResult::Succeeded;
-    let type_ = if succeeded { COMPLETE } else { FAILED };
+    let type_ = if end.result == OperationResult::Succeeded { COMPLETE } else { FAILED };
     let message = text.as_deref().unwrap_or("it did what was asked");
     let says = Says { status: true, reason: &end.word, message };
     condition::set(&mut new.conditions, type_, says, generation, s.now);
-    let about = notice(operation, !succeeded, if succeeded { "Succeeded" } else { "Failed" }, message);
+    let about = notice(operation, warning, its_event, message);
     new.reason = text;
     let mut progress = Progress::default();
     progress.turn.stages.extend(status_write(operation, &new, "it ended").map(|write| vec![write]));
     progress.turn.notices.extend(fitness(operation));
     progress.turn.notices.extend(steps(operation));
-    let reason = if succeeded { "OperationSucceeded" } else { "OperationFailed" };
     let text = format!("{}: {}", name(operation), about.text);
-    progress.turn.notices.extend(cluster::told(s, !succeeded, reason, text));
+    progress.turn.notices.extend(cluster::told(s, warning, event_of_cluster, text));
     progress.turn.notices.push(about);
     progress.shown = Some((1, shown(operation, &new)));
     progress

@@ -7,7 +7,7 @@ use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 use kubeon_api::{ClusterOperation, DataRef};
 use serde_json::json;
 
-use super::finish::{End, finish, finish_from};
+use super::finish::{CANCELLED, End, finish, finish_from};
 use super::wait::changed;
 use super::{Progress, at, name, notice, shown, status, status_write, uid};
 use crate::cluster;
@@ -203,7 +203,7 @@ fn wants_stop(
     ordered: Option<Stop>,
 ) -> (Option<Stop>, Option<Timestamp>) {
     if operation.spec.cancelled {
-        return (Some(("Cancelled", "cancelled".to_owned())), None);
+        return (Some((CANCELLED, "cancelled".to_owned())), None);
     }
     if ordered.is_some() {
         return (ordered, None);

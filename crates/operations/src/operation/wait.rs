@@ -4,7 +4,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::ClusterOperationStatus;
 
-use super::finish::{End, finish};
+use super::finish::{CANCELLED, End, finish};
 use super::{Progress, notice, shown, status, status_write};
 use crate::condition::{self, INPUTS_FOUND, Says};
 use crate::settings::PATIENCE_SECONDS;
@@ -26,7 +26,7 @@ pub(crate) enum Wait {
 /// comes.
 pub(crate) fn refusal(operation: &ClusterOperation) -> Option<(&'static str, String)> {
     if operation.spec.cancelled {
-        return Some(("Cancelled", "cancelled".to_owned()));
+        return Some((CANCELLED, "cancelled".to_owned()));
     }
     if operation.status.as_ref().is_some_and(|status| changed(operation, status)) {
         let text =

@@ -124,3 +124,18 @@ fn a_cluster_is_told_what_it_refers_to_and_is_missing_and_that_it_came() {
     world.job_says("kubeonkube-o-job", "Complete");
     assert_eq!(of(&told(&mut world), "ReferenceMissing").len(), 1);
 }
+
+#[test]
+fn what_somebody_cancelled_is_no_failure_to_be_warned_of() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    told(&mut world);
+    world.change(Kind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
+    told(&mut world);
+    world.job_says("kubeonkube-o-job", "Suspended");
+    let ended = told(&mut world);
+    assert_eq!(world.status("o")["status"], "Failed");
+    let [(Kind::Operation, said)] = of(&ended, "Cancelled")[..] else { panic!("{ended:?}") };
+    assert_eq!((said, of(&ended, "OperationCancelled").len()), ("cancelled", 1));
+    assert!(ended.iter().all(|(_, reason, warning, _)| !warning && !reason.ends_with("Failed")), "{ended:?}");
+}
