@@ -74,9 +74,22 @@ impl Ground {
     fn hosts(&self, count: usize) -> Result<Vec<String>> {
         self.kubeon(&["lab", "down", "--lab", LAB])?;
         self.kubeon(&["lab", "up", "--lab", LAB, "--hosts", &count.to_string()])?;
+        self.settle(count)?;
         let listed: serde_json::Value =
             serde_json::from_str(&self.kubeon(&["lab", "ls", "--lab", LAB, "-o", "json"])?)?;
         Ok(texts(&listed, "address"))
+    }
+
+    /// Waits until the hosts have done all that a boot does, and until the disk has what was written before: neither is
+    /// what is measured. They answer by SSH long before.
+    fn settle(&self, count: usize) -> Result<()> {
+        for host in 1..=count {
+            let booted = "timeout 60 systemctl is-system-running --wait";
+            // A host that lacks something that it wanted has booted too, and says so by its exit code.
+            self.program(&["lab", "ssh", "--lab", LAB, &format!("h{host}"), "--", booted]).output()?;
+        }
+        Command::new("sync").status().context("sync")?;
+        Ok(())
     }
 
     fn bundle(&self) -> Result<String> {
