@@ -201,6 +201,22 @@ async fn eventually<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
     timeout(PATIENCE, asks).await.unwrap_or_else(|_| panic!("in vain: {what}"));
 }
 
+/// An API server puts each policy in force by itself, some time after it was created.
+async fn policies_are_in_force(installed: &Installed, other: &Client, operation: &str, state: &str) {
+    eventually("the policy of operations is in force", || async {
+        installed.says_of(other, operation).await.is_err()
+    })
+    .await;
+    eventually("the policy of Secrets is in force", || async {
+        installed.saves(other, state, "state.tar.zst").await.is_err()
+    })
+    .await;
+    eventually("the policy of ConfigMaps is in force", || async {
+        installed.pins(other, KNOWN_HOSTS).await.is_err()
+    })
+    .await;
+}
+
 /// The ConfigMap that was made for its Job, and of that nothing but the data.
 async fn keys_of_hosts_are_written_by_their_runner(installed: &Installed, runner: &Client, other: &Client) {
     let refused = installed.pins(other, KNOWN_HOSTS).await.unwrap_err();
@@ -243,8 +259,7 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
     let (runner, other) =
         (installed.runner(&job).await, installed.runner("create-default-shopping-job-12345").await);
     let state = "default-shop-state";
-    eventually("policies are in force", || async { installed.says_of(&other, &operation).await.is_err() })
-        .await;
+    policies_are_in_force(&installed, &other, &operation, state).await;
     assert!(installed.says_of(&other, &operation).await.unwrap_err().contains("is written by its own Job"));
     assert!(installed.saves(&other, state, "state.tar.zst").await.unwrap_err().contains("was made for Job"));
     keys_of_hosts_are_written_by_their_runner(&installed, &runner, &other).await;
