@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use kubeon_wire::{Leaf, Usage};
+use kubeon_wire::{Leaf, Usage, renewal_due};
 use rand::RngExt;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
@@ -63,8 +63,7 @@ pub(crate) fn is_due_at(pem: &str, now: OffsetDateTime) -> bool {
     let Ok((_, pem)) = x509_parser::pem::parse_x509_pem(pem.as_bytes()) else { return true };
     let Ok(certificate) = pem.parse_x509() else { return true };
     let life = certificate.validity();
-    let (begin, end) = (life.not_before.to_datetime(), life.not_after.to_datetime());
-    now >= begin + (end - begin) / 3 * 2
+    now.unix_timestamp() >= renewal_due(life.not_before.timestamp(), life.not_after.timestamp())
 }
 
 fn names(leaf: &Leaf) -> Result<Vec<SanType>, rcgen::Error> {

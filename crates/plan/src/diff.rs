@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use kubeon_api::{HostAddress, HostName};
-use kubeon_wire::{CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, SecretRef, Standing};
+use kubeon_wire::{
+    CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, SecretRef, Standing, renewal_due,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::desired::Wish;
@@ -177,8 +179,7 @@ fn aging(op: &Op, facts: &Facts, now: i64) -> Option<String> {
     let leaves =
         files.iter().filter(|file| matches!(file.content, Content::Secret(SecretRef::LeafCertificate(_))));
     leaves.filter_map(|file| in_use(facts, now).find(|seen| seen.path == file.path)).find_map(|seen| {
-        let due = seen.not_before + (seen.not_after - seen.not_before) / 3 * 2;
-        (now >= due).then(|| {
+        (now >= renewal_due(seen.not_before, seen.not_after)).then(|| {
             let left = left(seen.not_after - now);
             format!("{} is past two thirds of its life ({left})", seen.path)
         })

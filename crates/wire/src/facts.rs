@@ -186,6 +186,13 @@ pub enum Standing {
     Drifted(String),
 }
 
+/// From when on a certificate that is valid between these two moments is renewed: two thirds of its life, so that a
+/// third is left in which renewing may fail. Seconds since 1970.
+#[must_use]
+pub fn renewal_due(not_before: i64, not_after: i64) -> i64 {
+    not_before + (not_after - not_before) / 3 * 2
+}
+
 /// A certificate file on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

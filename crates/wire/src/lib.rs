@@ -17,7 +17,7 @@ pub mod progress;
 
 pub use facts::{
     CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry, KubeletFacts, LinkFact,
-    NodeFact, Reach, ReachFact, Standing,
+    NodeFact, Reach, ReachFact, Standing, renewal_due,
 };
 pub use node::{Category, Event, Fence, HostStep, Request, StepFailure};
 pub use op::{ApiObject, Check, Content, File, HostsEntry, Leaf, Link, Op, SecretRef, Usage};
