@@ -83,10 +83,18 @@ impl Ground {
     /// Waits until the hosts have done all that a boot does, and until the disk has what was written before: neither is
     /// what is measured. They answer by SSH long before.
     fn settle(&self, count: usize) -> Result<()> {
-        for host in 1..=count {
-            let booted = "timeout 60 systemctl is-system-running --wait";
-            // A host that lacks something that it wanted has booted too, and says so by its exit code.
-            self.program(&["lab", "ssh", "--lab", LAB, &format!("h{host}"), "--", booted]).output()?;
+        let booted = "timeout 60 systemctl is-system-running --wait";
+        let asked = (1..=count).map(|host| {
+            let mut ask = self.program(&["lab", "ssh", "--lab", LAB, &format!("h{host}"), "--", booted]);
+            ask.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+        });
+        for (host, asked) in asked.collect::<Result<Vec<_>, _>>()?.into_iter().enumerate() {
+            let answer = asked.wait_with_output()?;
+            let word = String::from_utf8_lossy(&answer.stdout);
+            // The exit code tells only whether a unit failed: a host on which one did has booted too.
+            if !["running", "degraded"].contains(&word.trim()) {
+                bail!("h{} has not booted: {word}{}", host + 1, String::from_utf8_lossy(&answer.stderr));
+            }
         }
         Command::new("sync").status().context("sync")?;
         Ok(())
