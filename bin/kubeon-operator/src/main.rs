@@ -30,7 +30,7 @@ fn start(cli: Cli) -> anyhow::Result<()> {
                 _ = interrupt.recv() => {}
             }
         };
-        kubeon_operator::run(cli.options()?, stop).await
+        kubeon_operator::run(cli.options()?, Box::pin(stop)).await
     });
     runtime.shutdown_background();
     result

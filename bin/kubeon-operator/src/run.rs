@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use futures::future::BoxFuture;
 use kubeon_link_kube::{Hands, Held, Herald, Lease, LeaseEnd, connect_within};
 use kubeon_operations::Settings;
 use kubeon_traces::Traces;
@@ -57,7 +58,7 @@ pub struct Options {
 ///
 /// # Errors
 /// When the API server cannot be reached, an address cannot be had, or the lease was lost.
-pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+pub async fn run(options: Options, mut stop: BoxFuture<'static, ()>) -> anyhow::Result<()> {
     let patience = options.request_timeout;
     let client = connect_within(options.kubeconfig.as_deref(), patience).await?;
     let namespace = options.settings.namespace.clone();
@@ -89,7 +90,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         }
         false => None,
     };
-    lead(&shared, lease, options.workers, &leading, stop).await?;
+    lead(&shared, lease, options.workers, &leading, &mut stop).await?;
     if let Some(spans) = &shared.spans {
         spans.end().await;
     }
@@ -107,14 +108,13 @@ async fn lead(
     lease: Option<Lease>,
     workers: usize,
     leading: &watch::Sender<bool>,
-    stop: impl Future<Output = ()>,
+    stop: &mut BoxFuture<'static, ()>,
 ) -> anyhow::Result<()> {
-    tokio::pin!(stop);
     let mut held = None;
     if let Some(lease) = lease {
         tokio::select! {
             mine = lease.acquire() => held = Some(mine),
-            () = &mut stop => return Ok(()),
+            () = &mut *stop => return Ok(()),
         }
         tracing::info!("this process leads");
     }
@@ -127,7 +127,7 @@ async fn lead(
     tokio::select! {
         () = ready => {}
         end = keep(&mut held) => bail!("the lease was lost: {end:?}"),
-        () = &mut stop => return give_back(held).await,
+        () = &mut *stop => return give_back(held).await,
     }
     shared.lead();
     shared.wake(shared.world.lanes().into_iter().collect());
@@ -142,7 +142,7 @@ async fn lead(
             // Others may lead from now on: whatever is still being written is refused by its version.
             bail!("the lease was lost: {end:?}");
         }
-        () = &mut stop => {}
+        () = &mut *stop => {}
     }
     tracing::info!("asked to end");
     if tokio::time::timeout(LAST_WORDS, shared.queue.close()).await.is_err() {

@@ -10,7 +10,7 @@ mod support;
 
 use std::time::Duration;
 
-use kubeon_traces::testing::{Collector, Sent};
+use kubeon_envtest::{Collector, Sent};
 use support::{PATIENCE, Place, Running};
 
 const OPERATION: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

@@ -8,11 +8,14 @@
 //!        └────────────── or straight ─────────┘
 //! ```
 //!
+//! A collector keeps what programs tell of their traces.
+//!
 //! Everything that is started here dies with the process that started it, even by SIGKILL, and nothing listens beyond
 //! loopback. There is no kubelet: Pods stay pending.
 
 mod api_server;
 mod arguments;
+mod collector;
 mod credentials;
 mod error;
 mod folder;
@@ -22,6 +25,7 @@ mod programs;
 mod proxy;
 
 pub use api_server::{ApiServer, Options};
+pub use collector::{Collector, Sent};
 pub use error::EnvtestError;
 pub use programs::{program, program_of};
 pub use proxy::{Fault, FaultProxy, FaultRule, Met, Request, RuleId, When};

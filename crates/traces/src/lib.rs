@@ -14,8 +14,6 @@
 mod place;
 mod post;
 mod sender;
-#[cfg(feature = "testing")]
-pub mod testing;
 
 pub use place::{NoPlace, Place};
 pub use sender::{LostSpans, Span, TraceError, Traces};

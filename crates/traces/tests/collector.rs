@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use kubeon_traces::testing::Collector;
+use kubeon_envtest::Collector;
 use kubeon_traces::{Place, Span, Traces};
 
 const PATIENCE: Duration = Duration::from_secs(20);

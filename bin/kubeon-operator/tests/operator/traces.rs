@@ -1,7 +1,7 @@
 //! What a collector hears of an operation, and what its Job learns of the trace.
 
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_traces::testing::Collector;
+use kubeon_envtest::Collector;
 
 use crate::lab::{Lab, PATIENCE};
 

@@ -1,4 +1,4 @@
-//! A collector for tests: a real listener that keeps what it is sent.
+//! A collector of traces: a real listener that keeps what it is sent.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
