@@ -49,6 +49,9 @@ impl Failure {
 pub(crate) async fn carry(shared: &Shared, stages: Vec<Vec<Write>>, tempo: &Tempo) -> Result<(), Failure> {
     for stage in stages {
         let sent = stage.into_iter().map(|write| async move {
+            if write.makes_a_job() {
+                shared.starts.turn().await;
+            }
             let leave = tempo.leave(&shared.hands).await.ok_or(Failure::Overtaken)?;
             tempo.begin();
             send(shared, leave, write).await

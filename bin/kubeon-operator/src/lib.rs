@@ -22,6 +22,7 @@ mod refusals;
 mod run;
 mod shared;
 mod spans;
+mod starts;
 mod tempo;
 mod turn;
 mod unreadable;

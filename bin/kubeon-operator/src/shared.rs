@@ -17,6 +17,7 @@ use crate::place;
 use crate::queue::{Class, Queue};
 use crate::refusals::{Refusals, Refused};
 use crate::spans::Spans;
+use crate::starts::Starts;
 use crate::unreadable::Unreadable;
 use crate::world::World;
 
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub world: World,
     pub queue: Queue,
     pub hands: Hands,
+    pub starts: Starts,
     pub herald: Herald,
     pub metrics: Metrics,
     pub listed: Listed,
@@ -49,6 +51,7 @@ impl Shared {
             world: World::new(settings.namespace.clone()),
             queue: Queue::default(),
             hands,
+            starts: Starts::default(),
             herald,
             metrics: Metrics::new(),
             listed: Listed::default(),

@@ -54,7 +54,7 @@ async fn one(shared: &Shared, work: &Work) -> Outcome {
                 for (target, answer) in targets.iter().zip(futures::future::join_all(reads).await) {
                     match answer {
                         Ok(answer) => data.insert(target.clone(), answer),
-                        Err(failure) => return failed(lane, &failure),
+                        Err(failure) => return stopped(lane, &failure),
                     };
                 }
             }
@@ -74,7 +74,7 @@ async fn one(shared: &Shared, work: &Work) -> Outcome {
                             return Outcome::Rest;
                         }
                     }
-                    Err(failure @ (Failure::Link(_) | Failure::Overtaken)) => return failed(lane, &failure),
+                    Err(failure @ (Failure::Link(_) | Failure::Overtaken)) => return stopped(lane, &failure),
                     Err(Failure::Again) => {}
                     Err(Failure::Trouble { operation, what, trouble: said }) => {
                         tracing::warn!(%lane, operation, said = said.text, "refused");
@@ -138,11 +138,7 @@ fn yields(turn: &mut Turn, class: Class) -> bool {
             turn.stages.truncate(1);
             turn.stages.iter().flatten().any(tells_an_end)
         }
-        Class::Fresh => turn
-            .stages
-            .iter()
-            .flatten()
-            .any(|write| write.target.kind == Kind::Job && matches!(write.change, Change::Create(_))),
+        Class::Fresh => turn.stages.iter().flatten().any(Write::makes_a_job),
         Class::Rest => false,
     }
 }
@@ -182,7 +178,9 @@ fn until(when: Timestamp) -> Instant {
     Instant::now() + Duration::try_from(left).unwrap_or_default() + Duration::from_millis(20)
 }
 
-fn failed(lane: &Lane, failure: &Failure) -> Outcome {
+/// How a turn ended that could not go on. Only what the API server did is a failure: a turn that was overtaken, or whose
+/// world changed, is made again as if it had never begun.
+fn stopped(lane: &Lane, failure: &Failure) -> Outcome {
     let Failure::Link(error) = failure else { return Outcome::Rest };
     tracing::warn!(%lane, error = %error, category = error.category(), "the turn failed; it is made again");
     Outcome::Failed

@@ -87,6 +87,14 @@ pub struct Write {
     pub operation: Option<String>,
 }
 
+impl Write {
+    /// Whether work begins with it.
+    #[must_use]
+    pub fn makes_a_job(&self) -> bool {
+        self.target.kind == Kind::Job && matches!(self.change, Change::Create(_))
+    }
+}
+
 /// The reasons of [`Notice`]s that something failed, so that they can be counted from nought.
 pub const FAILURES: [&str; 8] = [
     "Failed",
