@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use home::Home;
 use home::person::Person;
-use home::sshd::Sshd;
+use home::sshd::{Sshd, sh};
 use rustix::process::{Pid, Signal, kill_process};
 
 const HOSTS: [&str; 4] = ["-m", "127.0.2.1", "-w", "127.0.2.2"];
@@ -83,6 +83,35 @@ fn the_key_of_a_new_host_is_shown_and_a_person_decides() {
         assert!(seen.contains(words), "{seen}");
     }
     assert!(sshd.log().contains("Accepted publickey"));
+}
+
+/// Has the home know one key for both hosts, under hashed names as Debian's ssh writes them.
+fn knows(home: &Home, sshd: &Sshd, key: &str) {
+    let file = home.path().join(".ssh/known_hosts");
+    std::fs::create_dir_all(home.path().join(".ssh")).unwrap();
+    let public = std::fs::read_to_string(sshd.path(&format!("{key}.pub"))).unwrap();
+    let lines = ["127.0.2.1", "127.0.2.2"].map(|host| format!("[{host}]:{} {public}", sshd.port));
+    std::fs::write(&file, lines.concat()).unwrap();
+    sh(&format!("ssh-keygen -q -H -f '{}' 2>&1", file.display()));
+    let hashed = std::fs::read_to_string(&file).unwrap();
+    assert!(hashed.lines().count() == 2 && hashed.lines().all(|line| line.starts_with("|1|")), "{hashed}");
+}
+
+/// An impostor is no host that is seen for the first time.
+#[test]
+fn a_changed_key_under_a_hashed_name_is_refused_and_nobody_is_asked() {
+    let sshd = Sshd::start();
+    let home = on(&sshd);
+    sh(&format!("ssh-keygen -q -t ed25519 -N '' -f '{}'", sshd.path("before").display()));
+    knows(&home, &sshd, "before");
+    let (code, seen) = Person::types(&home, &["exec", "t@cp1", "echo hello"]).ends();
+    assert_eq!(code, 1, "{seen}");
+    assert!(seen.contains("shows another SSH host key than the pinned one"), "{seen}");
+    assert!(!seen.contains("first time") && !sshd.log().contains("Accepted"), "{seen}");
+    knows(&home, &sshd, "host");
+    let (code, seen) = Person::types(&home, &["exec", "t@cp1", "echo hello"]).ends();
+    assert_eq!(code, 0, "{seen}");
+    assert!(seen.contains("127.0.2.1  hello") && !seen.contains("first time"), "{seen}");
 }
 
 /// An impostor must not get a password, not even from those who only look.

@@ -46,7 +46,7 @@ pub enum HostKeyError {
     },
 }
 
-/// A key that a host showed and that was accepted.
+/// A key that a host showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenKey {
     /// The host.
@@ -57,6 +57,7 @@ pub struct SeenKey {
     pub fingerprint: String,
     /// Its line in `known_hosts`.
     pub line: String,
+    pub(crate) key: PublicKey,
 }
 
 /// Where known keys stand, as a person is told who is to mend them.
@@ -82,6 +83,7 @@ pub struct HostKeys {
     policy: Policy,
     pinned: Option<(KeyPlace, String)>,
     known: Vec<(KeyPlace, Entry)>,
+    accepted: BTreeMap<(HostAddress, u16), PublicKey>,
     met: Mutex<BTreeMap<(HostAddress, u16), (PublicKey, bool)>>,
 }
 
@@ -89,7 +91,8 @@ impl HostKeys {
     /// Knows no key yet.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        Self { policy, pinned: None, known: Vec::new(), met: Mutex::new(BTreeMap::new()) }
+        let (known, accepted, met) = (Vec::new(), BTreeMap::new(), Mutex::new(BTreeMap::new()));
+        Self { policy, pinned: None, known, accepted, met }
     }
 
     /// Adds the cluster's own pinned keys; a missing file holds none.
@@ -118,6 +121,22 @@ impl HostKeys {
     pub fn with_known_hosts(mut self, path: &Path) -> Result<Self, HostKeyError> {
         self.read(path, &KeyPlace::File(path.to_owned()))?;
         Ok(self)
+    }
+
+    /// Adds keys that a person accepted when they were shown. Each is the only one that is let in, and only where no
+    /// file knows a key of the host: it outweighs no line.
+    #[must_use]
+    pub fn with_accepted(mut self, keys: &[SeenKey]) -> Self {
+        self.accepted.extend(keys.iter().map(|seen| ((seen.host, seen.port), seen.key.clone())));
+        self
+    }
+
+    /// Whether no line of any file is for or against the key: only then is there something to ask a person. Hosts are
+    /// recognized as when a connection is made, where every other key is let in or refused without a question.
+    #[must_use]
+    pub fn is_new(&self, shown: &SeenKey) -> bool {
+        let name = host_name(&shown.host.to_string(), shown.port);
+        !self.about(&name).any(|(_, entry)| !entry.revoked || same(&entry.key, &shown.key))
     }
 
     fn read(&mut self, path: &Path, place: &KeyPlace) -> Result<String, HostKeyError> {
@@ -155,46 +174,47 @@ impl HostKeys {
         text
     }
 
+    /// The lines that speak of a host, in the order of the files.
+    fn about(&self, name: &str) -> impl Iterator<Item = &(KeyPlace, Entry)> {
+        self.known.iter().filter(move |(_, entry)| entry.names(name))
+    }
+
     /// Key types known of a host, which are asked for first, so that it shows the key that is known.
     pub(crate) fn algorithms(&self, host: HostAddress, port: u16) -> Vec<Algorithm> {
         let name = host_name(&host.to_string(), port);
-        let known = self.known.iter().filter(|(_, entry)| !entry.revoked && entry.names(&name));
+        let known = self.about(&name).filter(|(_, entry)| !entry.revoked);
         known.map(|(_, entry)| entry.key.algorithm()).collect()
     }
 
     /// Accepts the key, or says why not and what to do.
     pub(crate) fn check(&self, host: HostAddress, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
         let name = host_name(&host.to_string(), port);
-        let mut known = self.known.iter().filter(|(_, entry)| entry.names(&name)).peekable();
-        let unknown = known.peek().is_none();
-        let mut expected = None;
-        for (place, entry) in known {
-            match (same(&entry.key, key), entry.revoked) {
-                (true, true) => return Err(revoked(host, key, place, entry.line)),
-                (true, false) => {
-                    self.remember(host, port, key);
-                    return Ok(());
-                }
-                (false, false) => expected = expected.or(Some((place, entry))),
-                (false, true) => {}
-            }
+        let lines: Vec<_> = self.about(&name).collect();
+        // As OpenSSH: a line that revokes the key outweighs every other, wherever it stands.
+        let revoking = lines.iter().find(|(_, entry)| entry.revoked && same(&entry.key, key));
+        if let Some((place, entry)) = revoking {
+            return Err(revoked(host, key, place, entry.line));
         }
-        if let Some((place, entry)) = expected {
-            return Err(changed(host, &name, key, place, entry));
+        let known: Vec<_> = lines.iter().filter(|(_, entry)| !entry.revoked).collect();
+        // A host may have several keys.
+        if known.iter().any(|(_, entry)| same(&entry.key, key)) {
+            self.remember(host, port, key);
+            return Ok(());
         }
+        match known.first() {
+            Some((place, entry)) => Err(changed(host, &name, key, place, entry)),
+            None => self.meet(host, port, key),
+        }
+    }
+
+    /// Judges the key of a host of which no file knows one.
+    fn meet(&self, host: HostAddress, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
         let met = self.met.lock().unwrap_or_else(PoisonError::into_inner).get(&(host, port)).cloned();
-        match met {
-            Some((before, _)) if same(&before, key) => Ok(()),
-            Some((before, _)) => Err(failure(
-                Category::Denied,
-                format!(
-                    "{host} shows another SSH host key than a moment ago ({} then, {} now): somebody may be in between",
-                    fingerprint(&before),
-                    fingerprint(key)
-                ),
-            )),
-            None if unknown && self.policy == Policy::Pinned => Err(not_known(host, key)),
-            None => {
+        let before = met.map(|(before, _)| before).or_else(|| self.accepted.get(&(host, port)).cloned());
+        match before {
+            Some(before) if !same(&before, key) => Err(replaced(host, &before, key)),
+            None if self.policy == Policy::Pinned => Err(not_known(host, key)),
+            _ => {
                 self.remember(host, port, key);
                 Ok(())
             }
@@ -218,7 +238,7 @@ pub(crate) fn seen(host: HostAddress, port: u16, key: &PublicKey) -> SeenKey {
     let mut words = text.split_whitespace();
     let (kind, key_text) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let line = format!("{} {kind} {key_text}", host_name(&host.to_string(), port));
-    SeenKey { host, port, fingerprint: fingerprint(key), line }
+    SeenKey { host, port, fingerprint: fingerprint(key), line, key: key.clone() }
 }
 
 /// Equal but for the comment.
@@ -256,6 +276,15 @@ fn changed(host: HostAddress, name: &str, key: &PublicKey, place: &KeyPlace, ent
     failure(Category::Denied, cause)
 }
 
+fn replaced(host: HostAddress, before: &PublicKey, key: &PublicKey) -> StepFailure {
+    let cause = format!(
+        "{host} shows another SSH host key than a moment ago ({} then, {} now): somebody may be in between",
+        fingerprint(before),
+        fingerprint(key)
+    );
+    failure(Category::Denied, cause)
+}
+
 fn revoked(host: HostAddress, key: &PublicKey, place: &KeyPlace, line: usize) -> StepFailure {
     let cause = format!(
         "{host} shows the SSH host key {}, which is marked as revoked in {place}, line {line}; give the host a new key",
@@ -271,4 +300,119 @@ fn not_known(host: HostAddress, key: &PublicKey) -> StepFailure {
         fingerprint(key)
     );
     failure(Category::Denied, cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use russh::keys::parse_public_key_base64;
+
+    use super::*;
+
+    const ONE: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIIxuorVMLiuXGxvfFjK+EH50I5WMPWXbLX7L+A3ca37c";
+    const OTHER: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIO5j+ReaLQbLzTyR3N1vMetGifxXgzrIxP+3UFBrKIO9";
+
+    /// 10.0.0.1 and its port 2222, as `ssh-keygen -H` writes them.
+    const HASHED: &str = "|1|d7OMcQrhsylQynuy9k11r3qqFGI=|cinT0pk8Ct+bOAxf1gk0KCWcnVg=";
+    const HASHED_PORT: &str = "|1|DgCegl+f7OxtNmAEkWya2gFfB94=|zv+H5ninEmqUT2dmQQUrHPp0CSg=";
+
+    /// How a line may name the host, and the port of the sshd that it means.
+    const NAMES: [(&str, u16); 6] = [
+        (HASHED, 22),
+        (HASHED_PORT, 2222),
+        ("h1,10.0.0.1", 22),
+        ("[10.0.0.1]:2222", 2222),
+        ("10.0.0.*,!10.0.0.2", 22),
+        ("[10.0.0.?]:*", 2222),
+    ];
+
+    fn host() -> HostAddress {
+        "10.0.0.1".parse().unwrap()
+    }
+
+    fn key(text: &str) -> PublicKey {
+        parse_public_key_base64(text).unwrap()
+    }
+
+    fn knowing(policy: Policy, text: &str) -> HostKeys {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        HostKeys::new(policy).with_known_hosts(file.path()).unwrap()
+    }
+
+    #[test]
+    fn a_known_host_is_not_new_however_its_line_names_it() {
+        let knowing = |names: &str| knowing(Policy::Pinned, &format!("{names} ssh-ed25519 {ONE}\n"));
+        for (names, port) in NAMES {
+            let keys = knowing(names);
+            assert!(!keys.is_new(&seen(host(), port, &key(ONE))), "{names}");
+            keys.check(host(), port, &key(ONE)).unwrap();
+        }
+        for (names, port) in [(HASHED, 2222), (HASHED_PORT, 22), ("10.0.0.*,!10.0.0.1", 22), ("10.0.0.2", 22)]
+        {
+            let keys = knowing(names);
+            assert!(keys.is_new(&seen(host(), port, &key(ONE))), "{names}");
+            assert!(keys.check(host(), port, &key(ONE)).is_err(), "{names}");
+        }
+    }
+
+    #[test]
+    fn no_accepted_key_outweighs_the_one_that_a_file_knows() {
+        for (names, port) in NAMES {
+            for policy in [Policy::Pinned, Policy::AcceptNew, Policy::Probe] {
+                let keys = knowing(policy, &format!("{names} ssh-ed25519 {ONE}\n"));
+                let shown = seen(host(), port, &key(OTHER));
+                assert!(!keys.is_new(&shown), "{names}");
+                let keys = keys.with_accepted(&[shown]);
+                let failure = keys.check(host(), port, &key(OTHER)).unwrap_err();
+                assert_eq!(failure.category, Category::Denied);
+                let words = failure.to_string();
+                assert!(words.contains("another SSH host key than the pinned one"), "{names}: {words}");
+                assert!(keys.new_keys().is_empty() && keys.pinned_text().is_empty(), "{names}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_accepts_a_key_accepts_no_other() {
+        let shown = seen(host(), 22, &key(ONE));
+        let keys = knowing(Policy::Pinned, "");
+        assert!(keys.is_new(&shown));
+        let keys = keys.with_accepted(std::slice::from_ref(&shown));
+        let words = keys.check(host(), 22, &key(OTHER)).unwrap_err().to_string();
+        assert!(words.contains("than a moment ago"), "{words}");
+        let words = keys.check(host(), 2222, &key(ONE)).unwrap_err().to_string();
+        assert!(words.contains("is not known"), "another port is another sshd: {words}");
+        keys.check(host(), 22, &key(ONE)).unwrap();
+        assert_eq!(keys.new_keys(), [shown]);
+    }
+
+    #[test]
+    fn a_host_may_have_several_keys() {
+        let text = format!("10.0.0.1 ssh-ed25519 {ONE}\n{HASHED} ssh-ed25519 {OTHER}\n");
+        for shown in [ONE, OTHER] {
+            knowing(Policy::Pinned, &text).check(host(), 22, &key(shown)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_revoked_key_is_refused_wherever_its_line_stands() {
+        for text in [
+            format!("@revoked 10.0.0.1 ssh-ed25519 {ONE}\n"),
+            format!("10.0.0.1 ssh-ed25519 {ONE}\n@revoked * ssh-ed25519 {ONE}\n"),
+            format!("10.0.0.1 ssh-ed25519 {ONE}\n@revoked {HASHED} ssh-ed25519 {ONE}\n"),
+        ] {
+            let (keys, shown) = (knowing(Policy::AcceptNew, &text), seen(host(), 22, &key(ONE)));
+            assert!(!keys.is_new(&shown), "{text}");
+            let words = keys.with_accepted(&[shown]).check(host(), 22, &key(ONE)).unwrap_err().to_string();
+            assert!(words.contains("marked as revoked"), "{text}: {words}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_revokes_another_key_makes_no_host_known() {
+        let keys = knowing(Policy::Pinned, &format!("@revoked * ssh-ed25519 {OTHER}\n"));
+        assert!(keys.is_new(&seen(host(), 22, &key(ONE))));
+        let words = keys.check(host(), 22, &key(ONE)).unwrap_err().to_string();
+        assert!(words.contains("is not known"), "{words}");
+    }
 }

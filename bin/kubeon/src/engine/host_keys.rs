@@ -46,12 +46,9 @@ impl Engine<'_> {
         };
         let files = self.key_files(cluster, logins, flags)?;
         if unknown == Unknown::Settle && policy == Policy::Pinned && self.context.talk.can_ask {
-            let accepted = self.ask(cluster, logins, &files).await?;
-            let file = hold(&accepted)?;
-            let keys = self.known(cluster, Policy::Pinned, &files)?;
-            let keys = keys.with_known_hosts(&file.path()).map_err(|error| Stop::refused(chain(&error)))?;
-            logins.held.push(file);
-            return Ok(Arc::new(keys));
+            let accepted = self.ask(logins, self.known(cluster, policy, &files)?).await?;
+            let keys = self.known(cluster, policy, &files)?;
+            return Ok(Arc::new(keys.with_accepted(&accepted)));
         }
         Ok(Arc::new(self.known(cluster, policy, &files)?))
     }
@@ -97,10 +94,10 @@ impl Engine<'_> {
     }
 
     /// Shows what hosts show that nobody knows, and asks once for all.
-    async fn ask(&self, cluster: &ClusterName, logins: &Logins, files: &[PathBuf]) -> Result<String, Stop> {
+    async fn ask(&self, logins: &Logins, known: HostKeys) -> Result<Vec<SeenKey>, Stop> {
         let mut settings = Settings::new(Login::new("root"));
         settings.logins = logins.logins.clone();
-        let hosts = SshHosts::new(settings, Arc::new(self.known(cluster, Policy::Pinned, files)?));
+        let hosts = SshHosts::new(settings, Arc::new(known));
         let shown = futures::stream::iter(logins.logins.keys().copied().collect::<Vec<HostAddress>>())
             .map(|host| {
                 let hosts = hosts.clone();
@@ -109,16 +106,12 @@ impl Engine<'_> {
             .buffer_unordered(AT_ONCE)
             .collect::<Vec<_>>()
             .await;
-        let mut pinned: Vec<PathBuf> = files.to_vec();
-        pinned.push(self.store.known_hosts_path(cluster));
-        let texts: Vec<String> =
-            pinned.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
-        // Hosts that do not answer are told of by the look that follows.
+        // Hosts that do not answer, or show another key than the known one, are told of by the look that follows.
         let mut new: Vec<SeenKey> =
-            shown.into_iter().flatten().filter(|key| !is_known(key, &texts)).collect();
+            shown.into_iter().flatten().filter(|key| hosts.host_keys().is_new(key)).collect();
         new.sort_by_key(|key| key.host);
         if new.is_empty() {
-            return Ok(String::new());
+            return Ok(new);
         }
         self.context.talk.say("SSH keys of hosts that are seen for the first time:");
         for key in &new {
@@ -129,16 +122,8 @@ impl Engine<'_> {
                 .row("compare", "on the host: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
                 .row("instead", "--known-hosts FILE, or --accept-new"));
         }
-        Ok(new.iter().map(|key| format!("{}\n", key.line)).collect())
+        Ok(new)
     }
-}
-
-/// Whether a file has a line for the host: whether it is the same key is compared on the way in.
-fn is_known(key: &SeenKey, texts: &[String]) -> bool {
-    let Some(name) = key.line.split(' ').next() else { return false };
-    let names =
-        |line: &str| line.split_whitespace().next().is_some_and(|names| names.split(',').any(|n| n == name));
-    texts.iter().any(|text| text.lines().any(names))
 }
 
 fn hold(text: &str) -> Result<MemoryFile, Stop> {
