@@ -15,6 +15,7 @@ pub mod hold;
 pub mod host_keys;
 pub mod hosts_file;
 pub mod interrupt;
+pub mod keys;
 pub mod kubeconfig;
 pub mod login;
 pub mod memory;

@@ -5,7 +5,6 @@ use std::io::Read as _;
 
 use kubeon_api::{HostAddress, KubernetesCluster, ReadError, Version, read_yaml};
 use kubeon_plan::{Artifacts, ClusterSpec, HostSpec, Intent, Note, Valid};
-use kubeon_store::Status;
 
 pub mod scaling;
 
@@ -123,8 +122,8 @@ impl Target {
         back: scaling::Back,
     ) -> Result<Self, Stop> {
         let mut newly_leaving = Vec::new();
-        // Nothing was ever written to a host under generation 0: the wish may still change.
-        if spec != state.spec && (state.generation > 0 || state.status != Status::Creating) {
+        // Before anything is written to a host the wish may still change.
+        if spec != state.spec && state.may_be_on_hosts() {
             newly_leaving = scaling::settle(&mut state, &spec, back)?;
         }
         let (spec, notes) = wish::stored(spec, &engine.supported()?)?;

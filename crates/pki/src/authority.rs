@@ -33,9 +33,16 @@ pub(crate) struct Authority {
 impl Authority {
     /// Reads `ca-<name>.pem`, or makes it with a life of `years`.
     pub(crate) fn load_or_create(folder: &Path, name: &str, years: u32) -> Result<Self, PkiError> {
-        let path = folder.join(format!("ca-{name}.pem"));
+        let path = file(folder, name);
         let text = keyfile::read_or_create(&path, || generate(name, years).map_err(Making::Sign))
             .map_err(|error| error.at(&path))?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads `ca-<name>.pem`.
+    pub(crate) fn load(folder: &Path, name: &str) -> Result<Self, PkiError> {
+        let path = file(folder, name);
+        let text = keyfile::read(&path).map_err(|error| Making::Io(error).at(&path))?;
         Self::parse(&text, path)
     }
 
@@ -69,7 +76,12 @@ impl Authority {
     }
 }
 
-/// What can go wrong while a key file is made; only the caller knows its path.
+/// Where an authority lies.
+pub(crate) fn file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("ca-{name}.pem"))
+}
+
+/// What can go wrong while a key file is read or made; only the caller knows its path.
 pub(crate) enum Making {
     Io(std::io::Error),
     Sign(rcgen::Error),

@@ -39,7 +39,7 @@ pub(crate) fn read_or_create<E: From<io::Error>>(
 }
 
 /// Reads the file and takes away what rights others have on it.
-fn read(path: &Path) -> io::Result<String> {
+pub(crate) fn read(path: &Path) -> io::Result<String> {
     let meta = fs::metadata(path)?;
     if meta.len() > LIMIT {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} bytes is no key", meta.len())));

@@ -10,9 +10,12 @@ use kubeon_wire::{Leaf, SecretRef};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use time::OffsetDateTime;
 
-use crate::authority::{AUTHORITIES, Authority, Making};
+use crate::authority::{self, AUTHORITIES, Authority, Making};
 use crate::keyfile;
 use crate::leaf::{self, Issued};
+
+/// The file of the service account key.
+const SERVICE_ACCOUNT: &str = "sa.pem";
 
 /// A key or certificate could not be read or made. The text never holds key material.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +35,12 @@ pub enum PkiError {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+    },
+    /// What a cluster was made with is not there.
+    #[error("missing: {}; put it back from a backup: a new one would not fit the cluster", listed(.paths))]
+    Missing {
+        /// The files, or the folder of them all.
+        paths: Vec<PathBuf>,
     },
     /// The time of an authority is over.
     #[error("the authority in {path} has expired on {since}; it can sign nothing more")]
@@ -72,21 +81,38 @@ impl ClusterPki {
     /// # Errors
     /// When a file cannot be read or written, or is damaged.
     pub fn load_or_create(folder: &Path, ca_years: u32) -> Result<Self, PkiError> {
-        keyfile::secret_folder(folder)
-            .map_err(|source| PkiError::File { path: folder.to_owned(), source })?;
-        let mut authorities = Vec::with_capacity(AUTHORITIES.len());
-        for name in AUTHORITIES {
-            authorities.push((name, Authority::load_or_create(folder, name, ca_years)?));
-        }
-        let path = folder.join("sa.pem");
+        own(folder)?;
+        let authorities = every(|name| Authority::load_or_create(folder, name, ca_years))?;
+        let path = folder.join(SERVICE_ACCOUNT);
         let text = keyfile::read_or_create(&path, || {
             KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
                 .map(|key| key.serialize_pem())
                 .map_err(Making::Sign)
         })
         .map_err(|error| error.at(&path))?;
+        Self::of(authorities, &text, path)
+    }
+
+    /// Reads the keys in `folder` and makes none: for a cluster that was made with them.
+    ///
+    /// # Errors
+    /// [`PkiError::Missing`] with everything that is not there; when a file cannot be read, or is damaged.
+    pub fn load(folder: &Path) -> Result<Self, PkiError> {
+        let paths = missing(folder);
+        if !paths.is_empty() {
+            return Err(PkiError::Missing { paths });
+        }
+        own(folder)?;
+        let authorities = every(|name| Authority::load(folder, name))?;
+        let path = folder.join(SERVICE_ACCOUNT);
+        let text = keyfile::read(&path).map_err(|error| Making::Io(error).at(&path))?;
+        Self::of(authorities, &text, path)
+    }
+
+    /// Of the authorities and the text of the service account key, which lies at `path`.
+    fn of(authorities: Vec<(&'static str, Authority)>, text: &str, path: PathBuf) -> Result<Self, PkiError> {
         let service_account =
-            KeyPair::from_pem(&text).map_err(|e| PkiError::Unreadable { path, why: e.to_string() })?;
+            KeyPair::from_pem(text).map_err(|e| PkiError::Unreadable { path, why: e.to_string() })?;
         Ok(Self { authorities, service_account, leaves: Mutex::new(HashMap::new()) })
     }
 
@@ -122,6 +148,36 @@ impl ClusterPki {
             SecretRef::ServiceAccountPublicKey => self.service_account.public_key_pem(),
         })
     }
+}
+
+/// Makes the folder, or narrows it, so that it is for its owner only.
+fn own(folder: &Path) -> Result<(), PkiError> {
+    keyfile::secret_folder(folder).map_err(|source| PkiError::File { path: folder.to_owned(), source })
+}
+
+/// The authorities of a cluster, each got in the same way.
+fn every(
+    get: impl Fn(&'static str) -> Result<Authority, PkiError>,
+) -> Result<Vec<(&'static str, Authority)>, PkiError> {
+    AUTHORITIES.into_iter().map(|name| Ok((name, get(name)?))).collect()
+}
+
+/// What is not there: the folder, or files of it.
+fn missing(folder: &Path) -> Vec<PathBuf> {
+    if is_missing(folder) {
+        return vec![folder.to_owned()];
+    }
+    let files = AUTHORITIES.into_iter().map(|name| authority::file(folder, name));
+    files.chain([folder.join(SERVICE_ACCOUNT)]).filter(|path| is_missing(path)).collect()
+}
+
+/// Of what cannot be told, reading it says why.
+fn is_missing(path: &Path) -> bool {
+    matches!(path.try_exists(), Ok(false))
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl Secrets for ClusterPki {

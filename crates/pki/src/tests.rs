@@ -200,6 +200,43 @@ fn makers_at_once_end_with_the_same_keys() {
 }
 
 #[test]
+fn what_a_cluster_was_made_with_is_read_and_never_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret/demo");
+    let made = ClusterPki::load_or_create(&secret, 100).unwrap();
+    let key = SecretRef::CaKey { ca: "etcd".into() };
+    assert_eq!(
+        ClusterPki::load(&secret).unwrap().resolve(&key).unwrap(),
+        made.resolve(&key).unwrap(),
+        "whole, it gives the same keys"
+    );
+    for name in ["ca-kubernetes.pem", "ca-etcd.pem", "ca-front-proxy.pem", "ca-kubelet-serving.pem", "sa.pem"]
+    {
+        let (path, kept) = (secret.join(name), folder.path().join("kept"));
+        std::fs::rename(&path, &kept).unwrap();
+        let error = ClusterPki::load(&secret).err().unwrap();
+        assert!(matches!(&error, PkiError::Missing { paths } if *paths == [path.clone()]), "{error}");
+        let words = error.to_string();
+        assert!(words.contains(name) && words.contains("backup") && !path.exists(), "{words}");
+        std::fs::rename(&kept, &path).unwrap();
+    }
+    std::fs::remove_dir_all(&secret).unwrap();
+    let error = ClusterPki::load(&secret).err().unwrap();
+    assert!(matches!(&error, PkiError::Missing { paths } if *paths == [secret.clone()]), "{error}");
+    assert!(!secret.exists());
+}
+
+#[test]
+fn a_making_that_was_broken_off_is_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = crate::authority::Authority::load_or_create(folder.path(), "etcd", 100).unwrap();
+    assert!(ClusterPki::load(folder.path()).is_err());
+    let made = ClusterPki::load_or_create(folder.path(), 100).unwrap();
+    assert_eq!(made.resolve(&SecretRef::CaKey { ca: "etcd".into() }).unwrap(), etcd.key);
+    ClusterPki::load(folder.path()).unwrap();
+}
+
+#[test]
 fn refuses_a_file_cut_in_half_and_a_foreign_pair() {
     let folder = tempfile::tempdir().unwrap();
     ClusterPki::load_or_create(folder.path(), 100).unwrap();
@@ -215,9 +252,11 @@ fn refuses_a_file_cut_in_half_and_a_foreign_pair() {
         key_of(&whole) + &certificate_of(&other),
     ] {
         std::fs::write(&path, bad).unwrap();
-        let error = ClusterPki::load_or_create(folder.path(), 100).err().unwrap().to_string();
-        assert!(error.contains("ca-etcd.pem") && error.contains("backup"), "{error}");
-        assert!(!error.contains("BEGIN"), "{error}");
+        for read in [ClusterPki::load_or_create(folder.path(), 100), ClusterPki::load(folder.path())] {
+            let error = read.err().unwrap().to_string();
+            assert!(error.contains("ca-etcd.pem") && error.contains("backup"), "{error}");
+            assert!(!error.contains("BEGIN"), "{error}");
+        }
     }
 }
 

@@ -66,6 +66,12 @@ impl<S> ClusterState<S> {
         }
     }
 
+    /// Whether a host may have been written to: the generation is counted before the first effect.
+    #[must_use]
+    pub fn may_be_on_hosts(&self) -> bool {
+        self.generation > 0 || self.status != Status::Creating
+    }
+
     /// What tells one save of a cluster from every other.
     pub(crate) fn saving(&self) -> (&str, u64, Timestamp) {
         (&self.uid, self.generation, self.updated_at)

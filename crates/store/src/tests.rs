@@ -64,6 +64,14 @@ fn gives_back_what_was_saved_and_lists_it() {
 }
 
 #[test]
+fn a_cluster_is_on_no_host_before_its_first_generation() {
+    let new = ClusterState::new(name("demo"), Spec { masters: Vec::new() });
+    assert!(!new.may_be_on_hosts());
+    assert!(State { generation: 1, ..new.clone() }.may_be_on_hosts());
+    assert!(State { status: Status::Running, ..new }.may_be_on_hosts());
+}
+
+#[test]
 fn everything_is_for_its_owner_only() {
     let (_folder, store) = store();
     saved(&store, "demo");

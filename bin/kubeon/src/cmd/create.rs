@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kubeon_api::{ClusterName, HostAddress};
 use kubeon_apply::Stop as Switch;
 use kubeon_bundle::Bundle;
-use kubeon_pki::{ClusterPki, Server, kubeconfig};
+use kubeon_pki::{Server, kubeconfig};
 use kubeon_plan::{ClusterSpec, HostSpec, Intent, Plan};
 use kubeon_ports::Secrets as _;
 use kubeon_reconcile::Turn;
@@ -26,7 +26,7 @@ use crate::engine::run::{Run, told};
 use crate::engine::{self, Engine, State, interrupt};
 use crate::output::{Answer, Table, words};
 use crate::report;
-use crate::stop::{Stop, chain, note_text};
+use crate::stop::{Stop, note_text};
 use crate::target::{Asks, Target};
 
 /// Life of the certificate in the admin's kubeconfig: a year, made anew by every `create` that has something to do, or
@@ -78,6 +78,10 @@ pub struct Change<'a> {
 /// Why it could not be made true.
 pub async fn change(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), Stop> {
     let begin = Instant::now();
+    // Nothing can be made true without them: told before a bundle is looked for and a host is asked.
+    if target.state.may_be_on_hosts() {
+        engine.keys(&target.state)?;
+    }
     let bundle = super::bundle::find(engine.context, target.spec.version)?;
     target.notes.iter().for_each(|note| engine.context.talk.warn(&note_text(note)));
     // Held before a person is asked: the answer is about what was read, and that must not change meanwhile.
@@ -107,15 +111,24 @@ fn agreed(engine: &Engine<'_>, target: &Target, how: &Change<'_>) -> Result<(), 
 
 /// Writes the wish down and touches no host.
 fn only_create(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), Stop> {
-    let name = target.spec.name.clone();
+    let (name, talk) = (target.spec.name.clone(), engine.context.talk);
+    target.notes.iter().for_each(|note| talk.warn(&note_text(note)));
     let lock = engine.lock(&target.state, target.known, how.command)?;
     agreed(engine, &target, how)?;
     let mut state = target.state;
     engine::want(&mut state, (*target.spec).clone());
     state.logins = engine.logins(&target.logins)?.remembered;
     engine.store.save(&lock, &mut state).map_err(engine::stop)?;
-    engine.context.talk.result(&format!("{name} is written down; no host was touched\n"))?;
-    engine.context.talk.say(&format!("next: kubeon plan {name} · kubeon create {name}"));
+    match how.format {
+        Format::Table | Format::Wide => {
+            talk.result(&format!("{name} is written down; no host was touched\n"))?;
+        }
+        other => {
+            let answer = Answer::new(&Written::of(&state), Table::new(&[]), vec![name.to_string()])?;
+            talk.result(&answer.text(other)?)?;
+        }
+    }
+    talk.say(&format!("next: kubeon plan {name} · kubeon create {name}"));
     Ok(())
 }
 
@@ -169,7 +182,7 @@ impl Making<'_> {
         engine::want(&mut self.state, named(&intent.spec, looked.plan()));
         self.state.logins = self.contact.logins.remembered.clone();
         self.engine.store.save(&self.lock, &mut self.state).map_err(engine::stop)?;
-        let keys = self.keys(&intent.spec)?;
+        let keys = self.engine.keys(&self.state)?;
         let run = Run { secrets: &keys, ..silent };
         let (engine, lock, state) = (self.engine, &self.lock, &mut self.state);
         let mut before = |plan: &Plan| {
@@ -203,11 +216,6 @@ impl Making<'_> {
 
     fn save(&mut self) -> Result<(), Stop> {
         self.engine.store.save(&self.lock, &mut self.state).map_err(engine::stop)
-    }
-
-    fn keys(&self, spec: &ClusterSpec) -> Result<ClusterPki, Stop> {
-        ClusterPki::load_or_create(&self.engine.store.secret_folder(&spec.name), spec.ca_years)
-            .map_err(|error| Stop::failed(chain(&error)))
     }
 
     /// Writes the kubeconfig and the state, and says what can be done now.
@@ -268,7 +276,7 @@ impl Making<'_> {
 
     async fn kubeconfig(&self) -> Result<String, Stop> {
         let spec = &self.state.spec;
-        let keys = self.keys(spec)?;
+        let keys = self.engine.keys(&self.state)?;
         let failed = |error: kubeon_ports::SecretError| Stop::failed(error.to_string());
         let authority = SecretRef::CaCertificate { ca: "kubernetes".to_owned() };
         let authority = keys.resolve(&authority).map_err(failed)?;
@@ -316,6 +324,37 @@ fn named(spec: &ClusterSpec, plan: &Plan) -> ClusterSpec {
         masters: spec.masters.iter().cloned().map(name).collect(),
         workers: spec.workers.iter().cloned().map(name).collect(),
         ..spec.clone()
+    }
+}
+
+/// A wish that was only written down, in the words of [`Done`].
+#[derive(Serialize)]
+struct Written {
+    cluster: String,
+    version: String,
+    /// Never: no host was touched.
+    changed: bool,
+    of: usize,
+    /// Workers that are to leave.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    leaving: Vec<String>,
+}
+
+impl Written {
+    fn of(state: &State) -> Self {
+        // One that was taken back is in both until that is done.
+        let leaving = state
+            .leaving
+            .iter()
+            .filter(|(address, _)| !state.spec.workers.iter().any(|host| host.address == **address))
+            .map(|(address, name)| name.as_ref().map_or_else(|| address.to_string(), ToString::to_string));
+        Self {
+            cluster: state.name.to_string(),
+            version: state.spec.version.to_string(),
+            changed: false,
+            of: state.spec.hosts().count(),
+            leaving: leaving.collect(),
+        }
     }
 }
 

@@ -1,0 +1,79 @@
+//! The keys of a cluster: made before its first host is written to, and from then on those that its hosts know.
+
+use std::path::{Path, PathBuf};
+
+use kubeon_pki::{ClusterPki, PkiError};
+
+use super::{Engine, State};
+use crate::stop::{Stop, chain};
+
+impl Engine<'_> {
+    /// The keys of a cluster. Those that are missing are made as long as no host can know them.
+    ///
+    /// # Errors
+    /// Refuses when hosts may know what is missing here, and what is damaged; fails when a file cannot be read or
+    /// written.
+    pub fn keys(&self, state: &State) -> Result<ClusterPki, Stop> {
+        keys_in(&self.store.secret_folder(&state.name), state)
+    }
+}
+
+fn keys_in(folder: &Path, state: &State) -> Result<ClusterPki, Stop> {
+    let keys = if state.may_be_on_hosts() {
+        ClusterPki::load(folder)
+    } else {
+        ClusterPki::load_or_create(folder, state.spec.ca_years)
+    };
+    keys.map_err(|error| match &error {
+        PkiError::Missing { paths } => lost(folder, paths, state),
+        PkiError::Unreadable { .. } => Stop::refused(chain(&error)),
+        _ => Stop::failed(chain(&error)),
+    })
+}
+
+/// New keys are never made in place of those that a cluster was made with.
+fn lost(folder: &Path, paths: &[PathBuf], state: &State) -> Stop {
+    let (name, folder) = (&state.name, folder.display());
+    let missing: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    Stop::refused(format!("the keys that {name} was made with are missing"))
+        .row("missing", missing.join("\n"))
+        .row("cause", format!("hosts may have them already: {name} would not know what new ones sign"))
+        .row("way out", format!("put {folder} back from a backup, or from the machine where {name} was made"))
+        .row("or else", format!("kubeon destroy {name}, then create it anew"))
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_plan::sim::cluster;
+    use kubeon_store::Status;
+
+    use super::*;
+    use crate::stop::Code;
+
+    #[test]
+    fn what_is_missing_is_made_only_while_no_host_can_know_it() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("demo");
+        let etcd = folder.join("ca-etcd.pem");
+        let mut state = State::new("demo".parse().unwrap(), cluster(&["10.0.0.1"], &[]));
+        keys_in(&folder, &state).unwrap();
+        std::fs::remove_file(&etcd).unwrap();
+        keys_in(&folder, &state).unwrap();
+        assert!(etcd.exists(), "a create that died half-way goes on");
+
+        let running = State { status: Status::Running, ..state.clone() };
+        state.generation = 1;
+        for made in [state, running] {
+            keys_in(&folder, &made).unwrap();
+            let kept = std::fs::read(&etcd).unwrap();
+            std::fs::remove_file(&etcd).unwrap();
+            let stop = keys_in(&folder, &made).err().unwrap();
+            let words = stop.to_string();
+            assert_eq!(stop.code, Code::Refused);
+            assert!(words.contains(&etcd.display().to_string()), "{words}");
+            assert!(!words.contains("ca-kubernetes"), "{words}");
+            assert!(!etcd.exists(), "nothing is made in its place");
+            std::fs::write(&etcd, kept).unwrap();
+        }
+    }
+}
