@@ -48,7 +48,7 @@ impl Context<'_> {
 
     /// What was typed, with another command in place of the one that was, where that takes the same.
     pub fn typed_as(&self, was: &str, command: &str) -> Option<String> {
-        let typed = Typed::read(&self.environment.words)?;
+        let typed = Typed::read_any(&self.environment.words)?;
         (typed.command() == was).then(|| typed.line(command))
     }
 

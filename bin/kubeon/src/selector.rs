@@ -75,13 +75,11 @@ impl Selector {
     /// The nodes that are meant, in the cluster's order.
     ///
     /// # Errors
-    /// Refuses when no node is meant, naming those that are there, or when a named one is not there.
+    /// Refuses when no node is meant, naming those that are there, or when a value of a list means none.
     pub fn choose(&self, members: &[Member]) -> Result<Vec<Member>, Stop> {
-        if let Pick::Names(names) | Pick::Addresses(names) = &self.pick {
-            let missing: Vec<_> = names.iter().filter(|name| !members.iter().any(|m| m.is(name))).collect();
-            if let Some(name) = missing.first() {
-                return Err(self.nothing(members, &format!("{} has no node {name}", self.cluster)));
-            }
+        let strays = self.strays(members);
+        if !strays.is_empty() {
+            return Err(self.nothing(members, &strays.join("; ")));
         }
         let chosen: Vec<_> = members
             .iter()
@@ -101,6 +99,20 @@ impl Selector {
             }
             (_, false) => Ok(chosen),
         }
+    }
+
+    /// Why it means no node, for every value of a list that means none: the others alone are not what was asked for.
+    fn strays(&self, members: &[Member]) -> Vec<String> {
+        let (Pick::Addresses(values) | Pick::Names(values)) = &self.pick else { return Vec::new() };
+        let stray = |value: &&String| !members.iter().any(|member| self.pick.takes(value, member));
+        let why = |value: &String| match members.iter().find(|member| member.is(value)) {
+            Some(member) if member.is_at(value) => {
+                format!("{value} is the address of {}, and name= wants names", member.name)
+            }
+            Some(member) => format!("{value} is the name of {}, and ip= wants addresses", member.address),
+            None => format!("{} has no node {value}", self.cluster),
+        };
+        values.iter().filter(stray).map(why).collect()
     }
 
     fn nothing(&self, members: &[Member], title: &str) -> Stop {
@@ -137,7 +149,15 @@ fn pick(sel: &str) -> Result<Pick, Stop> {
 
 impl Member {
     fn is(&self, word: &str) -> bool {
-        self.name.eq_ignore_ascii_case(word) || self.address.to_string() == word
+        self.is_named(word) || self.is_at(word)
+    }
+
+    fn is_named(&self, word: &str) -> bool {
+        self.name.eq_ignore_ascii_case(word)
+    }
+
+    fn is_at(&self, word: &str) -> bool {
+        self.address.to_string() == word
     }
 }
 
@@ -150,9 +170,17 @@ impl Pick {
             Self::OtherMasters => member.master && index > 0,
             Self::Workers => !member.master,
             Self::Joined => index > 0,
-            Self::Addresses(list) => list.iter().any(|address| *address == member.address.to_string()),
-            Self::Names(list) => list.iter().any(|name| name.eq_ignore_ascii_case(&member.name)),
+            Self::Addresses(list) | Self::Names(list) => list.iter().any(|value| self.takes(value, member)),
             Self::One(word) => member.is(word),
+        }
+    }
+
+    /// Whether a value of the list means this node.
+    fn takes(&self, value: &str, member: &Member) -> bool {
+        match self {
+            Self::Addresses(_) => member.is_at(value),
+            Self::Names(_) => member.is_named(value),
+            _ => false,
         }
     }
 }
@@ -218,5 +246,27 @@ mod tests {
         let stop = Selector::parse("t@w*").unwrap().choose(&only_master).unwrap_err();
         assert_eq!(stop.title, "Selector[t@w*] can not get some node");
         assert_eq!(stop.code, crate::stop::Code::Refused);
+    }
+
+    #[test]
+    fn every_listed_value_means_a_node_by_its_own_key_or_none_is_chosen() {
+        for (text, title) in [
+            ("t@name=n1,10.0.0.2", "10.0.0.2 is the address of n2, and name= wants names"),
+            ("t@n=10.0.0.1", "10.0.0.1 is the address of n1, and name= wants names"),
+            ("t@ip=10.0.0.1,N2", "N2 is the name of 10.0.0.2, and ip= wants addresses"),
+            ("t@ip=10.0.0.1,10.0.0.9", "t has no node 10.0.0.9"),
+            ("t@name=n9,n1,n8", "t has no node n9; t has no node n8"),
+        ] {
+            let stop = Selector::parse(text).unwrap().choose(&members()).unwrap_err();
+            assert_eq!((stop.title.as_str(), stop.code), (title, crate::stop::Code::Refused), "{text}");
+            assert_eq!(stop.rows[0].1, "n1 n2", "{text}: those that are there are named");
+        }
+        // A node that has no name yet goes by its address under both keys.
+        let address = Ipv4Addr::new(10, 0, 0, 5);
+        let nameless = Member { name: address.to_string(), address, master: true };
+        for text in ["t@name=10.0.0.5", "t@ip=10.0.0.5"] {
+            let chosen = Selector::parse(text).unwrap().choose(std::slice::from_ref(&nameless));
+            assert_eq!(chosen.unwrap(), std::slice::from_ref(&nameless), "{text}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 use kubeon_api::kubernetes_cluster::{
     ApiServer, Certificates, ClusterType, Cni, DeclaredCluster, DeployMode, LoadBalancer as DeclaredBalancer,
     LoadBalancerMode, Network, ProxyMode as DeclaredProxy, Reach, Settings,
@@ -288,7 +289,9 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
             node_port_range: read.text("--port-range", flags.port_range.as_deref()),
             ..Network::default()
         }),
-        certificates: Some(Certificates { ca_years: read.number("--cert-years", flags.cert_years, 1, 100) }),
+        certificates: Some(Certificates {
+            ca_years: read.number("--cert-years", flags.cert_years, 1, MAX_CA_YEARS),
+        }),
         ..DeclaredCluster::default()
     }
 }

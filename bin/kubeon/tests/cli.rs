@@ -131,6 +131,10 @@ fn case_26_selectors_are_checked() {
     home.kubeon(&["exec", "t@bad", "ls"]).refuses(&["Invalid node selector \"@bad\"", "127.0.2.1"]);
     home.kubeon(&["exec", "t@foo=bar", "ls"]).refuses(&["Use one of [ip=ipv4, name=hostname]"]);
     home.kubeon(&["exec", "t@name=nosuch", "ls"]).refuses(&["t has no node nosuch"]);
+    let hosts = ["-m", "127.0.2.1", "-M", "h1", "-w", "127.0.2.2", "-W", "h2", "--default-port", "1"];
+    let home = Home::with_cluster_of("t", &hosts);
+    home.kubeon(&["exec", "t@name=h1,127.0.2.2", "ls"]).refuses(&["127.0.2.2 is the address of h2"]);
+    home.kubeon(&["copy", "t@ip=127.0.2.1,h2", "/etc/hosts", "/x"]).refuses(&["h2 is the name of 127.0.2.2"]);
 }
 
 #[test]

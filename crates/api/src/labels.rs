@@ -11,7 +11,9 @@ pub const OPERATION: &str = "app.kubernetes.io/operation";
 pub const APPLIED_SPEC: &str = "app.kubernetes.io/spec";
 /// Annotation: while its value is [`PROTECTED`], deleting the object is refused at admission.
 pub const DELETION_PROTECTION: &str = "ecs.yun.com/deletion-protection";
-/// The value of [`DELETION_PROTECTION`] that protects.
+/// Every annotation that does so; the first is the one that examples show.
+pub const DELETION_PROTECTIONS: [&str; 2] = [DELETION_PROTECTION, "kubeon.io/deletion-protection"];
+/// The value of [`DELETION_PROTECTIONS`] that protects.
 pub const PROTECTED: &str = "true";
 /// Label of a Secret or ConfigMap that the operator made for a cluster; only such a one may be written by a runner.
 pub const CLUSTER: &str = "kubeon.io/cluster";
@@ -62,7 +64,11 @@ impl FromStr for LabelKey {
         if is_qualified(name) && prefix.is_none_or(|prefix| prefix.parse::<DnsName>().is_ok()) {
             return Ok(Self(text.to_owned()));
         }
-        Err(NameError::Malformed { expected: "a label key such as example.com/disk", value: text.to_owned() })
+        Err(NameError::Malformed {
+            expected: "a label key such as example.com/disk: up to 63 letters, digits, '-', '_' and '.' after an \
+                       optional DNS name and '/', a letter or digit first and last",
+            value: text.to_owned(),
+        })
     }
 }
 
@@ -73,7 +79,8 @@ impl FromStr for LabelValue {
             return Ok(Self(text.to_owned()));
         }
         Err(NameError::Malformed {
-            expected: "a label value: up to 63 letters, digits, '-', '_' and '.'",
+            expected: "a label value: empty, or up to 63 letters, digits, '-', '_' and '.', a letter or digit first \
+                       and last",
             value: text.to_owned(),
         })
     }

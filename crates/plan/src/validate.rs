@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::Version;
+use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 
 use crate::input::{ClusterSpec, HostSpec, Valid};
 use crate::output::{Note, PlanError, Refusal};
@@ -130,8 +131,9 @@ fn limits(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
             "must be two ports between 1 and 65535, the lower first",
         );
     }
-    if !(1..=1000).contains(&spec.ca_years) {
-        refuse(refusals, format!("--cert-years {}", spec.ca_years), "must lie between 1 and 1000");
+    if !(1..=MAX_CA_YEARS).contains(&spec.ca_years) {
+        let reason = format!("must lie between 1 and {MAX_CA_YEARS}");
+        refuse(refusals, format!("--cert-years {}", spec.ca_years), reason);
     }
     if spec.max_pods == 0 {
         refuse(refusals, "--max-pods 0", "must be at least 1");

@@ -4,7 +4,7 @@
 
 mod support;
 
-use kubeon_plan::{Plan, Snapshot, lint, plan};
+use kubeon_plan::{Plan, Seen, Severity, Snapshot, destroy, lint, plan, sim};
 use kubeon_wire::{ApiObject, Content, File, HostsEntry, Op};
 use serde_json::{Value, json};
 use support::{address, bare_hosts, behind_load_balancer, intent};
@@ -92,6 +92,27 @@ fn an_address_belongs_to_one_host() {
     let found = lint(&plan, &snapshot);
     assert_eq!(found[0].rule, "address");
     assert_eq!(found[0].text, "172.30.0.11 and 172.30.0.13 are addresses of one host");
+}
+
+#[test]
+fn nothing_is_destroyed_on_a_host_that_was_not_seen() {
+    let (wish, mut snapshot) = (intent(1, 2), bare_hosts(3));
+    let made = plan(&wish, &snapshot).unwrap();
+    sim::apply(&made, made.steps.len(), &mut snapshot);
+    let end = destroy(&wish, &snapshot).unwrap();
+    assert_eq!(end.steps.len(), 3, "every host is to be reset");
+    assert_eq!(lint(&end, &snapshot), []);
+    // The plan was made while the host answered, and is looked at once more right before it is applied.
+    let silent = Seen::Unknown { why: "no route to host".to_owned(), denied: false };
+    for seen in [Some(silent), None] {
+        let mut later = snapshot.clone();
+        later.hosts.remove(&address(1));
+        later.hosts.extend(seen.map(|seen| (address(1), seen)));
+        let found = lint(&end, &later);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].rule.as_str(), found[0].severity), ("unknown", Severity::Fatal));
+        assert_eq!(found[0].text, "reset/host@h2 destroys on 172.30.0.12, which was not seen");
+    }
 }
 
 #[test]

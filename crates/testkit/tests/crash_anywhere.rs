@@ -97,6 +97,25 @@ async fn creates_behind_a_load_balancer_whatever_dies_when() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn creates_without_a_worker_that_does_not_answer_whatever_dies_when() {
+    let dark = async || {
+        let world = bare(3, 2);
+        world.cut(WORKERS[1]);
+        world
+    };
+    let named = create(&dark().await, &intent(3, 2)).await.unwrap_err();
+    assert!(named.contains(WORKERS[1]) && named.contains("--without"), "{named}");
+    let without = Intent { without: vec![WORKERS[1].parse().unwrap()], ..intent(3, 2) };
+    crash_anywhere(dark, async |world| create(world, &without).await.map(drop)).await.unwrap();
+    let world = dark().await;
+    create(&world, &without).await.unwrap();
+    assert!(!world.log().iter().any(|line| line.starts_with("h15 ")), "{:?}", world.log());
+    world.heal(WORKERS[1]);
+    create(&world, &intent(3, 2)).await.unwrap();
+    assert_eq!(world.picture(), built(3, 2).await.picture(), "it joins once it answers");
+}
+
+#[tokio::test(start_paused = true)]
 async fn adds_a_worker_whatever_dies_when() {
     let one_short = async || {
         let world = bare(3, 2);

@@ -59,6 +59,9 @@ pub struct InstallFlags {
     /// The ConfigMap in the operator's namespace whose key ca.crt vouches for that listener [default: the authorities of the runner's image]
     #[arg(long, value_name = "NAME", requires = "callback_url")]
     pub callback_ca_config_map: Option<String>,
+    /// The OpenTelemetry collector that traces are sent to, such as http://collector:4318 [default: none]
+    #[arg(long, value_name = "URL", value_parser = collector)]
+    pub otlp_endpoint: Option<String>,
     /// How many operators run; one works, all answer admission
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub replicas: u8,
@@ -84,10 +87,21 @@ impl InstallFlags {
             bundle_image: self.bundle_image.clone(),
             callback_url: self.callback_url.as_ref().map(ToString::to_string).unwrap_or_default(),
             callback_ca: self.callback_ca_config_map.clone().unwrap_or_default(),
+            otlp_endpoint: self.otlp_endpoint.clone().unwrap_or_default(),
             replicas: json!(self.replicas),
             operators: self.operators.clone(),
             ..usual
         }
+    }
+}
+
+/// A collector's address. It stands in a Deployment that many may read, so it holds no password.
+fn collector(text: &str) -> Result<String, String> {
+    let place = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    match place {
+        Some(place) if place.contains('@') => Err("a password in it would be seen by everybody".to_owned()),
+        Some(place) if !place.is_empty() => Ok(text.to_owned()),
+        _ => Err("write http://HOST:PORT or https://HOST:PORT".to_owned()),
     }
 }
 

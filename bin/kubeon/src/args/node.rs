@@ -5,15 +5,21 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
-use kubeon_api::{HostAddress, HostName};
+use clap::builder::RangedI64ValueParser;
+use kubeon_api::{HostAddress, HostName, LabelKey, LabelValue, NameError};
 use kubeon_plan::Refusal;
+
+/// A port that can be dialled: 0 is none.
+fn port_number() -> RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..)
+}
 
 /// Login for all hosts, where nothing closer is said.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Login")]
 pub struct LoginFlags {
     /// Port of sshd [default: 22]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port_number())]
     pub default_port: Option<u16>,
     /// User [default: root]; another one needs sudo
     #[arg(long, value_name = "USER")]
@@ -80,7 +86,7 @@ macro_rules! role_flags {
             #[doc = "Its labels, k=v,k=v; one flag for each host, in the order of the addresses"]
             #[arg(id = $labels, long = $labels, value_name = "K=V,…")]
             pub labels: Vec<String>,
-            #[arg(help = "Its port, in the order of the addresses", id = $port, long = $port, value_name = "PORT", value_delimiter = ',')]
+            #[arg(help = "Its port, in the order of the addresses", id = $port, long = $port, value_name = "PORT", value_delimiter = ',', value_parser = port_number())]
             pub ports: Vec<u16>,
             #[arg(help = "Its user, in the order of the addresses", id = $user, long = $user, value_name = "USER", value_delimiter = ',', hide_short_help = true)]
             pub users: Vec<String>,
@@ -90,7 +96,7 @@ macro_rules! role_flags {
             pub pk_files: Vec<PathBuf>,
             #[arg(help = "The passphrase of its key, @FILE or -", id = $pk_password, long = $pk_password, value_name = "@FILE", value_delimiter = ',', allow_hyphen_values = true, hide_short_help = true)]
             pub pk_passwords: Vec<SecretText>,
-            #[arg(help = concat!("Port for every ", $role, " that is not named closer"), id = $default_port, long = $default_port, value_name = "PORT", hide_short_help = true)]
+            #[arg(help = concat!("Port for every ", $role, " that is not named closer"), id = $default_port, long = $default_port, value_name = "PORT", value_parser = port_number(), hide_short_help = true)]
             pub default_port: Option<u16>,
             #[arg(help = concat!("User for every ", $role, " that is not named closer"), id = $default_user, long = $default_user, value_name = "USER", hide_short_help = true)]
             pub default_user: Option<String>,
@@ -257,22 +263,20 @@ fn hosts_of(role: &Role<'_>, all: &LoginFlags, refusals: &mut Vec<Refusal>) -> V
     for (i, text) in role.addresses.iter().enumerate() {
         let address = text.parse::<HostAddress>();
         let name = role.names.get(i).map(|name| name.parse::<HostName>()).transpose();
-        let labels = labels(role.labels.get(i));
+        let labels = labels(role, i);
         match (address, name, labels) {
             (Ok(address), Ok(name), Ok(labels)) => {
                 hosts.push(HostWish { address, name, labels, login: login(role, all, i) });
             }
             (address, name, labels) => {
-                let flag = |name: &str, value: &str| format!("--{}{name} {value}", role.role);
                 if let Err(error) = address {
                     refusals.push(refuse(format!("{} {text}", role.flag), error.to_string()));
                 }
                 if let Err(error) = name {
-                    refusals.push(refuse(flag("-name", &role.names[i]), error.to_string()));
+                    let subject = format!("--{}-name {}", role.role, role.names[i]);
+                    refusals.push(refuse(subject, error.to_string()));
                 }
-                if let Err(error) = labels {
-                    refusals.push(refuse(flag("-labels", &role.labels[i]), error));
-                }
+                refusals.extend(labels.err().into_iter().flatten());
             }
         }
     }
@@ -300,14 +304,27 @@ fn count_lists(role: &Role<'_>, refusals: &mut Vec<Refusal>) {
     check("pk-password", role.pk_passwords.len(), false);
 }
 
-fn labels(text: Option<&String>) -> Result<BTreeMap<String, String>, String> {
-    let pairs = text.map(String::as_str).unwrap_or_default().split(',').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| match pair.split_once('=') {
-            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-            _ => Err(format!("{pair:?} is not KEY=VALUE")),
-        })
-        .collect()
+/// The labels of one host, or what is wrong with each of them.
+fn labels(role: &Role<'_>, i: usize) -> Result<BTreeMap<String, String>, Vec<Refusal>> {
+    let text = role.labels.get(i).map(String::as_str).unwrap_or_default();
+    let (mut labels, mut refusals) = (BTreeMap::new(), Vec::new());
+    for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+        let reason = match label(pair) {
+            Ok((key, value)) => labels.insert(key, value).map(|_| "is named twice".to_owned()),
+            Err(reason) => Some(reason),
+        };
+        refusals.extend(reason.map(|reason| refuse(format!("--{}-labels {pair}", role.role), reason)));
+    }
+    if refusals.is_empty() { Ok(labels) } else { Err(refusals) }
+}
+
+/// A label by the rules of a file: an API server would refuse any other when all else stands.
+fn label(pair: &str) -> Result<(String, String), String> {
+    let (key, value) = pair.split_once('=').ok_or("is not KEY=VALUE")?;
+    let wrong = |error: NameError| error.to_string();
+    let key = key.parse::<LabelKey>().map_err(wrong)?;
+    let value = value.parse::<LabelValue>().map_err(wrong)?;
+    Ok((key.into(), value.into()))
 }
 
 fn login(role: &Role<'_>, all: &LoginFlags, i: usize) -> LoginWish {

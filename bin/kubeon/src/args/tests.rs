@@ -192,6 +192,68 @@ fn labels_are_one_flag_for_each_host() {
 }
 
 #[test]
+fn labels_are_read_by_the_rules_of_a_file_and_every_wrong_one_is_named() {
+    let args = wish(&[
+        "-w",
+        "10.0.0.1,10.0.0.2",
+        "--worker-labels",
+        "a b=c,-x=y,disk=ssd!,z,=v,ok=,disk=a,disk=b",
+        "--worker-labels",
+        "example.com/disk=ssd,tier=",
+        "-m",
+        "10.0.0.3",
+        "--master-labels",
+        "k=v w",
+    ]);
+    let mut refusals = Vec::new();
+    let hosts = args.nodes.hosts(&mut refusals);
+    let told: Vec<_> = refusals.iter().map(|refusal| refusal.subject.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "--master-labels k=v w",
+            "--worker-labels a b=c",
+            "--worker-labels -x=y",
+            "--worker-labels disk=ssd!",
+            "--worker-labels z",
+            "--worker-labels =v",
+            "--worker-labels disk=b",
+        ]
+    );
+    let rules = [
+        "\"v w\" is not a label value: empty, or up to 63 letters",
+        "\"a b\" is not a label key such as example.com/disk: up to 63 letters",
+        "\"-x\" is not a label key",
+        "\"ssd!\" is not a label value",
+        "is not KEY=VALUE",
+        "\"\" is not a label key",
+        "is named twice",
+    ];
+    for (refusal, rule) in refusals.iter().zip(rules) {
+        assert!(refusal.reason.starts_with(rule), "{refusal:?}");
+    }
+    assert!(hosts.masters.is_empty(), "{hosts:?}");
+    assert_eq!(hosts.workers.len(), 1, "{hosts:?}");
+    let labels: Vec<_> =
+        hosts.workers[0].labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(labels, [("example.com/disk", "ssd"), ("tier", "")]);
+}
+
+#[test]
+fn port_0_is_no_port_of_sshd() {
+    for flag in
+        ["--default-port", "--default-master-port", "--default-worker-port", "--master-port", "--worker-port"]
+    {
+        let parse = |port: &str| Cli::try_parse_from(["kubeon", "create", "x", "v1.36.3", flag, port]);
+        parse("65535").unwrap_or_else(|error| panic!("{error}"));
+        for port in ["0", "65536", "ssh"] {
+            let error = parse(port).err().unwrap_or_else(|| panic!("{flag} {port} is taken"));
+            assert!(error.to_string().contains(flag), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_secret_is_never_shown() {
     let args = wish(&["--default-passwd", "hunter2", "--master-passwd", "hunter2"]);
     assert!(!format!("{args:?}").contains("hunter2"));

@@ -46,15 +46,24 @@ pub struct Typed {
 impl Typed {
     /// Reads a command line, program first; `None` where it is none, or of a command below another one.
     pub fn read(words: &[OsString]) -> Option<Self> {
+        Self::read_any(words).filter(|typed| !typed.command.contains(' '))
+    }
+
+    /// Reads a command line, program first. A command below another one goes by both names: `image load`.
+    pub fn read_any(words: &[OsString]) -> Option<Self> {
         let mut root = Cli::command();
         root.build();
-        let matches = root.clone().try_get_matches_from(words).ok()?;
-        let (name, matches) = matches.subcommand()?;
-        let command = root.find_subcommand(name)?;
-        if matches.subcommand().is_some() {
+        let all = root.clone().try_get_matches_from(words).ok()?;
+        let (mut command, mut matches, mut names) = (&root, &all, Vec::new());
+        while let Some((name, below)) = matches.subcommand() {
+            command = command.find_subcommand(name)?;
+            matches = below;
+            names.push(name);
+        }
+        if names.is_empty() {
             return None;
         }
-        let mut typed = Self { command: name.to_owned(), words: Vec::new(), flags: Vec::new() };
+        let mut typed = Self { command: names.join(" "), words: Vec::new(), flags: Vec::new() };
         for arg in command.get_arguments().filter(|arg| is_typed(arg, matches)) {
             typed.add(arg, matches);
         }
@@ -227,5 +236,19 @@ mod tests {
         assert_eq!(read(&["kubeon", "frobnicate"]), None);
         assert_eq!(read(&["kubeon"]), None);
         assert_eq!(read(&["kubeon", "new", "a", "b"]).as_deref(), Some("create"));
+    }
+
+    #[test]
+    fn a_command_below_another_one_goes_by_both_names() {
+        let read = |line: &str| {
+            let words: Vec<OsString> = shlex::split(line).unwrap().into_iter().map(OsString::from).collect();
+            Typed::read_any(&words).map(|typed| (typed.command().to_owned(), typed.line("image load")))
+        };
+        let line = "kubeon image load 'my app.tar' db.tar demo --default-user admin --default-passwd hunter2 \
+                    -o json";
+        let again = "kubeon image load 'my app.tar' db.tar demo --default-user admin --default-passwd -";
+        assert_eq!(read(line), Some(("image load".to_owned(), again.to_owned())));
+        assert_eq!(read("kubeon image").map(|(command, _)| command).as_deref(), Some("image"));
+        assert_eq!(read("kubeon"), None);
     }
 }

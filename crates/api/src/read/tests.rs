@@ -150,7 +150,8 @@ fn refuses_what_could_reach_a_shell() {
     );
     assert_eq!(
         refused("spec: {cluster: {masterList: [{ip: 10.0.0.1, labels: {\"a b\": c}}]}}\n"),
-        "line 4: spec.cluster.masterList[0].labels.a b is wrong: \"a b\" is not a label key such as example.com/disk"
+        "line 4: spec.cluster.masterList[0].labels.a b is wrong: \"a b\" is not a label key such as \
+         example.com/disk: up to 63 letters, digits, '-', '_' and '.' after an optional DNS name and '/', a letter or digit first and last"
     );
 }
 

@@ -49,6 +49,22 @@ fn refuses_ports_the_wrong_way_round() {
 }
 
 #[test]
+fn authorities_live_as_long_as_a_file_may_say() {
+    for (years, refused) in [(0, true), (1, false), (100, false), (101, true), (1000, true)] {
+        let spec = ClusterSpec { ca_years: years, ..spec(&["172.30.0.11"], &[]) };
+        let refusals = match validate(spec, &["v1.36.3".parse().unwrap()]) {
+            Ok(_) => Vec::new(),
+            Err(error) => error.refusals,
+        };
+        assert_eq!(refusals.len(), usize::from(refused), "{years}: {refusals:?}");
+        for refusal in refusals {
+            assert_eq!(refusal.subject, format!("--cert-years {years}"));
+            assert_eq!(refusal.reason, "must lie between 1 and 100");
+        }
+    }
+}
+
+#[test]
 fn warns_of_an_even_number_of_masters() {
     let (_, notes) =
         validate(spec(&["172.30.0.11", "172.30.0.12"], &[]), &["v1.36.3".parse().unwrap()]).unwrap();

@@ -1,0 +1,68 @@
+//! How Services are implemented, down to what kube-proxy and flannel read on every host.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
+
+mod support;
+
+use kubeon_plan::{Intent, Plan, ProxyMode, Seen, Snapshot, plan, validate};
+use kubeon_wire::{Content, Op};
+use serde_json::{Value, json};
+use support::{address, bare_hosts, intent};
+
+fn asks_for(mode: ProxyMode) -> Intent {
+    let intent = intent(1, 1);
+    let mut spec = (*intent.spec).clone();
+    spec.proxy_mode = mode;
+    let version = spec.version;
+    Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
+}
+
+/// Two hosts; the kernel of the second has no nftables.
+fn one_without_nftables() -> Snapshot {
+    let mut snapshot = bare_hosts(2);
+    let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(1)) else { panic!("not seen") };
+    facts.has_nftables = false;
+    snapshot
+}
+
+/// What a host finds in a file that the plan writes there.
+fn config(plan: &Plan, index: usize, path: &str) -> Value {
+    let steps = plan.steps.iter().filter(|step| step.host == address(index));
+    let files = steps.filter_map(|step| match &step.op {
+        Op::Files { files } => Some(files),
+        _ => None,
+    });
+    let file = files.flatten().find(|file| file.path == path).unwrap();
+    let Content::Text(text) = &file.content else { panic!("{path} is a secret") };
+    serde_json::from_str(text).unwrap()
+}
+
+/// Both programs of a host use the same rules: they would not see each other's.
+#[track_caller]
+fn says(plan: &Plan, index: usize, mode: &str) {
+    let proxy = config(plan, index, "/etc/kubernetes/kube-proxy.yaml");
+    let flannel = config(plan, index, "/etc/kubernetes/flannel.json");
+    assert_eq!(proxy["mode"], mode, "{proxy}");
+    assert_eq!(flannel["EnableNFTables"], json!(mode == "nftables"), "{flannel}");
+    let step = plan.steps.iter().find(|step| step.id == format!("network/config@h{}", index + 1)).unwrap();
+    assert!(step.title.contains(&format!("kube-proxy ({mode})")), "{}", step.title);
+}
+
+#[test]
+fn every_host_does_as_it_was_asked() {
+    for (mode, text) in [(ProxyMode::Nftables, "nftables"), (ProxyMode::Iptables, "iptables")] {
+        let plan = plan(&asks_for(mode), &bare_hosts(2)).unwrap();
+        says(&plan, 0, text);
+        says(&plan, 1, text);
+        assert!(plan.notes.is_empty(), "{:?}", plan.notes);
+    }
+}
+
+#[test]
+fn a_host_whose_kernel_has_no_nftables_uses_iptables_and_that_is_told() {
+    let plan = plan(&asks_for(ProxyMode::Nftables), &one_without_nftables()).unwrap();
+    says(&plan, 0, "nftables");
+    says(&plan, 1, "iptables");
+    let notes: Vec<_> = plan.notes.iter().map(|note| (note.host, note.text.as_str())).collect();
+    assert_eq!(notes, [(Some(address(1)), "its kernel has no nftables: kube-proxy uses iptables here")]);
+}
