@@ -45,22 +45,19 @@ impl Failure {
     }
 }
 
-/// Writes stage after stage, those of one stage side by side.
-pub(crate) async fn carry(shared: &Shared, stages: Vec<Vec<Write>>, tempo: &Tempo) -> Result<(), Failure> {
-    for stage in stages {
-        let sent = stage.into_iter().map(|write| async move {
-            if write.makes_a_job() {
-                shared.starts.turn().await;
-            }
-            let leave = tempo.leave(&shared.hands).await.ok_or(Failure::Overtaken)?;
-            tempo.begin();
-            send(shared, leave, write).await
-        });
-        let answers = futures::future::join_all(sent).await;
-        // All of a stage is waited for; the first failure decides.
-        answers.into_iter().collect::<Result<(), Failure>>()?;
-    }
-    Ok(())
+/// Writes what one stage has, side by side.
+pub(crate) async fn carry(shared: &Shared, stage: Vec<Write>, tempo: &Tempo) -> Result<(), Failure> {
+    let sent = stage.into_iter().map(|write| async move {
+        if write.makes_a_job() {
+            shared.starts.turn().await;
+        }
+        let leave = tempo.leave(&shared.hands).await.ok_or(Failure::Overtaken)?;
+        tempo.begin();
+        send(shared, leave, write).await
+    });
+    let answers = futures::future::join_all(sent).await;
+    // All of a stage is waited for; the first failure decides.
+    answers.into_iter().collect()
 }
 
 async fn send(shared: &Shared, leave: Leave<'_>, write: Write) -> Result<(), Failure> {

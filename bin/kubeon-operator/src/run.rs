@@ -91,6 +91,10 @@ pub async fn run(options: Options, mut stop: BoxFuture<'static, ()>) -> anyhow::
         false => None,
     };
     lead(&shared, lease, options.workers, &leading, &mut stop).await?;
+    let lost = shared.herald.falls_silent(LAST_WORDS).await;
+    if lost > 0 {
+        tracing::warn!(lost, "events are not told: the API server did not take them in time");
+    }
     if let Some(spans) = &shared.spans {
         spans.end().await;
     }

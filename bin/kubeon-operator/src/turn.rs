@@ -69,7 +69,6 @@ async fn one(shared: &Shared, work: &Work) -> Outcome {
                 tracing::debug!(%lane, ?writes, "writes");
                 match carried(shared, work, &mut turn, &operations).await {
                     Ok(()) => {
-                        shared.say(turn.notices);
                         if yields && pause.is_none() {
                             return Outcome::Rest;
                         }
@@ -108,13 +107,13 @@ async fn tell_refused(
     let place = [target.namespace.as_str(), &target.name].join("/");
     let text = format!("cannot {verb} {} {}: {said}", target.kind.as_str(), place.trim_start_matches('/'));
     shared.tell_refused(lane, &Refused { about: place::reference(&object, &uid), text: text.clone() });
-    let stages = refused(subject, &text, Timestamp::now()).into_iter().map(|write| vec![write]).collect();
-    if carry::carry(shared, stages, &Tempo::calm()).await.is_err() {
+    let status = refused(subject, &text, Timestamp::now()).into_iter().collect();
+    if carry::carry(shared, status, &Tempo::calm()).await.is_err() {
         tracing::debug!(%lane, "the status is not written either");
     }
 }
 
-/// Carries the writes of a turn out, and tells its trace.
+/// Carries the writes of a turn out, stage after stage, and tells people and its trace.
 async fn carried(
     shared: &Shared,
     work: &Work,
@@ -122,11 +121,20 @@ async fn carried(
     operations: &[Arc<ClusterOperation>],
 ) -> Result<(), Failure> {
     let span = shared.spans.as_ref().and_then(|spans| Some((spans, spans.begin(turn, operations)?)));
-    let answer = carry::carry(shared, std::mem::take(&mut turn.stages), &Tempo::of(work)).await;
+    let answer = stages(shared, turn, &Tempo::of(work)).await;
     if let Some((spans, begun)) = span {
         spans.ended(&work.lane, begun, answer.as_ref().err().map(Failure::text));
     }
     answer
+}
+
+async fn stages(shared: &Shared, turn: &mut Turn, tempo: &Tempo) -> Result<(), Failure> {
+    for at in 0..turn.stages.len() {
+        let told = turn.told_with(at);
+        carry::carry(shared, std::mem::take(&mut turn.stages[at]), tempo).await?;
+        shared.say(told);
+    }
+    Ok(())
 }
 
 /// Whether other lanes go on after these writes. Of a lane that hurries, as soon as the end is told that somebody waits

@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::error::{Again, LinkError};
 use crate::hands::Hands;
@@ -43,6 +43,8 @@ pub struct Word {
 #[derive(Clone)]
 pub struct Herald {
     sender: mpsc::Sender<Word>,
+    /// How many are neither sent nor lost.
+    waiting: watch::Sender<usize>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -55,7 +57,8 @@ impl Herald {
         let recorder = Recorder::new(client, reporter);
         let (sender, mut words) = mpsc::channel::<Word>(MOST_WAITING);
         let dropped: Arc<AtomicU64> = Arc::default();
-        let (lost, hands) = (Arc::clone(&dropped), hands.clone());
+        let waiting = watch::Sender::new(0);
+        let (lost, left, hands) = (Arc::clone(&dropped), waiting.clone(), hands.clone());
         tokio::spawn(async move {
             while let Some(word) = words.recv().await {
                 if words.len() < MOST_PATIENT {
@@ -68,16 +71,26 @@ impl Herald {
                     let about = word.about.name.as_deref().unwrap_or_default();
                     tracing::warn!(%error, reason = word.reason, about, text = word.text, "an event is lost");
                 }
+                left.send_modify(|left| *left -= 1);
             }
         });
-        Self { sender, dropped }
+        Self { sender, waiting, dropped }
     }
 
     /// Sends a word when its turn comes.
     pub fn say(&self, word: Word) {
+        self.waiting.send_modify(|waiting| *waiting += 1);
         if self.sender.try_send(word).is_err() {
+            self.waiting.send_modify(|waiting| *waiting -= 1);
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Waits until everything was said, at most for `patience`. Answers how many were not.
+    pub async fn falls_silent(&self, patience: Duration) -> usize {
+        let mut waiting = self.waiting.subscribe();
+        let silent = tokio::time::timeout(patience, waiting.wait_for(|waiting| *waiting == 0)).await.is_ok();
+        if silent { 0 } else { *waiting.borrow() }
     }
 
     /// How many nobody was told of: too many waited, or the API server did not take them.

@@ -48,3 +48,26 @@ async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated
         sleep(Duration::from_millis(50)).await;
     }
 }
+
+/// Whoever ends takes no word along.
+#[tokio::test]
+async fn what_was_said_before_an_end_is_told() {
+    let server = ApiServer::shared().await.unwrap();
+    let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
+    let hands = Hands::new(client.clone(), "kubeon-operator", PATIENCE);
+    let herald = Herald::start(client.clone(), &hands, "kubeon-operator", "one");
+    for at in 0..20 {
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("ConfigMap".to_owned()),
+            name: Some(format!("shop-{at}")),
+            namespace: Some(namespace.clone()),
+            ..ObjectReference::default()
+        };
+        herald.say(Word { about, warning: false, reason: "JobMade", text: format!("Job {at} is made") });
+    }
+    assert!(herald.falls_silent(Duration::ZERO).await > 0, "nothing is told at once");
+    assert_eq!(herald.falls_silent(PATIENCE).await, 0);
+    let events = Api::<Event>::namespaced(client, &namespace).list(&ListParams::default()).await.unwrap();
+    assert_eq!(events.items.len(), 20);
+}

@@ -128,7 +128,7 @@ pub struct Turn {
     /// Sets of writes, one after the other; those of one set side by side. What follows a set that did not succeed is
     /// not done.
     pub stages: Vec<Vec<Write>>,
-    /// Told when all of it was done.
+    /// Each told when the status of its object was written, or else when all of it was done.
     pub notices: Vec<Notice>,
     /// When something may be due though nothing changed.
     pub wake: Option<Timestamp>,
@@ -139,6 +139,18 @@ impl Turn {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.stages.iter().all(Vec::is_empty)
+    }
+
+    /// Takes what is told as soon as the stage `at` is done. What was written is not planned again, so what it tells must not
+    /// be lost with a later stage.
+    pub fn told_with(&mut self, at: usize) -> Vec<Notice> {
+        let last = at + 1 >= self.stages.len();
+        let stage = self.stages.get(at).map(Vec::as_slice).unwrap_or_default();
+        let says = |notice: &Notice, write: &Write| {
+            matches!(write.change, Change::Status(_)) && write.target == notice.about
+        };
+        let due = |notice: &mut Notice| last || stage.iter().any(|write| says(notice, write));
+        self.notices.extract_if(.., due).collect()
     }
 
     /// Does `other` beside this: first stages together, then second ones.
