@@ -5,8 +5,10 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// How long an image may be tried, or a pod may look for a machine, before that ends the operation.
+/// How long an image may be tried before that ends the operation.
 const HOPELESS_AFTER: SignedDuration = SignedDuration::from_secs(20);
+/// How long a pod may look for a machine, or be on its way out beyond the time that it was given, before people are told.
+const TOLD_AFTER: SignedDuration = SignedDuration::from_secs(20);
 
 /// How a Job stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,24 +65,32 @@ pub fn lives(pod: &Pod) -> bool {
     !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Why a pod will not start by itself.
+/// Why a pod does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stuck {
-    /// It will not; one word and the pod's own message.
+    /// It will not by itself; one word and the pod's own message.
     Hopeless(&'static str, String),
-    /// It may not; to be judged at that time.
+    /// It will when something else changes: a machine has room, a node is heard of again.
+    Held(String),
+    /// It may be; to be judged at that time.
     Until(Timestamp),
 }
 
-/// Whether a pod is stuck before its start.
+/// Whether a pod is stuck before its start, or at its end.
 #[must_use]
 pub fn stuck(pod: &Pod, now: Timestamp) -> Option<Stuck> {
     let status = pod.status.as_ref().filter(|_| lives(pod))?;
-    let after = |since: Option<&Time>, reason, text: String| {
-        let due = since.map_or(now, |since| since.0).saturating_add(HOPELESS_AFTER).unwrap_or(now);
-        if due <= now { Stuck::Hopeless(reason, text) } else { Stuck::Until(due) }
+    let after = |since: Option<Timestamp>, patience, then: Stuck| {
+        let due = since.unwrap_or(now).saturating_add(patience).unwrap_or(now);
+        if due <= now { then } else { Stuck::Until(due) }
     };
     let name = pod.metadata.name.as_deref().unwrap_or_default();
+    // A deletion's time is when the pod should be gone at the latest.
+    if let Some(due) = &pod.metadata.deletion_timestamp {
+        let place = status.host_ip.as_deref().unwrap_or("its node");
+        let text = format!("pod {name} was told to end, and {place} has not said that it did");
+        return Some(after(Some(due.0), TOLD_AFTER, Stuck::Held(text)));
+    }
     let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     for container in all {
         let Some(waiting) = container.state.as_ref().and_then(|state| state.waiting.as_ref()) else {
@@ -102,7 +112,8 @@ pub fn stuck(pod: &Pod, now: Timestamp) -> Option<Stuck> {
             | "CreateContainerConfigError"
             | "CreateContainerError"
             | "RunContainerError" => {
-                return Some(after(pod.metadata.creation_timestamp.as_ref(), "ImageCannotBePulled", text()));
+                let then = Stuck::Hopeless("ImageCannotBePulled", text());
+                return Some(after(tried_since(pod), HOPELESS_AFTER, then));
             }
             _ => {}
         }
@@ -114,7 +125,23 @@ pub fn stuck(pod: &Pod, now: Timestamp) -> Option<Stuck> {
     })?;
     let said = unscheduled.message.as_deref().unwrap_or("no machine takes it");
     let since = unscheduled.last_transition_time.as_ref().or(pod.metadata.creation_timestamp.as_ref());
-    Some(after(since, "PodCannotBeScheduled", format!("pod {name} cannot be scheduled: {said}")))
+    let text = format!("pod {name} waits for a machine: {said}");
+    Some(after(since.map(|since| since.0), TOLD_AFTER, Stuck::Held(text)))
+}
+
+/// Since when the container that is next has been tried: since its pod has a machine, and the one before it ended.
+fn tried_since(pod: &Pod) -> Option<Timestamp> {
+    let status = pod.status.as_ref()?;
+    let placed = status
+        .conditions
+        .iter()
+        .flatten()
+        .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "True");
+    let placed = placed.filter_map(|condition| condition.last_transition_time.as_ref());
+    let before = status.init_container_statuses.iter().flatten();
+    let before =
+        before.filter_map(|container| container.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
+    pod.metadata.creation_timestamp.iter().chain(placed).chain(before).map(|time| time.0).max()
 }
 
 /// What the containers of an ended pod left behind: the message that its process wrote, or how it ended.
@@ -218,11 +245,32 @@ mod tests {
     }
 
     #[test]
+    fn an_image_is_tried_from_when_its_turn_came() {
+        let waits = pod(&json!({"phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:50Z"}],
+            "initContainerStatuses": [{"name": "b", "image": "b", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:01:40Z"}}}],
+            "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"waiting": {"reason": "ErrImagePull"}}}]}));
+        assert_eq!(stuck(&waits, at(101)), Some(Stuck::Until(at(120))));
+        assert!(matches!(stuck(&waits, at(120)), Some(Stuck::Hopeless(..))));
+    }
+
+    #[test]
+    fn a_pod_that_does_not_say_that_it_ended_is_named() {
+        let mut pod = pod(&json!({"phase": "Running", "hostIP": "10.0.0.9"}));
+        assert_eq!(stuck(&pod, at(99)), None);
+        pod.metadata.deletion_timestamp = Some(Time(at(30)));
+        assert_eq!(stuck(&pod, at(31)), Some(Stuck::Until(at(50))));
+        assert!(matches!(stuck(&pod, at(50)), Some(Stuck::Held(text)) if text.contains("10.0.0.9")));
+    }
+
+    #[test]
     fn a_pod_that_finds_no_machine_is_named_too() {
         let pod = pod(&json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
             "reason": "Unschedulable", "message": "0/1 nodes", "lastTransitionTime": "2026-01-01T00:00:03Z"}]}));
         assert_eq!(stuck(&pod, at(4)), Some(Stuck::Until(at(23))));
-        assert!(matches!(stuck(&pod, at(23)), Some(Stuck::Hopeless(_, text)) if text.contains("0/1 nodes")));
+        assert!(matches!(stuck(&pod, at(23)), Some(Stuck::Held(text)) if text.contains("0/1 nodes")));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::SignedDuration;
 use kubeon_api::ClusterOperation;
 use serde_json::json;
 
@@ -19,10 +20,16 @@ pub(crate) fn logs(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Op
     ended.find_map(|operation| log(s, operation, |_| true))
 }
 
+/// How long everything else waits for the log of a pod that is being removed: its node may never answer.
+const AWAITED: SignedDuration = SignedDuration::from_secs(30);
+
 /// Keeps the log of a pod that ended because it is being removed, before anything else is done: a moment later there is
 /// none to read.
 pub(crate) fn parting(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Plan> {
-    let parts = |pod: &Pod| pod.metadata.deletion_timestamp.is_some() && !job_state::lives(pod);
+    let parts = |pod: &Pod| {
+        let due = pod.metadata.deletion_timestamp.as_ref().map(|due| due.0.saturating_add(AWAITED));
+        !job_state::lives(pod) && due.is_some_and(|due| due.is_ok_and(|due| s.now < due))
+    };
     operations.iter().find_map(|operation| log(s, operation, parts))
 }
 

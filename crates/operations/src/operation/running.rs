@@ -135,7 +135,7 @@ pub(crate) fn turn(
     let mut progress = match (stopping, wanted) {
         (Some(_), _) if state == JobState::Works => suspend(operation, at, job),
         (None, Some(stop)) if state == JobState::Works => announce_stop(s, operation, at, job, stop),
-        _ => modified(operation),
+        _ => goes_on(s, operation, at, job),
     };
     progress.turn.wake_at(wake);
     if progress.shown.is_none() {
@@ -213,7 +213,7 @@ fn wants_stop(
         match job_state::stuck(pod, s.now) {
             Some(Stuck::Hopeless(word, text)) => return (Some((word, text)), None),
             Some(Stuck::Until(when)) => wake = [wake, Some(when)].into_iter().flatten().min(),
-            None => {}
+            Some(Stuck::Held(_)) | None => {}
         }
     }
     let mut pods: Vec<_> = s.pods_of(job).filter_map(|pod| pod.metadata.name.as_deref()).collect();
@@ -255,17 +255,53 @@ fn suspend(operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
     progress
 }
 
-/// Contract A, cases 21 and 22: a change while it runs is marked and changes nothing.
-fn modified(operation: &ClusterOperation) -> Progress {
+/// Nobody ends it: a change of its spec is marked, its Job has as long as it may take by now, and what it waits for is
+/// said.
+fn goes_on(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
     let mut new = status(operation);
     let mut progress = Progress::default();
+    // Contract A, cases 21 and 22: a change while it runs is marked and changes nothing.
     if changed(operation, &new) && !new.has_modified {
         new.has_modified = true;
-        progress.turn.stages.extend(
-            status_write(operation, &new, "its spec was changed while it runs").map(|write| vec![write]),
-        );
         let text = "the spec was changed; what runs is what was seen first";
         progress.turn.notices.push(notice(operation, true, "Modified", text));
     }
+    let (held, wake) = held(s, job);
+    if let Some(text) = held.as_ref().filter(|_| new.reason.is_none()) {
+        progress.turn.notices.push(notice(operation, true, "Held", text.as_str()));
+    }
+    let stopping = condition::find(&new.conditions, STOPPING).filter(|stopping| stopping.status == "True");
+    let told: Vec<_> = stopping.map(|stopping| stopping.message.clone()).into_iter().chain(held).collect();
+    new.reason = (!told.is_empty()).then(|| condition::clipped(&told.join("; ")));
+    let said = status_write(operation, &new, "what it waits for, or that its spec was changed while it runs");
+    progress.turn.stages.extend(said.map(|write| vec![write]));
+    progress.turn.stages.extend(deadline(operation, at, job).map(|write| vec![write]));
+    progress.turn.wake_at(wake);
     progress
+}
+
+/// What its pods wait for, and when that may be known.
+fn held(s: &Snapshot<'_>, job: &Job) -> (Option<String>, Option<Timestamp>) {
+    let (mut text, mut wake) = (None, None);
+    for pod in s.pods_of(job) {
+        match job_state::stuck(pod, s.now) {
+            Some(Stuck::Held(said)) => text = Some(said),
+            Some(Stuck::Until(when)) => wake = [wake, Some(when)].into_iter().flatten().min(),
+            Some(Stuck::Hopeless(..)) | None => {}
+        }
+    }
+    (text, wake)
+}
+
+/// How long it may take was changed after its Job was made.
+fn deadline(operation: &ClusterOperation, at: &DataRef, job: &Job) -> Option<Write> {
+    let wanted = operation.spec.active_deadline_seconds.filter(|seconds| *seconds > 0)?;
+    let has = job.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
+    let works = job_state::job_state(job) == JobState::Works;
+    (works && has != Some(wanted)).then(|| Write {
+        why: format!("it may take {wanted} s by now"),
+        target: Target::new(Kind::Job, &at.namespace, &at.name),
+        change: Change::Merge(json!({"spec": {"activeDeadlineSeconds": wanted}})),
+        operation: Some(name(operation).to_owned()),
+    })
 }

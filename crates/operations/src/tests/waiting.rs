@@ -228,6 +228,62 @@ fn b32_an_image_that_cannot_be_pulled_ends_the_operation_with_the_pods_words() {
 }
 
 #[test]
+fn a_pod_that_waits_for_a_machine_is_told_of_and_ends_nothing() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    let waits = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": "0/1 nodes: too many pods", "lastTransitionTime": world.now.to_string()}]});
+    pod(&mut world, "p", "kubeonkube-o-job", &waits);
+    world.settle();
+    world.now = world.next().wake.unwrap();
+    let told = world.next().notices;
+    assert!(told.iter().any(|notice| notice.warning && notice.reason == "Held"), "{told:?}");
+    world.settle();
+    assert_eq!(world.status("o")["status"], "Running");
+    assert!(reason(&world, "o").contains("pod p waits for a machine: 0/1 nodes: too many pods"));
+    assert_ne!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    pod(&mut world, "p", "kubeonkube-o-job", &json!({"phase": "Running"}));
+    world.settle();
+    assert_eq!(world.status("o").get("reason"), None, "it found one");
+}
+
+#[test]
+fn an_end_that_waits_for_a_node_that_is_silent_says_so() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    pod(&mut world, "p", "kubeonkube-o-job", &json!({"phase": "Running", "hostIP": "10.0.0.9"}));
+    world.change(Kind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
+    world.settle();
+    let due = world.now + SignedDuration::from_secs(30);
+    world.change(Kind::Log, "ns", "p", &json!({"metadata": {"deletionTimestamp": due.to_string()}}));
+    world.job_says("kubeonkube-o-job", "Suspended");
+    world.settle();
+    assert_eq!(reason(&world, "o"), "cancelled");
+    world.now = world.next().wake.unwrap();
+    world.settle();
+    assert_eq!(world.status("o")["status"], "Running", "it may still work");
+    let said = "cancelled; pod p was told to end, and 10.0.0.9 has not said that it did";
+    assert_eq!(reason(&world, "o"), said);
+}
+
+#[test]
+fn how_long_it_may_take_is_changed_while_it_works() {
+    let mut world = World::with_cluster();
+    world.ask("o", |spec| spec.active_deadline_seconds = Some(60));
+    world.settle();
+    let deadline = |world: &World| {
+        world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["activeDeadlineSeconds"].clone()
+    };
+    assert_eq!(deadline(&world), 60);
+    world.change(Kind::Operation, "", "o", &json!({"spec": {"activeDeadlineSeconds": 7200}}));
+    world.settle();
+    assert_eq!(deadline(&world), 7200);
+    assert!(world.status("o")["hasModified"].is_null(), "what runs is what was asked for");
+}
+
+#[test]
 fn a31_a_second_pod_ends_the_operation() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
