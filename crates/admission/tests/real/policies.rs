@@ -171,6 +171,46 @@ async fn who_names_a_secret_must_be_allowed_to_read_it() {
     let words = "spec.hostsConfRef: who refers to configmaps kubeon-system/h must be allowed to read it";
     let ask = || async { create(&client, &operation).await.err().filter(|said| said.contains(words)) };
     eventually(words, ask).await;
+    hooks(&admin, &client, &namespace, &user).await;
+}
+
+/// What a hook takes from a ConfigMap is its reader's, too: also the last of many, and no more than can be asked about.
+async fn hooks(admin: &kube::Client, client: &kube::Client, namespace: &str, user: &str) {
+    let hook = |at: usize, name: &str| {
+        json!({"actionType": "shell", "action": format!("s{at}.sh"), "actionSource": "configmap",
+            "actionSourceRef": {"namespace": namespace, "name": name}})
+    };
+    let asks = |name: &str, hooks: Vec<Value>| {
+        let (before, after) = hooks.split_at(hooks.len() / 2);
+        let asked = with(operation(&format!("{name}-{namespace}")), "/spec/preHook", json!(before));
+        with(asked, "/spec/postHook", json!(after))
+    };
+    let mine: Vec<Value> = (0..15).map(|at| hook(at, &format!("mine-{at}"))).collect();
+    let names: Vec<String> = (0..15).map(|at| format!("mine-{at}")).collect();
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "mine", "namespace": namespace},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": names, "verbs": ["get"]}],
+    });
+    apply(admin, &role).await;
+    let bound = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "mine", "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "mine"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    });
+    apply(admin, &bound).await;
+    eventually("the role", || async { create_dry(client, &asks("mine", mine.clone())).await.ok() }).await;
+    let theirs = [mine.clone(), vec![hook(15, "theirs")]].concat();
+    let words = format!(
+        "spec.preHook, spec.postHook: who refers to configmaps {namespace}/theirs must be allowed to read it; {user} is not"
+    );
+    refused(create(client, &asks("theirs", theirs)).await, &words);
+    let again: Vec<Value> = (0..17).map(|at| hook(at, "mine-0")).collect();
+    refused(
+        create(admin, &asks("many", again)).await,
+        "at most 16 of them take their action from a ConfigMap, not 17",
+    );
+    create(client, &asks("mine", mine)).await.unwrap();
 }
 
 #[tokio::test]

@@ -17,6 +17,10 @@ const REFERENCES: &[(&[&str], &str)] = &[
     (&["spec", "authConfig", "credentialsRef"], "secrets"),
 ];
 
+/// Hooks that may take what they do from a ConfigMap: each is asked about, and the API server answers only so many
+/// questions about one request.
+const MOST_SOURCES: usize = 16;
+
 /// References of the three kinds. One that does not change is not asked about again.
 pub(super) fn references(options: &InstallOptions) -> Policy {
     Policy {
@@ -28,8 +32,56 @@ pub(super) fn references(options: &InstallOptions) -> Policy {
         operations: &["CREATE", "UPDATE"],
         only_when: vec![not_the_operator(options)],
         // What a path means depends on the kind: under `spec.cluster` one kind has a text.
-        variables: vec![("own", "request.resource.group == 'ecs.yun.com'".to_owned())],
-        validations: REFERENCES.iter().map(|(path, resource)| may_read(path, resource)).collect(),
+        variables: vec![
+            ("own", "request.resource.group == 'ecs.yun.com'".to_owned()),
+            ("sources", sources("object")),
+            ("sourcesBefore", format!("oldObject == null ? [] : {}", sources("oldObject"))),
+        ],
+        validations: REFERENCES
+            .iter()
+            .map(|(path, resource)| may_read(path, resource))
+            .chain([not_too_many()])
+            .chain((0..MOST_SOURCES).map(may_read_source))
+            .collect(),
+    }
+}
+
+/// What the hooks of an operation take their actions from, in order.
+fn sources(root: &str) -> String {
+    let hooks = |list: &str| format!("dyn({root}).?spec.?{list}.orValue([])");
+    format!(
+        "({} + {}).filter(hook, hook.?actionSourceRef.?name.orValue('') != '').map(hook, hook.actionSourceRef)",
+        hooks("preHook"),
+        hooks("postHook")
+    )
+}
+
+fn not_too_many() -> Validation {
+    Validation {
+        expression: format!("size(variables.sources) <= {MOST_SOURCES}"),
+        message: format!(
+            "'spec.preHook, spec.postHook: at most {MOST_SOURCES} of them take their action from a ConfigMap, not ' + \
+             string(size(variables.sources))"
+        ),
+        reason: "Invalid",
+    }
+}
+
+/// One question for each source that was not there before and is not an earlier one's.
+fn may_read_source(index: usize) -> Validation {
+    let this = format!("variables.sources[{index}]");
+    let (namespace, name) = (format!("{this}.?namespace.orValue('')"), format!("{this}.name"));
+    Validation {
+        expression: format!(
+            "size(variables.sources) <= {index} || variables.sources.indexOf({this}) < {index} || \
+             {this} in variables.sourcesBefore || \
+             authorizer.group('').resource('configmaps').namespace({namespace}).name({name}).check('get').allowed()"
+        ),
+        message: format!(
+            "'spec.preHook, spec.postHook: who refers to configmaps ' + {namespace} + '/' + {name} + \
+             ' must be allowed to read it; ' + request.userInfo.username + ' is not'"
+        ),
+        reason: "Forbidden",
     }
 }
 
