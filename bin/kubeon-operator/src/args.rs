@@ -88,6 +88,9 @@ pub struct Cli {
         value_delimiter = ','
     )]
     pub catalogue_versions: Vec<Version>,
+    /// The OpenTelemetry collector that traces are sent to, such as http://collector:4318; without it none are
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
+    pub otlp_endpoint: Option<String>,
     /// This process's name, beside a part that no other has [default: $HOSTNAME]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub name: Option<String>,
@@ -134,8 +137,8 @@ impl Cli {
             admission: admission.transpose()?,
             workers: usize::from(self.workers),
             request_timeout: Duration::from_secs(u64::from(self.request_timeout)),
-            // The rest of what OpenTelemetry reads there is read by its SDK.
-            collector: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty()),
+            // What else there is about it, OpenTelemetry's SDK reads in the environment.
+            collector: self.otlp_endpoint.filter(|url| !url.is_empty()),
             instance: format!("{}_{}", name.as_deref().unwrap_or("kubeon-operator"), uuid::Uuid::new_v4()),
         })
     }

@@ -66,6 +66,7 @@ fn marked() -> InstallOptions {
         history_limit: "«historyLimit»".to_owned(),
         callback_url: "«if callback.url»".to_owned(),
         callback_ca: "«if callback.caConfigMap»".to_owned(),
+        otlp_endpoint: "«if traces.endpoint»".to_owned(),
     }
 }
 
@@ -212,6 +213,8 @@ fn values() -> String {
          # Who is told what came of operations of a KubernetesCluster, at https://…, and the ConfigMap beside the operator\n\
          # whose key ca.crt vouches for it. Default: nobody; the authorities of the runner's image.\n\
          callback:\n  url: \"\"\n  caConfigMap: \"\"\n\
+         # The OpenTelemetry collector that traces are sent to, such as http://collector:4318. Default: none.\n\
+         traces:\n  endpoint: \"\"\n\
          # Users beside the service account that may write what is the operator's.\n\
          operators: []\n\
          # Operations of a cluster that are kept, 1 to 200.\n\

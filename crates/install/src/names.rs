@@ -28,8 +28,7 @@ pub const CONFIG: &str = "kubeonkube-config";
 pub const HISTORY_LIMIT: &str = "CLUSTER_OPERATIONS_BACKEND_LIMIT";
 
 /// Annotations that refuse a deletion while their value is `true`; the first is the one that examples show.
-pub const DELETION_PROTECTION: [&str; 2] =
-    [kubeon_api::labels::DELETION_PROTECTION, "kubeon.io/deletion-protection"];
+pub const DELETION_PROTECTION: [&str; 2] = kubeon_api::labels::DELETION_PROTECTIONS;
 
 /// How an API server names a service account.
 #[must_use]

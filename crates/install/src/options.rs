@@ -35,6 +35,8 @@ pub struct InstallOptions {
     /// The ConfigMap in the operator's namespace whose key `ca.crt` vouches for that listener; empty: the authorities of
     /// the runner's image do.
     pub callback_ca: String,
+    /// The OpenTelemetry collector that traces are sent to: `http://…` or `https://…`; empty: none.
+    pub otlp_endpoint: String,
     /// Users beside the operator's service account that may write what is the operator's: one that runs outside of the
     /// cluster, from a kubeconfig.
     pub operators: Vec<String>,
@@ -61,6 +63,7 @@ impl Default for InstallOptions {
             bundle_image: BUNDLE_IMAGE.to_owned(),
             callback_url: String::new(),
             callback_ca: String::new(),
+            otlp_endpoint: String::new(),
             operators: Vec::new(),
             resources: json!({
                 "requests": {"cpu": "50m", "memory": "64Mi"},

@@ -105,6 +105,19 @@ fn tells_the_operator_of_a_listener_when_there_is_one() {
 }
 
 #[test]
+fn tells_the_operator_of_a_collector_when_there_is_one() {
+    let flags = |endpoint: &str| {
+        let options = InstallOptions { otlp_endpoint: endpoint.to_owned(), ..InstallOptions::default() };
+        let objects = objects(&options).unwrap();
+        let pod = named(&objects, "Deployment", names::OPERATOR)["spec"]["template"]["spec"].clone();
+        let all: Vec<String> = serde_json::from_value(pod["containers"][0]["args"].clone()).unwrap();
+        all.into_iter().filter(|one| one.contains("otlp")).collect::<Vec<_>>()
+    };
+    assert!(flags("").is_empty());
+    assert_eq!(flags("http://collector:4318"), ["--otlp-endpoint=http://collector:4318"]);
+}
+
+#[test]
 fn leaves_no_mark_in_the_chart() {
     for (file, text) in chart::files().unwrap() {
         assert!(!text.contains('«') && !text.contains('»'), "{file}");

@@ -139,6 +139,7 @@ fn helm_takes_what_a_person_sets() {
             "--set=replicas=3,leaderElection=false,image.repository=r.example.com/op,image.tag=v9,historyLimit=5",
             "--set=watchNamespaces={a,b,kubeon-system},operators={alice},crds.install=false",
             "--set=callback.url=https://gateway.example,callback.caConfigMap=gateway-ca",
+            "--set=traces.endpoint=http://collector:4318",
             "--set=nodeSelector.disk=ssd,resources.requests.cpu=1",
             "--set-json=tolerations=[{\"key\":\"x\",\"operator\":\"Exists\"}]",
         ],
@@ -150,8 +151,14 @@ fn helm_takes_what_a_person_sets() {
     assert_eq!(container["image"], "r.example.com/op:v9");
     let arguments = container["args"].to_string();
     let callback = ["--callback-url=https://gateway.example", "--callback-ca=/etc/kubeon/gateway-ca/ca.crt"];
-    for argument in
-        ["--leader-elect=false", "--watch-namespace=a", "--watch-namespace=b"].iter().chain(&callback)
+    for argument in [
+        "--leader-elect=false",
+        "--watch-namespace=a",
+        "--watch-namespace=b",
+        "--otlp-endpoint=http://collector:4318",
+    ]
+    .iter()
+    .chain(&callback)
     {
         assert!(arguments.contains(argument), "{arguments}");
     }

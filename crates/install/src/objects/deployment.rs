@@ -111,6 +111,9 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
     if !options.callback_ca.is_empty() {
         arguments.push(format!("--callback-ca={}/ca.crt", callback_ca(options)));
     }
+    if !options.otlp_endpoint.is_empty() {
+        arguments.push(format!("--otlp-endpoint={}", options.otlp_endpoint));
+    }
     arguments.extend(options.watch_namespaces.iter().map(|name| format!("--watch-namespace={name}")));
     arguments.extend(options.runner_images.iter().map(|name| format!("--runner-image={name}")));
     arguments
