@@ -23,10 +23,10 @@ pub const SECOND: &str = "h6";
 pub fn all(ground: &Ground) -> Result<()> {
     let kubeconfig = made(ground)?;
     grown_though_runner_and_operator_are_killed(ground, &kubeconfig)?;
-    shrunk_though_its_operator_is_killed(ground, &kubeconfig)?;
+    shrunk_though_runner_and_operator_are_killed(ground, &kubeconfig)?;
     story::of_a_life(ground)?;
     gone::let_go_and_taken_up_again(ground, &kubeconfig)?;
-    gone::taken_down_though_its_operator_is_killed(ground)?;
+    gone::taken_down_though_runner_and_operator_are_killed(ground)?;
     made_again_though_runner_and_operator_are_killed(ground)?;
     gone::with_a_dead_host(ground)
 }
@@ -67,8 +67,10 @@ fn grown_though_runner_and_operator_are_killed(ground: &Ground, kubeconfig: &Pat
     pinned(ground, &[MASTER, FIRST, SECOND], &[SECOND])
 }
 
-fn shrunk_though_its_operator_is_killed(ground: &Ground, kubeconfig: &Path) -> Result<()> {
-    struck(ground, "scale-down-", "scale-down-finished", || declare(ground, &[SECOND]))?;
+fn shrunk_though_runner_and_operator_are_killed(ground: &Ground, kubeconfig: &Path) -> Result<()> {
+    declare(ground, &[SECOND])?;
+    runner_killed(ground, "scale-down-", FIRST)?;
+    struck(ground, "scale-down-", "scale-down-finished", || ground.ask(NAME, "scaling-down"))?;
     nodes(ground, kubeconfig, 2)?;
     ground.lab.is_bare(FIRST)
 }
@@ -81,7 +83,7 @@ fn made_again_though_runner_and_operator_are_killed(ground: &Ground) -> Result<(
 }
 
 /// Kills the pod that works, in the midst of what it does to the host.
-fn runner_killed(ground: &Ground, begins: &str, host: &str) -> Result<()> {
+pub fn runner_killed(ground: &Ground, begins: &str, host: &str) -> Result<()> {
     let job = at_work(ground, NAME, begins)?;
     ground.hang(host)?;
     ground.eventually("its steps are told", MINUTE, || {

@@ -1,5 +1,5 @@
 //! Operations that do not reach their end by themselves, side by side on Clusters of their own: no image, cancelled, too
-//! slow, failed and asked for again, paused, too large. And one that does while no operator lives.
+//! slow, failed and asked for again, killed, paused, too large. And one that does while no operator lives.
 
 use std::time::Instant;
 
@@ -39,6 +39,7 @@ pub fn begin(ground: &Ground) -> Result<()> {
         ("late", json!({"action": "sleep 600", "activeDeadlineSeconds": 15, "postHook": swept})),
         ("fail", json!({"action": "echo broken; exit 3", "postHook": swept})),
         ("pause", json!({"action": "echo at last", "paused": true})),
+        ("struck", json!({"action": "echo at work; sleep 600"})),
         ("large", json!({"action": "tail /dev/zero", "resources": {"limits": {"memory": "96Mi"}}})),
     ] {
         seed::cluster(ground, name)?;
@@ -54,6 +55,7 @@ pub fn as_expected(ground: &Ground) -> Result<()> {
     // Hooks that always run do, a playbook among them, and what was said outlives the pod.
     cancelled(ground, "does-cancel", &["at work", "swept", "PLAY RECAP"], &["never"])?;
     failed_and_asked_for_again(ground)?;
+    its_runner_is_killed(ground)?;
     let reason = failed(ground, "does-large")?;
     // With control groups of version 1 the kernel may end the command alone.
     ensure!(reason.contains("OOMKilled") || reason.contains("exit code 137"), "{reason}");
@@ -61,7 +63,7 @@ pub fn as_expected(ground: &Ground) -> Result<()> {
     ensure!(reason == "its Job ran longer than 15 s", "{reason}");
     log_says(ground, "does-late", &["swept"], &["never"])?;
     paused(ground)?;
-    for name in ["pull", "cancel", "late", "fail", "pause", "large"] {
+    for name in ["pull", "cancel", "late", "fail", "pause", "struck", "large"] {
         ground.kubectl(&["delete", seed::CLUSTERS, name, "--wait=false"])?;
     }
     told("stopped, failed, paused", start);
@@ -94,6 +96,21 @@ fn failed_and_asked_for_again(ground: &Ground) -> Result<()> {
     log_says(ground, "does-fail", &["broken", "swept"], &["never"])?;
     operate_on(ground, "fail", "does-fail-again", &json!({"actionType": "shell", "action": "echo mended"}))?;
     seed::done(ground, "does-fail-again")
+}
+
+/// The pod is gone as if its machine were: a failure with a reason. The same action in another operation goes on.
+fn its_runner_is_killed(ground: &Ground) -> Result<()> {
+    ground.works(OPERATOR, &job("does-struck"))?;
+    ground.kill_pod(OPERATOR, &job("does-struck"))?;
+    let reason = failed(ground, "does-struck")?;
+    ensure!(!reason.is_empty(), "a failure has a reason");
+    operate_on(
+        ground,
+        "struck",
+        "does-struck-again",
+        &json!({"actionType": "shell", "action": "echo mended"}),
+    )?;
+    seed::done(ground, "does-struck-again")
 }
 
 /// Contract B, case 32, by the times that the objects tell.

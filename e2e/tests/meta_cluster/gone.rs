@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::business::{FIRST, MASTER, NAME, PLACE, SECOND, at_work, declare, nodes, settled};
+use super::business::{FIRST, MASTER, NAME, PLACE, SECOND, at_work, declare, nodes, runner_killed, settled};
 use super::ground::{Ground, condition, time, within};
 use super::{MINUTE, told};
 
@@ -111,10 +111,17 @@ pub fn let_go_and_taken_up_again(ground: &Ground, kubeconfig: &Path) -> Result<(
     Ok(())
 }
 
-/// All hosts live. The operator that leads is killed while the Job works.
-pub fn taken_down_though_its_operator_is_killed(ground: &Ground) -> Result<()> {
+/// All hosts live. The runner's pod is killed at work: that is named in time, and asking again goes on. While that works, the
+/// operator that leads is killed.
+pub fn taken_down_though_runner_and_operator_are_killed(ground: &Ground) -> Result<()> {
     let alone = ground.alone();
     let deleted = Deleted::begin(ground, NAME)?;
+    runner_killed(ground, "delete-", MASTER)?;
+    let (named, _) =
+        ground.eventually("an event names it", MINUTE, || deleted.event(ground, "DeleteKubeJobFailed"))?;
+    within("named by an event", deleted.at, named, ENDS_WITHIN)?;
+    ground.ask(NAME, "terminating")?;
+    let deleted = Deleted { at: Timestamp::now(), ..deleted };
     let job = at_work(ground, NAME, "delete-")?;
     ground.kill_leader(&alone, PLACE, &job)?;
     drop(alone);

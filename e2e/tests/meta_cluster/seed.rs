@@ -22,7 +22,7 @@ pub const OPERATIONS: &str = "clusteroperations.kubeonkube.clay.io";
 const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 
 /// A command, operations of all ends, a cluster by `cluster.yml`, a worker by `scale.yml`, bare hosts by `reset.yml`; then
-/// the example of this project, whose runner is killed.
+/// the example of this project. Runners and operators are killed.
 pub fn all(ground: &Ground) -> Result<()> {
     let alone = ground.alone();
     command(ground)?;
@@ -55,16 +55,17 @@ fn command(ground: &Ground) -> Result<()> {
     log_says(ground, "sample-shell", &["the hosts: "], &[])
 }
 
-/// The operator is killed while the Jobs of `cluster.yml` and `scale.yml` work.
+/// While the Jobs of `cluster.yml` and `scale.yml` work, first the runner's pod is killed: that is a failure with a reason.
+/// The same file again goes on; then the operator that leads is killed.
 fn cluster_and_worker(ground: &Ground) -> Result<()> {
-    works_though_its_operator_is_killed(
-        ground,
-        "sample-create",
-        "kube-on-kube/before/ClusterOperation-create.yml",
-    )?;
+    let create = ("sample-create", "kube-on-kube/before/ClusterOperation-create.yml");
+    runner_killed(ground, create, "h2")?;
+    works_though_its_operator_is_killed(ground, create)?;
     // One that is to see a change of the inventory comes after it.
     apply(ground, "kube-on-kube/HostsConfCM.yml")?;
-    works_though_its_operator_is_killed(ground, "sample-node-add", "kube-on-kube/ClusterOperation.yml")?;
+    let add = ("sample-node-add", "kube-on-kube/ClusterOperation.yml");
+    runner_killed(ground, add, "h3")?;
+    works_though_its_operator_is_killed(ground, add)?;
     nodes_are_ready(ground)?;
     let reset =
         json!({"actionType": "playbook", "action": "reset.yml", "extraArgs": "-e reset_confirmation=yes"});
@@ -76,7 +77,20 @@ fn cluster_and_worker(ground: &Ground) -> Result<()> {
     ground.kubectl(&["delete", CLUSTERS, "sample", "--timeout=60s"]).map(drop)
 }
 
-fn works_though_its_operator_is_killed(ground: &Ground, operation: &str, file: &str) -> Result<()> {
+/// Kills the pod as soon as this host is written to, and takes the operation that failed away.
+fn runner_killed(ground: &Ground, (operation, file): (&str, &str), host: &str) -> Result<()> {
+    apply(ground, file)?;
+    ground.works(OPERATOR, &job(operation))?;
+    ground.eventually("hosts are written to", MINUTE, || {
+        ground.lab.on(host, "test -e /var/lib/kubeon").map(drop)
+    })?;
+    ground.kill_pod(OPERATOR, &job(operation))?;
+    let reason = ends::failed(ground, operation)?;
+    ensure!(!reason.is_empty(), "a failure has a reason");
+    ground.kubectl(&["delete", OPERATIONS, operation, "--timeout=60s"]).map(drop)
+}
+
+fn works_though_its_operator_is_killed(ground: &Ground, (operation, file): (&str, &str)) -> Result<()> {
     let alone = ground.alone();
     apply(ground, file)?;
     ground.works(OPERATOR, &job(operation))?;

@@ -21,7 +21,7 @@ pub fn of_a_life(ground: &Ground) -> Result<()> {
     let described = ground.kubectl(&["describe", "ecs", NAME])?;
     life(ground, &events(&described)?)?;
     conditions(&ground.get(&["ecs", NAME])?["status"])?;
-    for (action, count) in [("creating", 1), ("scaling-up", 2), ("scaling-down", 1)] {
+    for (action, count) in [("creating", 1), ("scaling-up", 2), ("scaling-down", 2)] {
         operations(ground, action, count)?;
     }
     columns(ground)
@@ -50,7 +50,7 @@ fn life(ground: &Ground, told: &[Told]) -> Result<()> {
     let (master, first, second) = (master?, first?, second?);
     let (up, down) = (format!("nodeList: +{second}"), format!("nodeList: -{first}"));
     // Where the operator that leads was killed, what it was about to tell is lost: that hosts were fit and work began.
-    let wanted: [(&str, &[&str]); 19] = [
+    let wanted: [(&str, &[&str]); 22] = [
         ("SetFinalizersSuccess", &["take the cluster down first"]),
         ("Creating", &["it was declared: 1 master(s), 1 worker(s): "]),
         ("JobMade", &["Job create-default-shop-job-"]),
@@ -68,6 +68,9 @@ fn life(ground: &Ground, told: &[Told]) -> Result<()> {
         ("ScalingUp", &[&up]),
         ("JobMade", &["Job scale-up-default-shop-job-"]),
         ("CreateScaleUpJobSuccess", &["it is as declared"]),
+        ("ScalingDown", &[&down]),
+        ("JobMade", &["Job scale-down-default-shop-job-"]),
+        ("CreateScaleDownJobFailed", &["exit code 137"]),
         ("ScalingDown", &[&down]),
         ("JobMade", &["Job scale-down-default-shop-job-"]),
         ("CreateScaleDownJobSuccess", &["it is as declared"]),
