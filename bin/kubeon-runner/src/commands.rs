@@ -1,10 +1,14 @@
 //! The command lines of the program `kubeon`, all in one place. Secrets are named by their files, never written here.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kubeon_api::{HostAddress, Operation};
 use serde_json::Value;
+
+/// The inventory beside what is declared.
+const HOSTS: &str = "hosts.yml";
 
 /// What is declared, and in which form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +30,7 @@ impl Declared {
     pub fn find(folder: &Path) -> Option<Self> {
         let file = |name: &str| Some(folder.join(name)).filter(|file| file.is_file());
         let cluster = file("cluster.json").map(Self::Cluster);
-        let inventory =
-            || Some(Self::Inventory { hosts: file("hosts.yml")?, variables: file("group_vars.yml")? });
+        let inventory = || Some(Self::Inventory { hosts: file(HOSTS)?, variables: file("group_vars.yml")? });
         cluster.or_else(inventory)
     }
 }
@@ -114,6 +117,10 @@ impl Engine {
     }
 }
 
+fn inventory(command: &mut Command, hosts: &Path, variables: &Path) {
+    command.arg("--inventory").arg(hosts).arg("--vars").arg(variables);
+}
+
 /// What the command lines name.
 #[derive(Debug, Clone)]
 pub struct Kubeon {
@@ -140,7 +147,7 @@ impl Kubeon {
     #[must_use]
     pub fn work(&self, operation: Operation) -> Command {
         let mut command = if operation == Operation::Terminating {
-            self.engine.command(&["destroy", &self.cluster])
+            self.destroy()
         } else {
             self.declare(&["create", "--take-back"])
         };
@@ -161,14 +168,30 @@ impl Kubeon {
         command
     }
 
+    /// Takes away what the program remembers, which is told no declaration. How hosts are logged in to may have changed since:
+    /// that stands in the inventory.
+    fn destroy(&self) -> Command {
+        let mut command = self.engine.command(&["destroy", &self.cluster]);
+        match &self.declared {
+            Declared::Cluster(file) => {
+                let hosts = Some(file.with_file_name(HOSTS)).filter(|file| file.is_file());
+                command.args(hosts.iter().flat_map(|file| [OsStr::new("--inventory"), file.as_os_str()]));
+            }
+            Declared::Inventory { hosts, variables } => inventory(&mut command, hosts, variables),
+        }
+        command
+    }
+
     fn declare(&self, words: &[&str]) -> Command {
         let mut command = self.engine.command(words);
         match &self.declared {
-            Declared::Cluster(file) => command.arg("-f").arg(file),
-            Declared::Inventory { hosts, variables } => {
-                command.arg(&self.cluster).arg("--inventory").arg(hosts).arg("--vars").arg(variables)
+            Declared::Cluster(file) => {
+                command.arg("-f").arg(file);
             }
-        };
+            Declared::Inventory { hosts, variables } => {
+                inventory(command.arg(&self.cluster), hosts, variables);
+            }
+        }
         if let Some(checks) = &self.ignore {
             command.arg(format!("--ignore={checks}"));
         }

@@ -218,6 +218,20 @@ fn destroying_is_not_prechecked_and_asks_nobody() {
     assert!(calls.starts_with("destroy demo --yes") && calls.lines().count() == 1, "{calls}");
 }
 
+/// The program remembers how hosts were logged in to; the inventory says how they are now.
+#[test]
+fn destroying_is_told_how_hosts_are_logged_in_to() {
+    let place = place(FIT, WELL);
+    place.write("conf/hosts.yml", "all: {}\n");
+    assert_eq!(run(&place, "terminating").code, Some(0));
+    let calls = place.read("calls");
+    assert!(calls.starts_with("destroy demo --inventory "), "{calls}");
+    assert!(calls.contains("conf/hosts.yml --yes "), "{calls}");
+    assert_eq!(run(&place, "creating").code, Some(0));
+    let calls = place.read("calls");
+    assert!(calls.matches("--inventory").count() == 1, "what is declared is all that create needs: {calls}");
+}
+
 #[test]
 fn a_failure_names_step_host_and_cause() {
     let work = r#"

@@ -15,7 +15,7 @@ mod word;
 
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, Operation as Verb};
-use kubeon_api::kubernetes_cluster::DeclaredCluster;
+use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster};
 use kubeon_api::labels::{APPLIED_SPEC, OPERATION};
 use kubeon_api::{KubernetesClusterSpec, Operation, Phase, read_yaml};
 use serde_json::{Value, json};
@@ -72,6 +72,13 @@ pub(crate) struct Stood {
     pub(crate) version: Option<kubeon_api::Version>,
 }
 
+impl Stood {
+    /// What a declaration changes about what is built, if anything is.
+    fn changes(&self, wanted: &DeclaredCluster) -> Option<Changes> {
+        Some(wanted.changes(self.built.as_ref()?, self.version))
+    }
+}
+
 fn cluster(
     request: &AdmissionRequest<DynamicObject>,
     object: &DynamicObject,
@@ -90,15 +97,16 @@ fn cluster(
         word: asked.and_then(|word| word.parse().ok()),
     };
     let stood = old.and_then(stood);
+    let changes = stood.as_ref().and_then(|stood| stood.changes(&spec.cluster));
     parts::judge(&wanted, stood.as_ref(), verdict);
     credentials(&wanted, verdict);
     hosts::judge(&wanted, verdict);
-    version::judge(&wanted, stood.as_ref(), lookup, verdict);
+    version::judge(&wanted, stood.as_ref(), changes.as_ref(), lookup, verdict);
     hosts::judge_addresses(&wanted, stood.as_ref(), lookup, verdict);
     if let Some(stood) = &stood {
-        if let Some(built) = &stood.built {
-            fixed::judge(&wanted, built, verdict);
-            nodes::judge(&wanted, built, verdict);
+        if let (Some(built), Some(changes)) = (&stood.built, &changes) {
+            fixed::judge(&wanted, built, changes, verdict);
+            nodes::judge(&wanted, built, changes, verdict);
         }
         word::judge(&wanted, stood, verdict);
     }

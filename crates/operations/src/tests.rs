@@ -7,6 +7,7 @@ mod kept;
 mod lifecycle;
 mod ours;
 mod random;
+mod same;
 mod timeouts;
 mod told;
 mod waiting;

@@ -70,7 +70,7 @@ pub(super) fn addresses(cluster: &DeclaredCluster) -> std::collections::BTreeSet
 }
 
 /// Where a host stands: `spec.cluster.nodeList[3]`. Entries that repeat another one are not counted.
-fn place(wanted: &Wanted<'_>, address: HostAddress) -> String {
+pub(super) fn place(wanted: &Wanted<'_>, address: HostAddress) -> String {
     let found = lists(wanted.cluster)
         .into_iter()
         .find_map(|(list, nodes)| Some((list, nodes.iter().position(|node| node.ip == address)?)));

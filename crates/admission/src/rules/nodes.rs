@@ -1,14 +1,14 @@
-//! Workers of a cluster that is built: they come and go, but not all, and not those that hold data.
+//! Nodes of a cluster that is built: workers come and go, but not all, and not those that hold data; those that stay are
+//! called what they are called. How a host is logged in to may change.
 
-use std::collections::BTreeMap;
-
-use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
+use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster};
 
 use super::Wanted;
 use super::fixed::ips;
+use super::hosts::place;
 use crate::verdict::Verdict;
 
-pub(super) fn judge(wanted: &Wanted<'_>, built: &DeclaredCluster, verdict: &mut Verdict) {
+pub(super) fn judge(wanted: &Wanted<'_>, built: &DeclaredCluster, changes: &Changes, verdict: &mut Verdict) {
     let (now, before) = (ips(&wanted.cluster.node_list), ips(&built.node_list));
     if now.is_empty() && !before.is_empty() {
         verdict.deny(
@@ -21,25 +21,17 @@ pub(super) fn judge(wanted: &Wanted<'_>, built: &DeclaredCluster, verdict: &mut 
         verdict
             .deny(wanted.field("nodeList"), format!("{address} cannot be removed: it runs etcd (etcdList)"));
     }
-    let were: BTreeMap<_, _> = built.node_list.iter().map(|node| (node.ip, node)).collect();
-    for (index, node) in wanted.cluster.node_list.iter().enumerate() {
-        if let Some(was) = were.get(&node.ip) {
-            same(&wanted.field(&format!("nodeList[{index}]")), node, was, verdict);
-        }
+    for address in &changes.names {
+        let reason = if now.contains(address) {
+            "cannot be changed; remove the node, then add it under its new name"
+        } else {
+            "cannot be changed in a cluster that is built"
+        };
+        verdict.deny(place(wanted, *address) + ".name", reason);
     }
-}
-
-/// How a host is logged in to may change; what it is called as a node may not, nor its labels yet.
-fn same(place: &str, node: &DeclaredNode, was: &DeclaredNode, verdict: &mut Verdict) {
-    if node.name != was.name {
+    for address in &changes.labels {
         verdict.deny(
-            format!("{place}.name"),
-            "cannot be changed; remove the node, then add it under its new name",
-        );
-    }
-    if node.labels != was.labels {
-        verdict.deny(
-            format!("{place}.labels"),
+            place(wanted, *address) + ".labels",
             "cannot be changed yet on a node that exists; use kubectl label in the cluster itself",
         );
     }

@@ -229,6 +229,46 @@ fn refuses_by_name_what_is_not_possible_yet() {
     }
 }
 
+/// Three masters and two workers, made and running, of which little was said.
+fn of_defaults() -> Value {
+    let mut object = running(&["10.0.0.2", "10.0.0.4"]);
+    object["spec"]["cluster"].as_object_mut().unwrap().remove("kubeVersion");
+    object["spec"]["cluster"]["masterList"] = list(&["10.0.0.1", "10.0.0.3", "10.0.0.5"]);
+    object["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(object["spec"].to_string());
+    object
+}
+
+#[test]
+fn allows_what_only_says_the_same_in_other_words() {
+    let old = of_defaults();
+    for (field, value) in [
+        ("kubeVersion", json!("v1.36.1")),
+        ("network", json!({"cni": "flannel", "proxyMode": "nftables"})),
+        ("apiServer", json!({"port": 6443})),
+        ("masterList", list(&["10.0.0.5", "10.0.0.1", "10.0.0.3"])),
+        ("etcdList", list(&["10.0.0.3", "10.0.0.1", "10.0.0.5"])),
+    ] {
+        let new = with(old.clone(), &format!("/spec/cluster/{field}"), value);
+        allowed(&new, Some(&old));
+        allowed(&old, Some(&new));
+    }
+    let old = with(old, "/status/version", json!("v1.34.9"));
+    allowed(&with(old.clone(), "/spec/cluster/kubeVersion", json!("v1.34.9")), Some(&old));
+}
+
+#[test]
+fn allows_another_way_to_log_in_and_no_other_name_of_a_master() {
+    let old = of_defaults();
+    let new = with(old.clone(), "/spec/cluster/masterList/0/port", json!(2222));
+    let new = with(new, "/spec/cluster/nodeList/1/user", json!("ops"));
+    allowed(&with(new, "/spec/cluster/authConfig", json!({"credentialsRef": {"name": "key"}})), Some(&old));
+    let message = refused(&with(old.clone(), "/spec/cluster/masterList/0/name", json!("m1")), Some(&old));
+    assert_eq!(message, "spec.cluster.masterList[0].name: cannot be changed in a cluster that is built");
+    let message =
+        refused(&with(old.clone(), "/spec/cluster/masterList/0/labels", json!({"a": "b"})), Some(&old));
+    assert!(message.starts_with("spec.cluster.masterList[0].labels: cannot be changed yet"), "{message}");
+}
+
 #[test]
 fn refuses_parts_that_no_bundle_carries() {
     for (field, value, message) in [
@@ -236,7 +276,28 @@ fn refuses_parts_that_no_bundle_carries() {
         (
             "network",
             json!({"cni": "calico"}),
-            "spec.cluster.network.cni: no bundle carries calico; use flannel or none",
+            "spec.cluster.network.cni: no bundle carries calico; use flannel",
+        ),
+        (
+            "network",
+            json!({"cni": "none"}),
+            "spec.cluster.network.cni: a cluster without a network is not there yet; use flannel",
+        ),
+        ("apiServer", json!({"port": 8443}), "spec.cluster.apiServer.port: only 6443 is there yet"),
+        (
+            "etcdList",
+            list(&["10.0.0.2"]),
+            "spec.cluster.etcdList: etcd runs on the masters and nowhere else yet; leave it out",
+        ),
+        (
+            "imagesRegistry",
+            json!("r.example.com"),
+            "spec.cluster.imagesRegistry: every image comes from the bundle, no registry is asked; leave it out",
+        ),
+        (
+            "loadBalancer",
+            json!({"mode": "external", "address": "lb.example.com", "port": 6443}),
+            "spec.cluster.loadBalancer.address: a name is not there yet; give the load balancer's IPv4 address",
         ),
         (
             "network",

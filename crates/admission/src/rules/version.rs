@@ -1,14 +1,23 @@
 //! Versions: those of the catalogue; raising one is an upgrade, which is not there yet.
 
-use kubeon_api::Version;
+use kubeon_api::kubernetes_cluster::Changes;
 
 use super::{Stood, Wanted};
 use crate::lookup::Lookup;
 use crate::verdict::Verdict;
 
-pub(super) fn judge(wanted: &Wanted<'_>, stood: Option<&Stood>, lookup: &dyn Lookup, verdict: &mut Verdict) {
+pub(super) fn judge(
+    wanted: &Wanted<'_>,
+    stood: Option<&Stood>,
+    changes: Option<&Changes>,
+    lookup: &dyn Lookup,
+    verdict: &mut Verdict,
+) {
     let now = wanted.cluster.kube_version;
-    if stood.is_some_and(|stood| stood.declared.kube_version == now && stood.built.is_some()) {
+    let declared = stood.is_some_and(|stood| stood.declared.kube_version == now && stood.built.is_some());
+    // What runs may be written out, also when the catalogue has it no more.
+    let runs = changes.is_some_and(|changes| !changes.fields.contains(&"kubeVersion"));
+    if declared || runs {
         return;
     }
     let known = lookup.versions();
@@ -22,12 +31,7 @@ pub(super) fn judge(wanted: &Wanted<'_>, stood: Option<&Stood>, lookup: &dyn Loo
     }
     let Some(stood) = stood else { return };
     let Some(built) = &stood.built else { return };
-    change(wanted, now, built.kube_version.or(stood.version), verdict);
-}
-
-fn change(wanted: &Wanted<'_>, now: Option<Version>, runs: Option<Version>, verdict: &mut Verdict) {
-    let reason = match (now, runs) {
-        (Some(now), Some(runs)) if now == runs => return,
+    let reason = match (now, built.kube_version.or(stood.version)) {
         (None, None) => return,
         (Some(now), Some(runs)) if now < runs => format!("{runs} cannot be lowered to {now}"),
         (Some(now), Some(runs)) => format!("an upgrade from {runs} to {now} is not possible yet"),

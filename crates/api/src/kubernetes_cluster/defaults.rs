@@ -36,6 +36,8 @@ pub const MAX_PODS: u32 = 250;
 pub const NODE_PORT_RANGE: &str = "10000-30000";
 /// Default of `certificates.caYears`.
 pub const CA_YEARS: u32 = 100;
+/// Most that `certificates.caYears` may say, wherever it is said.
+pub const MAX_CA_YEARS: u32 = 100;
 /// Default of a node's `port`.
 pub const SSH_PORT: u16 = 22;
 

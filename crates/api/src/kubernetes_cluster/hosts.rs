@@ -57,17 +57,40 @@ pub enum HostConflict {
 }
 
 impl DeclaredCluster {
+    /// The hosts of etcd: those that are named, else the masters.
+    #[must_use]
+    pub fn etcd(&self) -> &NodeList {
+        if self.etcd_list.is_empty() { &self.master_list } else { &self.etcd_list }
+    }
+
+    /// What all lists together say of each host: its name, its labels and how it is logged in to. Where they do not agree,
+    /// which [`Self::hosts`] refuses, the first that speaks is taken.
+    #[must_use]
+    pub fn by_address(&self) -> BTreeMap<HostAddress, DeclaredNode> {
+        let mut hosts = BTreeMap::<HostAddress, DeclaredNode>::new();
+        let lists = [&self.master_list, &self.node_list, &self.etcd_list];
+        for node in lists.into_iter().flat_map(|list| list.iter()) {
+            let host = hosts.entry(node.ip).or_insert_with(|| DeclaredNode::at(node.ip));
+            host.name = host.name.take().or_else(|| node.name.clone());
+            host.port = host.port.or(node.port);
+            host.user = host.user.take().or_else(|| node.user.clone());
+            for (key, value) in &node.labels {
+                host.labels.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        hosts
+    }
+
     /// Every host once: the masters, the workers, then hosts that only run etcd, each in the order of its list.
     /// Without an `etcdList` the masters run etcd.
     ///
     /// # Errors
     /// When two lists do not agree about a host.
     pub fn hosts(&self) -> Result<Vec<Host>, HostConflict> {
-        let etcd = if self.etcd_list.is_empty() { &self.master_list } else { &self.etcd_list };
         let lists: [(&'static str, &NodeList, Roles); 3] = [
             ("masterList", &self.master_list, Roles { master: true, ..Roles::default() }),
             ("nodeList", &self.node_list, Roles { worker: true, ..Roles::default() }),
-            ("etcdList", etcd, Roles { etcd: true, ..Roles::default() }),
+            ("etcdList", self.etcd(), Roles { etcd: true, ..Roles::default() }),
         ];
         let mut merged = Merged::default();
         for (list, nodes, roles) in lists {

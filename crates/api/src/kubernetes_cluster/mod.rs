@@ -1,5 +1,6 @@
 //! The `KubernetesCluster`: a business cluster as a person declares it.
 
+mod changes;
 pub mod defaults;
 mod flat;
 mod hosts;
@@ -15,6 +16,7 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+pub use changes::Changes;
 pub use defaults::{NetworkSettings, Reach, Settings, SettingsError};
 pub use hosts::{Host, HostConflict, Roles};
 pub use nodes::{NodeList, NodeListError};

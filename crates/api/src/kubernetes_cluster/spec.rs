@@ -341,6 +341,6 @@ pub struct Network {
 pub struct Certificates {
     /// Life of the certificate authorities in years, 1 to 100. Default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 100))]
+    #[schemars(range(min = 1, max = super::defaults::MAX_CA_YEARS))]
     pub ca_years: Option<u32>,
 }

@@ -1,13 +1,9 @@
 //! The last applied spec, and how the wish differs from it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, NodeList};
-use kubeon_api::{HostAddress, KubernetesCluster, KubernetesClusterSpec, labels};
-use serde_json::{Value, json};
-
-/// Fields whose change needs no work on a host.
-const SILENT: &[&str] = &["authConfig", "timeout_mins", "nodeList"];
+use kubeon_api::{HostAddress, KubernetesCluster, KubernetesClusterSpec, Version, labels};
 
 /// A spec as it may be written down: without key, password and what is about kubeon alone.
 #[must_use]
@@ -45,41 +41,46 @@ pub(super) struct Difference {
     pub refused: Vec<String>,
 }
 
-fn fields(cluster: &DeclaredCluster) -> BTreeMap<String, Value> {
-    match json!(cluster) {
-        Value::Object(fields) => {
-            fields.into_iter().filter(|(key, _)| !SILENT.contains(&key.as_str())).collect()
-        }
-        _ => BTreeMap::new(),
+/// What is a change is said where admission asks as well: [`DeclaredCluster::changes`].
+pub(super) fn difference(
+    applied: &DeclaredCluster,
+    wanted: &DeclaredCluster,
+    runs: Option<Version>,
+) -> Difference {
+    let changes = wanted.changes(applied, runs);
+    let fields = changes.fields.iter().map(|field| format!("spec.cluster.{field}"));
+    let names = changes.names.iter().map(|ip| format!("name of {ip}"));
+    let labels = changes.labels.iter().map(|ip| format!("labels of {ip}"));
+    let only_in = |list: &NodeList, other: &NodeList| {
+        let others: BTreeSet<HostAddress> = other.iter().map(|node| node.ip).collect();
+        list.iter().filter(|node| !others.contains(&node.ip)).cloned().collect()
+    };
+    Difference {
+        added: only_in(&wanted.node_list, &applied.node_list),
+        removed: only_in(&applied.node_list, &wanted.node_list),
+        refused: fields.chain(names).chain(labels).collect(),
     }
 }
 
-pub(super) fn difference(applied: &DeclaredCluster, wanted: &DeclaredCluster) -> Difference {
-    let (before, now) = (fields(applied), fields(wanted));
-    let mut refused: Vec<String> = before
-        .keys()
-        .chain(now.keys())
-        .filter(|key| before.get(*key) != now.get(*key))
-        .map(|key| format!("spec.cluster.{key}"))
-        .collect();
-    refused.sort();
-    refused.dedup();
-    let by_address = |list: &NodeList| -> BTreeMap<HostAddress, DeclaredNode> {
-        list.iter().map(|node| (node.ip, node.clone())).collect()
+/// What was applied, as it is made true again: in the words that it was made with, for the engine knows no others and tells
+/// masters apart by their order; how its hosts are logged in to, and what is about operations, as it is declared now.
+pub(super) fn as_it_stands(applied: &DeclaredCluster, wanted: &DeclaredCluster) -> DeclaredCluster {
+    let now = wanted.by_address();
+    let reached = |list: &NodeList| {
+        let node = |node: &DeclaredNode| match now.get(&node.ip) {
+            Some(said) => DeclaredNode { port: said.port, user: said.user.clone(), ..node.clone() },
+            None => node.clone(),
+        };
+        let nodes: Vec<DeclaredNode> = list.iter().map(node).collect();
+        NodeList::try_from(nodes).unwrap_or_else(|_| list.clone())
     };
-    let (old, new) = (by_address(&applied.node_list), by_address(&wanted.node_list));
-    for (ip, node) in &new {
-        let same = |before: &DeclaredNode| (&before.name, &before.labels) == (&node.name, &node.labels);
-        if old.get(ip).is_some_and(|before| !same(before)) {
-            refused.push(format!("name or labels of {ip} in spec.cluster.nodeList"));
-        }
-    }
-    let only_in = |list: &NodeList, other: &BTreeMap<HostAddress, DeclaredNode>| {
-        list.iter().filter(|node| !other.contains_key(&node.ip)).cloned().collect()
-    };
-    Difference {
-        added: only_in(&wanted.node_list, &old),
-        removed: only_in(&applied.node_list, &new),
-        refused,
+    DeclaredCluster {
+        master_list: reached(&applied.master_list),
+        node_list: reached(&applied.node_list),
+        etcd_list: reached(&applied.etcd_list),
+        auth_config: wanted.auth_config.clone(),
+        region: wanted.region.clone(),
+        timeout_mins: wanted.timeout_mins,
+        ..applied.clone()
     }
 }

@@ -1,6 +1,5 @@
 //! The inventory of contract B, 2.4: every host, and the groups `etcd`, `kube-master`, `kube-node`, `calico-rr`.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use kubeon_api::HostAddress;
@@ -11,28 +10,43 @@ pub(super) fn joined(nodes: &NodeList) -> String {
     nodes.iter().map(|node| node.ip.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// Hosts of etcd: those that are named, else the masters.
-pub(super) fn etcd(cluster: &DeclaredCluster) -> &NodeList {
-    if cluster.etcd_list.is_empty() { &cluster.master_list } else { &cluster.etcd_list }
-}
-
-/// `HOSTS_YAML`.
+/// `HOSTS_YAML`, in the very shape that older clients read.
 pub(super) fn yaml(cluster: &DeclaredCluster) -> String {
-    let mut text = String::from("all:\n  children:\n    calico-rr:\n      hosts: {}\n");
-    group(&mut text, "etcd", etcd(cluster));
-    group(&mut text, "kube-master", &cluster.master_list);
-    group(&mut text, "kube-node", &cluster.node_list);
-    text.push_str("  hosts:\n");
-    let lists = [&cluster.master_list, &cluster.node_list, &cluster.etcd_list];
-    let all: BTreeSet<HostAddress> = lists.iter().flat_map(|list| list.iter().map(|node| node.ip)).collect();
-    for ip in all {
-        // Writing into a String cannot fail.
-        let _ = write!(text, "    {ip}:\n      access_ip: {ip}\n      ansible_host: {ip}\n      ip: {ip}\n");
+    let mut text = groups(cluster);
+    for ip in cluster.by_address().into_keys() {
+        text.push_str(&host(ip, ""));
     }
     text
 }
 
+/// The same, with how each host is logged in to: for the program when it is told a name and no declaration.
+pub(super) fn with_logins(cluster: &DeclaredCluster) -> String {
+    let account = cluster.auth_config.as_ref().and_then(|auth| auth.username.as_ref());
+    let mut text = groups(cluster);
+    for (ip, node) in cluster.by_address() {
+        let port = node.port.map(|port| format!("      ansible_port: {port}\n"));
+        // In quotes: an account may be called null.
+        let user = node.user.as_ref().or(account).map(|user| format!("      ansible_user: \"{user}\"\n"));
+        text.push_str(&host(ip, &[port, user].into_iter().flatten().collect::<String>()));
+    }
+    text
+}
+
+fn groups(cluster: &DeclaredCluster) -> String {
+    let mut text = String::from("all:\n  children:\n    calico-rr:\n      hosts: {}\n");
+    group(&mut text, "etcd", cluster.etcd());
+    group(&mut text, "kube-master", &cluster.master_list);
+    group(&mut text, "kube-node", &cluster.node_list);
+    text.push_str("  hosts:\n");
+    text
+}
+
+fn host(ip: HostAddress, login: &str) -> String {
+    format!("    {ip}:\n      access_ip: {ip}\n      ansible_host: {ip}\n{login}      ip: {ip}\n")
+}
+
 fn group(text: &mut String, name: &str, nodes: &NodeList) {
+    // Writing into a String cannot fail.
     if nodes.is_empty() {
         let _ = writeln!(text, "    {name}:\n      hosts: {{}}");
         return;

@@ -43,7 +43,7 @@ fn prepared(
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Result<Progress, Obstacle> {
-    let spec = asked(operation)?;
+    let spec = asked(object, operation)?;
     let credentials = credentials(s, object)?;
     common::trouble(s, operation)?;
     state_is_there(s, object, operation)?;
@@ -118,14 +118,20 @@ fn kept(
     Ok(writes)
 }
 
-/// The spec that the operation was made for.
-fn asked(operation: &ClusterOperation) -> Result<KubernetesClusterSpec, Obstacle> {
+/// The spec that the operation was made for. A version that it leaves out is the one that runs, whichever is the newest by
+/// now.
+fn asked(
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Result<KubernetesClusterSpec, Obstacle> {
     let annotations = operation.metadata.annotations.as_ref();
     let text =
         annotations.and_then(|all| all.get(labels::APPLIED_SPEC)).map(String::as_str).unwrap_or_default();
-    serde_json::from_str(text).map_err(|error| {
+    let mut spec: KubernetesClusterSpec = serde_json::from_str(text).map_err(|error| {
         Obstacle::Refuse("NoSpec", format!("its annotation {} cannot be read: {error}", labels::APPLIED_SPEC))
-    })
+    })?;
+    spec.cluster.kube_version = spec.cluster.kube_version.or(super::runs(object));
+    Ok(spec)
 }
 
 /// What logs in: the Secret that is referred to, else what stands in the object.
@@ -223,7 +229,7 @@ fn config(
     let mut data = json!({
         "job-name": at.name,
         "cluster.json": wish.to_string(),
-        "hosts.yml": inventory::yaml(&spec.cluster),
+        "hosts.yml": inventory::with_logins(&spec.cluster),
     });
     if let Some(authorities) = callback::authorities(s.settings) {
         data[callback::AUTHORITIES] = json!(authorities);
@@ -259,7 +265,7 @@ fn environment(
     let all = [
         ("MASTER_HOSTS", inventory::joined(&cluster.master_list)),
         ("MASTER_VIP", vip.unwrap_or_default()),
-        ("ETCD_HOSTS", inventory::joined(inventory::etcd(cluster))),
+        ("ETCD_HOSTS", inventory::joined(cluster.etcd())),
         ("OPERATION", operation.spec.main.action.clone()),
         ("HOSTS_YAML", inventory::yaml(cluster)),
         ("CLUSTER_NAME", object_name(object).to_owned()),

@@ -20,7 +20,7 @@ mod want;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use kubeon_api::{ClusterOperation, KubernetesCluster, labels};
+use kubeon_api::{ClusterOperation, KubernetesCluster, Version, labels};
 use serde_json::{Value, json};
 
 use crate::names::{self, DERIVED_UID_LABEL};
@@ -143,11 +143,10 @@ fn begin(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperat
         Ok(wanted) => wanted,
         Err(targets) => return Plan::Read(targets),
     };
-    let mut turn = superseded(s, mine, &wanted, object);
-    if !turn.is_done() {
-        return Plan::Do(turn);
+    if let Some(plan) = superseded(s, mine, &wanted, object) {
+        return plan;
     }
-    let next = match &wanted {
+    Plan::Do(match &wanted {
         Want::Operation(wish) if needs_finalizer(object) => finalizer(object, wish.action),
         Want::Operation(wish) => derive::begin(s, object, wish, mine),
         Want::Release(why) => settle::release(s, object, why),
@@ -155,9 +154,7 @@ fn begin(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperat
         Want::Nothing | Want::Declared | Want::Held { .. } | Want::Refused(_) => {
             show::stands(s, object, &wanted)
         }
-    };
-    turn.beside(next);
-    Plan::Do(turn)
+    })
 }
 
 /// A cluster of which nothing was ever saved has nothing on its hosts: a runner saves before its first effect. It needs
@@ -216,27 +213,31 @@ fn state_gone(object: &KubernetesCluster, state: &Target) -> String {
     )
 }
 
-/// Operations that were made and never claimed, and that are not what is wanted now.
+/// Operations that nobody claims and that are not what is wanted now: while there is one, nothing else begins.
 fn superseded(
     s: &Snapshot<'_>,
     mine: &[Arc<ClusterOperation>],
     wanted: &Want,
     object: &KubernetesCluster,
-) -> Turn {
+) -> Option<Plan> {
     let keep = match wanted {
         Want::Operation(wish) => Some(derive::name_of(object, wish)),
         _ => None,
     };
-    let mut turn = Turn::default();
-    for operation in mine.iter().filter(|one| !order::ended(one) && Some(name(one)) != keep.as_deref()) {
+    let unwanted = |one: &&Arc<ClusterOperation>| !order::ended(one) && Some(name(one)) != keep.as_deref();
+    let mut turn = None;
+    for operation in mine.iter().filter(unwanted) {
         let stop = ("Superseded", "another change was asked for before it began".to_owned());
         let progress = match running::job_of(s, operation) {
             Some(at) => running::turn(s, operation, &at, Some(stop)),
             None => finish(s, operation, End::failed(stop.0, stop.1)),
         };
-        turn.beside(progress.turn);
+        if !progress.reads.is_empty() {
+            return Some(Plan::Read(progress.reads));
+        }
+        turn.get_or_insert_with(Turn::default).beside(progress.turn);
     }
-    turn
+    turn.map(Plan::Do)
 }
 
 /// Operations whose `KubernetesCluster` is gone: what works is ended, what ended is removed.
@@ -316,6 +317,11 @@ pub(crate) fn object_name(object: &KubernetesCluster) -> &str {
 
 pub(crate) fn our_finalizer(object: &KubernetesCluster) -> String {
     format!("{}{}", labels::FINALIZER_PREFIX, object_name(object))
+}
+
+/// The version that the masters run, where it was seen.
+fn runs(object: &KubernetesCluster) -> Option<Version> {
+    object.status.as_ref()?.version
 }
 
 fn has_finalizer(object: &KubernetesCluster) -> bool {

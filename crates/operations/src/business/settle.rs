@@ -95,7 +95,7 @@ fn ended(
         let spec: Option<KubernetesClusterSpec> = spec.and_then(|text| serde_json::from_str(text).ok());
         let cluster = spec.map(|spec| spec.cluster);
         let version = cluster.as_ref().and_then(|cluster| cluster.kube_version);
-        new.version = version.or_else(|| s.settings.default_version.parse().ok());
+        new.version = version.or(new.version).or_else(|| s.settings.default_version.parse().ok());
         new.kubeconfig_secret = show::kubeconfig(s, object);
         if let Some(cluster) = &cluster {
             standing::show(&mut new, cluster, &left_out);

@@ -7,7 +7,7 @@ use kubeon_api::{
     ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels,
 };
 
-use super::applied::{Difference, applied, difference, without_secrets};
+use super::applied::{Difference, applied, as_it_stands, difference, without_secrets};
 use super::past;
 use crate::settings::Settings;
 
@@ -72,7 +72,7 @@ pub fn want(settings: &Settings, object: &KubernetesCluster, mine: &[Arc<Cluster
     match applied(object) {
         Err(text) => Want::Refused(text),
         Ok(None) => create(object, mine),
-        Ok(Some(before)) => change(object, &before, mine),
+        Ok(Some(before)) => change(object, &before.cluster, mine),
     }
 }
 
@@ -102,11 +102,11 @@ fn listed(addresses: &[HostAddress]) -> String {
 
 fn terminate(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want {
     let annotations = object.metadata.annotations.as_ref();
-    if annotations
-        .and_then(|all| all.get(labels::DELETION_PROTECTION))
-        .is_some_and(|value| value == labels::PROTECTED)
-    {
-        let text = format!("annotation {} protects it; take it away to go on", labels::DELETION_PROTECTION);
+    let protection = labels::DELETION_PROTECTIONS.into_iter().find(|name| {
+        annotations.and_then(|all| all.get(*name)).is_some_and(|value| value == labels::PROTECTED)
+    });
+    if let Some(name) = protection {
+        let text = format!("annotation {name} protects it; take it away to go on");
         return Want::Held { word: "Protected", text };
     }
     let words = [Operation::Terminating];
@@ -119,10 +119,10 @@ fn terminate(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want
         return Want::Held { word: "TeardownFailed", text };
     }
     // What was applied last is what stands on the hosts, with what an operation that failed may have begun.
-    let mut spec = without_secrets(&object.spec);
-    if let Ok(Some(before)) = applied(object) {
-        spec.cluster = with_nodes(&before.cluster, &union(&before.cluster, &object.spec.cluster));
-    }
+    let spec = match applied(object) {
+        Ok(Some(before)) => with_all(object, &before.cluster),
+        _ => without_secrets(&object.spec),
+    };
     let hosts = addresses(&spec.cluster.node_list);
     Want::Operation(Box::new(Wish { action: "terminating", spec, hosts, why: "it was deleted".to_owned() }))
 }
@@ -138,12 +138,8 @@ fn create(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want {
     Want::Operation(Box::new(Wish { action: "creating", spec, hosts, why }))
 }
 
-fn change(
-    object: &KubernetesCluster,
-    before: &KubernetesClusterSpec,
-    mine: &[Arc<ClusterOperation>],
-) -> Want {
-    let difference = difference(&before.cluster, &object.spec.cluster);
+fn change(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<ClusterOperation>]) -> Want {
+    let difference = difference(before, &object.spec.cluster, super::runs(object));
     if let Some(text) = refused(&difference, &object.spec.cluster) {
         return Want::Refused(text);
     }
@@ -153,18 +149,18 @@ fn change(
     } else if !removed.is_empty() {
         ("scaling-down", Operation::ScalingDown, removed)
     } else if failed(object) {
-        return take_back(object, mine);
+        return take_back(object, before, mine);
     } else {
-        return answer(object);
+        return answer(object, before);
     };
     if rests(object, mine, &[word]) {
         return Want::Nothing;
     }
-    let mut spec = without_secrets(&object.spec);
-    if word == Operation::ScalingUp {
-        // What is to go as well goes afterwards, by an operation of its own.
-        spec.cluster = with_nodes(&spec.cluster, &union(&before.cluster, &object.spec.cluster));
-    }
+    // What is to go as well goes afterwards, by an operation of its own.
+    let spec = match word {
+        Operation::ScalingUp => with_all(object, before),
+        _ => as_declared(object, before),
+    };
     let hosts = addresses(&nodes);
     let sign = if word == Operation::ScalingUp { '+' } else { '-' };
     let why = format!("nodeList: {sign}{}", listed(&hosts));
@@ -174,7 +170,7 @@ fn change(
 /// Nothing differs from what was applied, but an operation failed since: a host may have half joined, or be half way out.
 /// Only the engine's state knows which, so an operation brings the hosts to what is declared; only its success says that
 /// they are.
-fn take_back(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want {
+fn take_back(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<ClusterOperation>]) -> Want {
     let words = [Operation::Creating, Operation::ScalingUp, Operation::ScalingDown];
     if rests(object, mine, &words) {
         return Want::Nothing;
@@ -186,21 +182,28 @@ fn take_back(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want
     let hosts = past::touched(mine);
     let which = if hosts.is_empty() { String::new() } else { format!(" ({})", listed(&hosts)) };
     let why = format!("nodeList is what was applied again: what failed since{which} is undone");
-    let spec = without_secrets(&object.spec);
+    let spec = as_declared(object, before);
     Want::Operation(Box::new(Wish { action, spec, hosts, why }))
 }
 
-fn with_nodes(cluster: &DeclaredCluster, nodes: &[DeclaredNode]) -> DeclaredCluster {
-    let node_list = NodeList::try_from(nodes.to_vec()).unwrap_or_else(|_| cluster.node_list.clone());
-    DeclaredCluster { node_list, ..cluster.clone() }
+/// What stands, with the workers that are declared.
+fn as_declared(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
+    let mut spec = without_secrets(&object.spec);
+    let node_list = spec.cluster.node_list.clone();
+    spec.cluster = DeclaredCluster { node_list, ..as_it_stands(before, &spec.cluster) };
+    spec
 }
 
-/// The workers of both, those of `first` in its words.
-fn union(first: &DeclaredCluster, second: &DeclaredCluster) -> Vec<DeclaredNode> {
-    let mut nodes: Vec<DeclaredNode> = first.node_list.to_vec();
-    let new = second.node_list.iter().filter(|node| !first.node_list.iter().any(|old| old.ip == node.ip));
-    nodes.extend(new.cloned());
-    nodes
+/// What stands, with the workers that are declared besides.
+fn with_all(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
+    let mut spec = without_secrets(&object.spec);
+    let stands = as_it_stands(before, &spec.cluster);
+    let known = |node: &DeclaredNode| stands.node_list.iter().any(|old| old.ip == node.ip);
+    let new = spec.cluster.node_list.iter().filter(|node| !known(node));
+    let nodes: Vec<DeclaredNode> = stands.node_list.iter().chain(new).cloned().collect();
+    let node_list = NodeList::try_from(nodes).unwrap_or_else(|_| stands.node_list.clone());
+    spec.cluster = DeclaredCluster { node_list, ..stands };
+    spec
 }
 
 fn refused(difference: &Difference, wanted: &DeclaredCluster) -> Option<String> {
@@ -224,12 +227,12 @@ fn refused(difference: &Difference, wanted: &DeclaredCluster) -> Option<String> 
 
 /// Nothing differs. Who asked for a change by annotation is told that it stands; a host that was left out is tried
 /// again. Contract B, cases 23 and 31.
-fn answer(object: &KubernetesCluster) -> Want {
+fn answer(object: &KubernetesCluster, before: &DeclaredCluster) -> Want {
     let lacking = past::lacks(object);
     match requested(object) {
         Some(Operation::Creating | Operation::ScalingUp) if !lacking.is_empty() => {
             let why = format!("nodeList: {} was left out", listed(&lacking));
-            let spec = without_secrets(&object.spec);
+            let spec = as_declared(object, before);
             Want::Operation(Box::new(Wish { action: "scaling-up", spec, hosts: lacking, why }))
         }
         Some(Operation::Creating | Operation::CreateFailed) => Want::Answer(Operation::CreateFinished),

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::Lane;
+use crate::names::{DERIVED_UID_LABEL, OPERATION_LABEL};
 use crate::testing::World;
-use crate::write::Kind;
+use crate::write::{Change, Kind, Write};
 
 pub(super) const NAME: &str = "test-cluster";
 pub(super) const STATE: &str = "default-test-cluster-state";
@@ -324,10 +325,18 @@ fn deleting_ends_what_works_and_protection_and_retain_are_kept() {
     world.settle();
     assert_eq!(env(&job(&world), "OPERATION"), "terminating");
     let mut world = running(&["10.0.0.2"]);
-    let protected = json!({"metadata": {"deletionTimestamp": now, "annotations": {kubeon_api::labels::DELETION_PROTECTION: "true"}}});
+    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    for name in kubeon_api::labels::DELETION_PROTECTIONS {
+        let mut world = world.clone();
+        let protected = json!({"metadata": {"annotations": {name: "true"}}});
+        world.change(Kind::Business, "default", NAME, &protected);
+        world.settle();
+        assert_eq!(phase(&world), "Running", "{name}");
+        assert!(object(&world)["status"]["reason"].as_str().unwrap().contains(name));
+    }
+    let protected = json!({"metadata": {"annotations": {kubeon_api::labels::DELETION_PROTECTION: "true"}}});
     world.change(Kind::Business, "default", NAME, &protected);
     world.settle();
-    assert_eq!(phase(&world), "Running");
     world.change(Kind::Business, "default", NAME, &json!({"spec": {"deletionPolicy": "Retain"}}));
     let jobs = world.jobs().len();
     world.settle();
@@ -380,4 +389,45 @@ fn paused_holds_an_operation_that_was_claimed_and_waits() {
     world.change(Kind::Business, "default", NAME, &json!({"spec": {"paused": null}}));
     world.settle();
     assert_eq!((world.jobs().len(), env(&job(&world), "OPERATION")), (1, "creating".into()));
+}
+
+/// An operation of the cluster that says that it works, and that nobody claims.
+fn unclaimed(world: &mut World) {
+    let spec = crate::testing::operation("stray", 0).spec;
+    let made = json!({
+        "metadata": {"labels": {DERIVED_UID_LABEL: "uid-test-cluster"}},
+        "spec": spec,
+        "status": {"status": "Running", "jobRef": {"namespace": "default", "name": "stray-job"}},
+    });
+    world.put(Kind::Operation, "", "stray", made);
+}
+
+#[test]
+fn a_job_that_no_watch_shows_is_asked_for_before_the_next_operation_begins() {
+    let mut world = running(&["10.0.0.2"]);
+    unclaimed(&mut world);
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    assert_eq!(world.status("stray")["status"], "Failed");
+    assert!(world.status("stray")["reason"].as_str().unwrap().contains("was deleted"));
+    let is_end = |write: &Write| write.target.name == "stray" && matches!(write.change, Change::Status(_));
+    let is_next = |write: &Write| write.makes_a_job() && write.target.name.starts_with("scale-up-");
+    let at = |found: Option<usize>| found.unwrap_or_else(|| panic!("{:?}", world.written));
+    let end = at(world.written.iter().position(is_end));
+    assert!(end < at(world.written.iter().position(is_next)), "one after the other");
+}
+
+#[test]
+fn nothing_begins_while_the_job_of_an_operation_that_nobody_claims_comes_to_its_end() {
+    let mut world = running(&["10.0.0.2"]);
+    unclaimed(&mut world);
+    let labels = json!({OPERATION_LABEL: "uid-stray"});
+    let job = json!({"metadata": {"labels": labels}, "spec": {"template": {}}});
+    world.put(Kind::Job, "default", "stray-job", job);
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    assert_eq!(world.get(Kind::Job, "default", "stray-job")["spec"]["suspend"], true);
+    let scales = |world: &World| world.jobs().iter().any(|name| name.starts_with("scale-up-"));
+    assert!(!scales(&world), "its pod may still work");
+    world.job_says("stray-job", "Suspended");
+    world.settle();
+    assert!(scales(&world));
 }
