@@ -178,11 +178,19 @@ fn end_of(s: &Snapshot<'_>, operation: &ClusterOperation, job: &Job, state: &Job
             let said = s.pods_of(job).filter_map(job_state::last_words).last();
             let text = match reason.as_str() {
                 "DeadlineExceeded" => too_late(operation, job),
-                _ => said.unwrap_or_else(|| format!("its Job failed: {reason}: {message}")),
+                _ => said.unwrap_or_else(|| wordless(s, job, &format!("{reason}: {message}"))),
             };
             let word = if reason.is_empty() { "JobFailed" } else { reason };
             Some(End { time: end.clone(), ..End::failed(word, text) })
         }
+    }
+}
+
+/// Why a Job failed of which no pod said why.
+fn wordless(s: &Snapshot<'_>, job: &Job, said: &str) -> String {
+    match s.pods_of(job).next() {
+        Some(_) => format!("its Job failed: {said}"),
+        None => format!("its pod is gone without a word, as when it or its node is taken away ({said})"),
     }
 }
 

@@ -99,7 +99,7 @@ fn a_cluster_is_told_what_becomes_of_its_operations() {
     world.job_says("kubeonkube-o-job", "Failed");
     let ended = told(&mut world);
     let [(Kind::Cluster, text)] = of(&ended, "OperationFailed")[..] else { panic!("{ended:?}") };
-    assert!(text.starts_with("o: its Job failed"), "{text}");
+    assert!(text.starts_with("o: its pod is gone without a word"), "{text}");
     assert_eq!(of(&ended, "StepFailed"), [(Kind::Operation, LAST)]);
     world.ask("p", |_| {});
     told(&mut world);
