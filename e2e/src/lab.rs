@@ -114,6 +114,15 @@ impl Lab {
         links.into_iter().next().with_context(|| format!("the machine has no link to {}", self.name))
     }
 
+    /// The machine's own address, as the lab's hosts see it.
+    ///
+    /// # Errors
+    /// When the lab has no host.
+    pub fn machine(&self) -> Result<String> {
+        let net = self.addresses.first().and_then(|it| it.rsplit_once('.')).context("the lab has hosts")?.0;
+        Ok(format!("{net}.2"))
+    }
+
     /// Runs a shell command on a host, which must succeed; returns its standard output.
     ///
     /// # Errors

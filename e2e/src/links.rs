@@ -47,7 +47,7 @@ impl Links {
     pub fn watch(lab: &Lab, inside: &[&str]) -> Result<Self> {
         let link = lab.link()?;
         let net = lab.addresses.first().and_then(|it| it.rsplit_once('.')).context("the lab has hosts")?.0;
-        let links = Self { table: format!("e2e-{link}"), machine: format!("{net}.2"), link };
+        let links = Self { table: format!("e2e-{link}"), machine: lab.machine()?, link };
         let hosts = format!("{net}.0/24");
         let file = lab.file("links.nft");
         fs::write(&file, links.rules(&[&[hosts.as_str()], inside].concat().join(", ")))?;

@@ -7,7 +7,11 @@
 //!   h4 h5 h6    a declared cluster: made, grown, shrunk, let go, taken down; again, with a dead host in the end
 //!   h7          a declared cluster that has nothing but trouble
 //! ```
+//!
+//! In the end, what operators and Jobs told programs of all this: lines of JSON, and traces down to the steps on hosts.
 
+#[path = "meta_cluster/brought.rs"]
+mod brought;
 #[path = "meta_cluster/business.rs"]
 mod business;
 #[path = "meta_cluster/ends.rs"]
@@ -18,10 +22,16 @@ mod foreign;
 mod gone;
 #[path = "meta_cluster/ground.rs"]
 mod ground;
+#[path = "meta_cluster/logs.rs"]
+mod logs;
+#[path = "meta_cluster/no_bundle.rs"]
+mod no_bundle;
 #[path = "meta_cluster/seed.rs"]
 mod seed;
 #[path = "meta_cluster/story.rs"]
 mod story;
+#[path = "meta_cluster/traces.rs"]
+mod traces;
 #[path = "meta_cluster/trouble.rs"]
 mod trouble;
 
@@ -51,7 +61,19 @@ fn a_meta_cluster_raises_clusters() -> Result<()> {
         let failed: Vec<String> =
             all.into_iter().filter_map(|(what, thread)| ended(what, start, thread)).collect();
         if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n\n")) }
-    })
+    })?;
+    told_to_programs(&ground)
+}
+
+/// What was declared and what people wrote, as those see it who collect logs and traces.
+fn told_to_programs(ground: &Ground) -> Result<()> {
+    let start = Instant::now();
+    logs::are_structured(ground)?;
+    for kind in ["kubeon", "playbook"] {
+        ground.traces.reach_a_host(&ground.lab, kind)?;
+    }
+    told("logs and traces", start);
+    Ok(())
 }
 
 /// Why a thread failed, if it did.

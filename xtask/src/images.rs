@@ -6,7 +6,8 @@
 //!   Debian, by recipe ───┘    cached by recipe: only Debian takes long
 //! ```
 //!
-//! `kubeon image load OUT/<name>.tar CLUSTER` and `ctr images import` take them.
+//! `kubeon image load OUT/<name>.tar CLUSTER` and `ctr images import` take them. `images/*/Dockerfile` make the same for those
+//! with a builder; a test compares them.
 
 mod archive;
 mod debian;
@@ -22,11 +23,53 @@ use kubeon_api::Version;
 use kubeon_bundle::pack::{self, Content, Packed, Tree};
 use kubeon_bundle::{Arch, Store};
 
-use archive::Image;
+use archive::{Image, Process};
 
 const TARGET: &str = "target/x86_64-unknown-linux-gnu/release";
 /// The account that everything runs as, and its group.
 const NONROOT: &str = "65532:65532";
+
+/// What of us is in an image, and how it runs.
+struct Recipe {
+    /// Our programs, by their places in the image.
+    programs: &'static [&'static str],
+    process: Process,
+}
+
+static OPERATOR: Recipe = Recipe {
+    programs: &["/kubeon-operator"],
+    process: Process {
+        user: NONROOT,
+        environment: &["PATH=/"],
+        entrypoint: &["/kubeon-operator"],
+        folder: "/",
+    },
+};
+static RUNNER: Recipe = Recipe {
+    programs: &["/usr/local/bin/kubeon", "/usr/local/bin/kubeon-node", "/usr/local/bin/kubeon-runner"],
+    process: Process {
+        user: NONROOT,
+        environment: &[
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME=/tmp",
+            "LANG=C.UTF-8",
+            "ANSIBLE_CONFIG=/kubespray/ansible.cfg",
+            "ANSIBLE_HOME=/tmp/.ansible",
+            "ANSIBLE_REMOTE_USER=root",
+        ],
+        entrypoint: &["/usr/local/bin/kubeon-runner"],
+        folder: "/kubespray",
+    },
+};
+static BUNDLE: Recipe = Recipe {
+    programs: &["/kubeon-runner"],
+    process: Process {
+        user: NONROOT,
+        environment: &["PATH=/"],
+        entrypoint: &["/kubeon-runner", "copy", "/bundle", "/target"],
+        folder: "/",
+    },
+};
 
 /// `cargo xtask images`.
 #[derive(Args)]
@@ -115,6 +158,15 @@ impl Factory<'_> {
         Ok(Content::File { path, mode: 0o755 })
     }
 
+    /// Our programs, each in its place.
+    fn own(&self, recipe: &Recipe) -> Result<Tree> {
+        let placed = |&path: &&'static str| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            Ok((path.trim_start_matches('/').to_owned(), self.program(name)?))
+        };
+        recipe.programs.iter().map(placed).collect()
+    }
+
     /// What a static program may look for: accounts, certificates, a folder for passing files.
     fn bare() -> Result<Tree> {
         let file = |bytes: Vec<u8>| Content::Bytes { bytes, mode: 0o644 };
@@ -136,14 +188,10 @@ impl Factory<'_> {
     }
 
     fn operator(&self) -> Result<Image> {
-        let program = Tree::from([("kubeon-operator".to_owned(), self.program("kubeon-operator")?)]);
         Ok(Image {
             names: vec![format!("docker.io/{}", kubeon_install::OPERATOR_IMAGE)],
-            layers: vec![self.layer(Self::bare()?)?, self.layer(program)?],
-            user: NONROOT,
-            environment: vec!["PATH=/".to_owned()],
-            entrypoint: vec!["/kubeon-operator".to_owned()],
-            folder: "/",
+            layers: vec![self.layer(Self::bare()?)?, self.layer(self.own(&OPERATOR)?)?],
+            process: &OPERATOR.process,
         })
     }
 
@@ -155,23 +203,10 @@ impl Factory<'_> {
                 playbooks.insert(format!("kubespray/{path}"), content);
             }
         }
-        let names = ["kubeon", "kubeon-node", "kubeon-runner"];
-        let programs = names.iter().map(|name| Ok((format!("usr/local/bin/{name}"), self.program(name)?)));
-        let environment = [
-            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME=/tmp",
-            "LANG=C.UTF-8",
-            "ANSIBLE_CONFIG=/kubespray/ansible.cfg",
-            "ANSIBLE_HOME=/tmp/.ansible",
-            "ANSIBLE_REMOTE_USER=root",
-        ];
         Ok(Image {
             names: kubeon_install::RUNNER_IMAGES.map(|name| format!("docker.io/{name}")).to_vec(),
-            layers: vec![base, self.layer(playbooks)?, self.layer(programs.collect::<Result<_>>()?)?],
-            user: NONROOT,
-            environment: environment.map(str::to_owned).to_vec(),
-            entrypoint: vec!["/usr/local/bin/kubeon-runner".to_owned()],
-            folder: "/kubespray",
+            layers: vec![base, self.layer(playbooks)?, self.layer(self.own(&RUNNER)?)?],
+            process: &RUNNER.process,
         })
     }
 
@@ -180,20 +215,18 @@ impl Factory<'_> {
         bundle.verify()?;
         let files = pack::tree(bundle.root())?.into_iter();
         let files = files.map(|(path, content)| (format!("bundle/{path}"), content)).collect();
-        let copier = Tree::from([
-            ("kubeon-runner".to_owned(), self.program("kubeon-runner")?),
-            ("tmp".to_owned(), Content::Directory { mode: 0o1777 }),
-        ]);
+        let mut copier = self.own(&BUNDLE)?;
+        copier.insert("tmp".to_owned(), Content::Directory { mode: 0o1777 });
         Ok(Image {
             names: vec![format!(
                 "docker.io/{}",
                 kubeon_install::BUNDLE_IMAGE.replace("{version}", &version.to_string())
             )],
             layers: vec![self.layer(files)?, self.layer(copier)?],
-            user: NONROOT,
-            environment: vec!["PATH=/".to_owned()],
-            entrypoint: ["/kubeon-runner", "copy", "/bundle", "/target"].map(str::to_owned).to_vec(),
-            folder: "/",
+            process: &BUNDLE.process,
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

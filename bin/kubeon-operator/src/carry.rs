@@ -7,7 +7,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster, labels};
 use kubeon_link_kube::{Again, Leave, LinkError, Pace, Verb};
-use kubeon_operations::{Change, Data, Kind, Target, Trouble, Write, names};
+use kubeon_operations::{Change, Data, Kind, Notice, Target, Trouble, Write, names};
 use serde_json::Value;
 
 use crate::place::path;
@@ -45,15 +45,21 @@ impl Failure {
     }
 }
 
-/// Writes what one stage has, side by side.
-pub(crate) async fn carry(shared: &Shared, stage: Vec<Write>, tempo: &Tempo) -> Result<(), Failure> {
-    let sent = stage.into_iter().map(|write| async move {
+/// Writes what one stage has, side by side, and tells with each write what belongs to it.
+pub(crate) async fn carry(
+    shared: &Shared,
+    stage: Vec<(Write, Vec<Notice>)>,
+    tempo: &Tempo,
+) -> Result<(), Failure> {
+    let sent = stage.into_iter().map(|(write, told)| async move {
         if write.makes_a_job() {
             shared.starts.turn().await;
         }
         let leave = tempo.leave(&shared.hands).await.ok_or(Failure::Overtaken)?;
         tempo.begin();
-        send(shared, leave, write).await
+        send(shared, leave, write).await?;
+        shared.say(told);
+        Ok(())
     });
     let answers = futures::future::join_all(sent).await;
     // All of a stage is waited for; the first failure decides.

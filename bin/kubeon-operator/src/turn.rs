@@ -107,7 +107,8 @@ async fn tell_refused(
     let place = [target.namespace.as_str(), &target.name].join("/");
     let text = format!("cannot {verb} {} {}: {said}", target.kind.as_str(), place.trim_start_matches('/'));
     shared.tell_refused(lane, &Refused { about: place::reference(&object, &uid), text: text.clone() });
-    let status = refused(subject, &text, Timestamp::now()).into_iter().collect();
+    let status = refused(subject, &text, Timestamp::now()).map(|write| (write, Vec::new()));
+    let status = status.into_iter().collect();
     if carry::carry(shared, status, &Tempo::calm()).await.is_err() {
         tracing::debug!(%lane, "the status is not written either");
     }
@@ -130,10 +131,9 @@ async fn carried(
 
 async fn stages(shared: &Shared, turn: &mut Turn, tempo: &Tempo) -> Result<(), Failure> {
     for at in 0..turn.stages.len() {
-        let told = turn.told_with(at);
-        carry::carry(shared, std::mem::take(&mut turn.stages[at]), tempo).await?;
-        shared.say(told);
+        carry::carry(shared, turn.take(at), tempo).await?;
     }
+    debug_assert!(turn.notices.is_empty(), "these belong to no write: {:?}", turn.notices);
     Ok(())
 }
 
@@ -142,8 +142,7 @@ async fn stages(shared: &Shared, turn: &mut Turn, tempo: &Tempo) -> Result<(), F
 fn yields(turn: &mut Turn, class: Class) -> bool {
     match class {
         Class::Urgent => {
-            turn.stages.retain(|stage| !stage.is_empty());
-            turn.stages.truncate(1);
+            turn.cut();
             turn.stages.iter().flatten().any(tells_an_end)
         }
         Class::Fresh => turn.stages.iter().flatten().any(Write::makes_a_job),

@@ -100,11 +100,12 @@ impl Meta {
         Ok(Some(Self { client }))
     }
 
-    /// Writes what the runner says of an operation into its status; what others say there stays.
+    /// Writes what the runner says of an operation into its status; what others say there stays. Gives the generation
+    /// of the operation that the work is about, as the answer tells it.
     ///
     /// # Errors
     /// When the server did not take it.
-    pub async fn write_status(&self, operation: &str, status: &Value) -> Result<(), MetaError> {
+    pub async fn write_status(&self, operation: &str, status: &Value) -> Result<Option<i64>, MetaError> {
         let kind = ApiResource::erase::<ClusterOperation>(&());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
         let object = json!({
@@ -114,7 +115,8 @@ impl Meta {
             "status": status,
         });
         let ours = PatchParams::apply(MANAGER).force();
-        answered(api.patch_status(operation, &ours, &Patch::Apply(&object))).await.map(|_| ())
+        let answer = answered(api.patch_status(operation, &ours, &Patch::Apply(&object))).await?;
+        Ok(worked_on(&answer))
     }
 
     /// Writes keys of a Secret, as [`Self::save`] does.
@@ -168,6 +170,13 @@ impl Meta {
     }
 }
 
+/// The generation that the operator says it acted on, when it made the Job; the object's own where it says nothing. The
+/// spec may have been changed since.
+fn worked_on(operation: &DynamicObject) -> Option<i64> {
+    let said = operation.data.pointer("/status/observedGeneration").and_then(Value::as_i64);
+    said.or(operation.metadata.generation)
+}
+
 /// How often permission is asked for: with the waits between, about ten seconds.
 pub const REFUSALS: u32 = 6;
 
@@ -207,5 +216,15 @@ mod tests {
         };
         assert_eq!(refused(&format!("status: an operation's status … {NO_JOB_YET}; …")), Retry::WhenAdopted);
         assert_eq!(refused("status: … is written by its own Job, other-job"), Retry::AFewTimes);
+    }
+
+    #[test]
+    fn the_work_is_about_the_generation_that_its_job_was_made_from() {
+        let answer = |status: Value| {
+            let object = json!({"metadata": {"name": "o", "generation": 3}, "status": status});
+            worked_on(&serde_json::from_value(object).unwrap())
+        };
+        assert_eq!(answer(json!({"status": "Running", "observedGeneration": 2})), Some(2));
+        assert_eq!(answer(json!({})), Some(3));
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -32,19 +32,19 @@ pub struct Writer {
 impl Writer {
     /// Writes until the work is over and the last of it is written, or until writing has no sense.
     pub async fn run(self, mut board: watch::Receiver<Board>) {
-        let mut written = Value::Null;
+        let (mut written, mut about) = (Value::Null, About::default());
         // Before the work begins there is nothing to say.
         let _ = board.changed().await;
         loop {
             let gone = board.has_changed().is_err() || board.borrow().over();
             let status = self.clean(board.borrow_and_update().status());
-            if status != written {
+            if status != written || (gone && about.is_unsaid()) {
                 let next = Instant::now() + PACE;
-                match self.write(&mut board, status).await {
+                match self.write(&mut board, &mut about, status).await {
                     Some(status) => written = status,
                     None => return,
                 }
-                if !gone {
+                if !gone || about.is_unsaid() {
                     pace(next, &mut board).await;
                     continue;
                 }
@@ -58,15 +58,24 @@ impl Writer {
     }
 
     /// Writes the newest until one write succeeds; gives what was written, nothing when writing has no sense.
-    async fn write(&self, board: &mut watch::Receiver<Board>, mut status: Value) -> Option<Value> {
+    async fn write(
+        &self,
+        board: &mut watch::Receiver<Board>,
+        about: &mut About,
+        mut status: Value,
+    ) -> Option<Value> {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
         let (mut refusals, mut said) = (0, false);
         loop {
-            let Err(error) = self.meta.write_status(&self.operation, &status).await else {
-                if said {
-                    self.voice.say("the operation's status is written again");
+            let error = match self.meta.write_status(&self.operation, &about.on(&status)).await {
+                Ok(generation) => {
+                    about.written(generation);
+                    if said {
+                        self.voice.say("the operation's status is written again");
+                    }
+                    return Some(status);
                 }
-                return Some(status);
+                Err(error) => error,
             };
             refusals += u32::from(error.retry() == Retry::AFewTimes);
             let never = error.retry() == Retry::Never || refusals >= REFUSALS;
@@ -90,6 +99,37 @@ impl Writer {
     }
 }
 
+/// Which generation of the operation the conditions are about. The answer to the first write tells it, and from then on
+/// it stays: the work does not follow a change of the spec. It alone is worth a write only where the first was the last.
+#[derive(Debug, Default)]
+struct About {
+    generation: Option<i64>,
+    /// Whether what was written last says it.
+    said: bool,
+}
+
+impl About {
+    /// The status with the generation in its conditions, as far as it is known.
+    fn on(&self, status: &Value) -> Value {
+        let mut status = status.clone();
+        let Some(generation) = self.generation else { return status };
+        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+            condition["observedGeneration"] = json!(generation);
+        }
+        status
+    }
+
+    /// A write was answered.
+    fn written(&mut self, generation: Option<i64>) {
+        self.said = self.generation.is_some();
+        self.generation = self.generation.or(generation);
+    }
+
+    fn is_unsaid(&self) -> bool {
+        self.generation.is_some() && !self.said
+    }
+}
+
 /// Waits until the next write may be made. The last one need not wait.
 async fn pace(next: Instant, board: &mut watch::Receiver<Board>) {
     tokio::select! {
@@ -104,5 +144,28 @@ fn hide(value: &mut Value, masks: &Masks) {
         Value::Array(values) => values.iter_mut().for_each(|value| hide(value, masks)),
         Value::Object(values) => values.values_mut().for_each(|value| hide(value, masks)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generation_of_the_first_answer_stands_in_every_later_write() {
+        let status = json!({"conditions": [{"type": "Progressing"}, {"type": "Prechecked"}], "steps": {}});
+        let mut about = About::default();
+        assert_eq!(about.on(&status), status, "nobody told it yet");
+        assert!(!about.is_unsaid());
+        about.written(Some(2));
+        assert!(about.is_unsaid(), "the first write did not say it");
+        let said = |about: &About| {
+            let conditions = about.on(&status)["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().map(|one| one["observedGeneration"].as_i64()).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&about), [Some(2), Some(2)]);
+        about.written(Some(3));
+        assert!(!about.is_unsaid());
+        assert_eq!(said(&about), [Some(2), Some(2)], "the spec was changed while it works");
     }
 }

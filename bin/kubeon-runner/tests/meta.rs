@@ -229,6 +229,9 @@ async fn steps_conditions_state_and_kubeconfig_are_written_and_nothing_else() {
     assert_eq!(status["steps"], json!({"done": 27, "total": 27, "text": "27/27"}));
     assert_eq!(condition(&status, "Progressing")["status"], "False");
     assert_eq!(condition(&status, "Progressing")["reason"], "Succeeded");
+    for kind in ["Progressing", "Prechecked"] {
+        assert_eq!(condition(&status, kind)["observedGeneration"], 1, "{kind}");
+    }
     assert_eq!((&status["status"], &status["reason"]), (&json!("Running"), &json!("its Job works")));
     assert_eq!(condition(&status, "Ready")["reason"], "Running", "the operator's condition stays");
     assert_eq!(ground.secret("state", "state.tar.zst").await, "state after\n");
@@ -400,7 +403,13 @@ async fn a_server_that_fails_neither_holds_up_the_work_nor_loses_the_last_word()
     let done = end(ground.begin(&[]).await).await;
     assert_eq!(done.code, Some(5));
     assert!(done.says("it is tried again"), "{done:?}");
-    assert_eq!(condition(&ground.status().await, "Progressing")["reason"], "Failed");
+    let status = ground.status().await;
+    assert_eq!(condition(&status, "Progressing")["reason"], "Failed");
+    assert_eq!(
+        condition(&status, "Progressing")["observedGeneration"],
+        1,
+        "also where the first write is the last"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,8 @@ use kubeon_plan::{ClusterSpec, Note};
 use crate::args::inventory::InventoryFlags;
 use crate::args::settings::SettingFlags;
 use crate::args::wish::WishArgs;
-use crate::engine::Engine;
+use crate::engine::login::keep_others;
+use crate::engine::{Engine, State};
 use crate::stop::Stop;
 use crate::wish::{self, SaidLogin, Wish};
 
@@ -36,18 +37,21 @@ pub fn wished(engine: &Engine<'_>, args: &WishArgs, supported: &[Version]) -> Re
     Ok(wish)
 }
 
-/// How to log in to hosts that are known, where an inventory says more about it.
+/// How to log in to hosts that are known, where an inventory says more about it. Hosts that it does not name are logged
+/// in to as they are remembered.
 ///
 /// # Errors
 /// When the inventory cannot be read.
 pub fn known_better(
     flags: &InventoryFlags,
-    cluster: &ClusterName,
+    state: &State,
     mut said: BTreeMap<HostAddress, SaidLogin>,
 ) -> Result<BTreeMap<HostAddress, SaidLogin>, Stop> {
     if flags.inventory.is_some() {
-        let inventory = read(flags, cluster)?;
-        for host in inventory.cluster.spec.cluster.hosts().unwrap_or_default() {
+        let inventory = read(flags, &state.name)?;
+        let hosts = inventory.cluster.spec.cluster.hosts().unwrap_or_default();
+        keep_others(&mut said, |host| hosts.iter().any(|declared| declared.ip == *host), &state.logins);
+        for host in hosts {
             if let Some(said) = said.get_mut(&host.ip) {
                 said.flags.port = Some(host.port);
                 said.flags.user = host.user.map(String::from).or_else(|| said.flags.user.clone());

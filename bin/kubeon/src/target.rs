@@ -104,6 +104,7 @@ impl Target {
         let all = LoginWish::from(&args.nodes.all);
         let back = scaling::Back::of(args.take_back);
         let mut target = Self::changed(engine, state, named, &all, &args.without, back)?;
+        login::keep_others(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
         target.logins.extend(logins);
         target.notes = notes;
         Ok(target)

@@ -11,6 +11,14 @@ use kubeon_pki::ClusterPki;
 const CHANGES: [&[&str]; 3] =
     [&["create", "t"], &["addon", "t", "-w", "127.0.2.3"], &["delon", "t", "@w*", "--yes"]];
 
+/// What shows what these would do, and changes nothing.
+const LOOKS: [&[&str]; 4] = [
+    &["plan", "t"],
+    &["create", "t", "--dry-run"],
+    &["addon", "t", "-w", "127.0.2.3", "--dry-run"],
+    &["delon", "t", "@w*", "--dry-run"],
+];
+
 /// A cluster whose hosts were written to.
 fn standing() -> Home {
     let home = Home::with_cluster("t");
@@ -22,11 +30,13 @@ fn standing() -> Home {
 fn no_new_keys_are_made_for_a_cluster_that_stands() {
     let home = standing();
     let folder = home.path().join(".kubeon/secret/t");
-    for change in CHANGES {
+    for change in CHANGES.iter().chain(&LOOKS) {
         let shown = folder.display().to_string();
         home.kubeon(change).refuses(&["the keys that t was made with are missing", &shown, "backup"]);
         home.kubeon(change).refuses(&["kubeon destroy t"]);
     }
+    let told = home.kubeon(&["create", "t"]).err;
+    assert_eq!(home.kubeon(&["plan", "t"]).err, told, "the same is told");
     assert!(!folder.exists() && !home.path().join(".kubeon/conf").exists(), "{:?}", home.files());
 }
 
@@ -35,12 +45,12 @@ fn a_single_key_that_is_missing_is_named() {
     let home = standing();
     let folder = home.path().join(".kubeon/secret/t");
     ClusterPki::load_or_create(&folder, 1).unwrap();
-    for change in CHANGES {
+    for change in CHANGES.iter().chain(&LOOKS) {
         home.kubeon(change).refuses(&["there is no bundle for v1.36.3"]);
     }
     let etcd = folder.join("ca-etcd.pem");
     std::fs::remove_file(&etcd).unwrap();
-    for change in CHANGES {
+    for change in CHANGES.iter().chain(&LOOKS) {
         let said = home.kubeon(change);
         said.refuses(&["are missing", &etcd.display().to_string()]);
         assert!(!said.err.contains("ca-kubernetes.pem"), "{}", said.err);
@@ -51,6 +61,8 @@ fn a_single_key_that_is_missing_is_named() {
 #[test]
 fn a_cluster_that_is_on_no_host_needs_no_keys_yet() {
     let home = Home::with_cluster("t");
-    home.kubeon(&["create", "t"]).refuses(&["there is no bundle for v1.36.3"]);
+    for command in ["create", "plan"] {
+        home.kubeon(&[command, "t"]).refuses(&["there is no bundle for v1.36.3"]);
+    }
     assert!(!home.path().join(".kubeon/secret").exists());
 }

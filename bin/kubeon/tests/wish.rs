@@ -76,6 +76,20 @@ fn workers_that_are_to_leave_are_told_with_what_is_written_down() {
 }
 
 #[test]
+fn a_worker_that_is_to_leave_is_logged_in_to_with_its_own_account() {
+    let own = ["-m", "127.0.2.1", "-w", "127.0.2.2", "--worker-user", "own", "--worker-port", "2222"];
+    let home = Home::with_cluster_of("t", &own);
+    home.rewrite("t", "\"generation\": 0", "\"generation\": 3");
+    let said = create(&home, &["--default-user", "admin", "--default-port", "1", "-C", "--yes"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let state = std::fs::read(home.path().join(".kubeon/t.json")).unwrap();
+    let state: Value = serde_json::from_slice(&state).unwrap();
+    let logins = &state["logins"];
+    assert_eq!(logins["127.0.2.1"], json!({"user": "admin", "port": 1}), "{logins}");
+    assert_eq!(logins["127.0.2.2"], json!({"user": "own", "port": 2222}), "{logins}");
+}
+
+#[test]
 fn what_a_person_should_know_is_told_though_no_host_is_touched() {
     let home = Home::new();
     let said = create(&home, &["-m", "127.0.2.2", "--max-pods", "300", "-C", "-o", "json"]);

@@ -1,7 +1,7 @@
 //! The rules. Pure: a request and a [`Lookup`] in, a [`Verdict`] out.
 //!
 //! ```text
-//!   KubernetesCluster ─► read ─► parts ─► hosts ─► version ─► addresses        whatever the change
+//!   KubernetesCluster ─► read ─► parts ─► hosts ─► version ─► addresses ─► size   whatever the change
 //!                          └──► against what stands: fixed ─► nodes ─► word     when there is something before it
 //!   ClusterOperation  ─► names a Cluster
 //! ```
@@ -10,6 +10,7 @@ mod fixed;
 mod hosts;
 mod nodes;
 mod parts;
+mod size;
 mod version;
 mod word;
 
@@ -103,6 +104,7 @@ fn cluster(
     hosts::judge(&wanted, verdict);
     version::judge(&wanted, stood.as_ref(), changes.as_ref(), lookup, verdict);
     hosts::judge_addresses(&wanted, stood.as_ref(), lookup, verdict);
+    size::judge(&wanted, object, stood.as_ref().zip(old), verdict);
     if let Some(stood) = &stood {
         if let (Some(built), Some(changes)) = (&stood.built, &changes) {
             fixed::judge(&wanted, built, changes, verdict);

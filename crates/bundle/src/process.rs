@@ -2,12 +2,19 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Lines of a failed program's last words that an error carries.
 const LAST_WORDS: usize = 12;
+/// How long programs that were told to end may take.
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Why a program did not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +51,8 @@ pub enum ProcessError {
 /// A program with a time limit that dies with the thread that started it.
 ///
 /// `setpriv` asks the kernel to end `timeout` when this process is gone, even by SIGKILL, and `timeout` ends the
-/// program and all its children. Where either is missing the program runs bare.
+/// program and all its children. Where either is missing the program may outlive this process; the limit is kept all
+/// the same, by a thread beside it.
 pub(crate) struct Guarded {
     command: Command,
     name: String,
@@ -54,7 +62,7 @@ pub(crate) struct Guarded {
 
 impl Guarded {
     pub(crate) fn new(program: &str, limit: Duration) -> Self {
-        let mut command = match (find("setpriv"), find("timeout")) {
+        let command = match (find("setpriv"), find("timeout")) {
             (Some(setpriv), Some(timeout)) => {
                 let mut command = Command::new(setpriv);
                 command.args(["--pdeathsig", "TERM", "--"]).arg(timeout).args(["--kill-after", "10"]);
@@ -63,7 +71,12 @@ impl Guarded {
             }
             _ => Command::new(program),
         };
-        command.stdin(Stdio::null());
+        Self::of(command, program, limit)
+    }
+
+    /// The program has a group of its own, so that its children can be ended with it.
+    fn of(mut command: Command, program: &str, limit: Duration) -> Self {
+        command.stdin(Stdio::null()).process_group(0);
         Self { command, name: program.to_owned(), limit, started: Instant::now() }
     }
 
@@ -74,8 +87,10 @@ impl Guarded {
 
     /// Runs it and gives its standard output.
     pub(crate) fn output(mut self) -> Result<String, ProcessError> {
-        let output = self.command.output().map_err(|source| self.start(source))?;
-        let Output { status, stdout, stderr } = output;
+        self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.command.spawn().map_err(|source| self.start(source))?;
+        let output = within(self.limit, Pid::from_child(&child), || child.wait_with_output());
+        let Output { status, stdout, stderr } = output.map_err(|source| self.start(source))?;
         if status.success() {
             return Ok(String::from_utf8_lossy(&stdout).into_owned());
         }
@@ -88,17 +103,15 @@ impl Guarded {
     /// as possible last words.
     pub(crate) fn lines(mut self, mut progress: impl FnMut(&str) -> bool) -> Result<(), ProcessError> {
         self.command.stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = self.command.spawn().map_err(|source| self.start(source))?;
+        let child = self.command.spawn().map_err(|source| self.start(source))?;
         let mut words = LastWords::default();
-        if let Some(stderr) = child.stderr.take() {
-            for line in BufReader::new(stderr).lines() {
-                let line = line.map_err(|source| self.start(source))?;
-                if !progress(&line) {
-                    words.hear(&line);
-                }
+        let hear = |line: &str| {
+            if !progress(line) {
+                words.hear(line);
             }
-        }
-        let status = child.wait().map_err(|source| self.start(source))?;
+        };
+        let ended = within(self.limit, Pid::from_child(&child), || listen(child, hear));
+        let status = ended.map_err(|source| self.start(source))?;
         if status.success() {
             return Ok(());
         }
@@ -109,16 +122,44 @@ impl Guarded {
         ProcessError::Start { program: self.name.clone(), source }
     }
 
-    fn failed(&self, status: std::process::ExitStatus, words: &LastWords) -> ProcessError {
-        let (program, words) = (self.name.clone(), words.text());
-        match status.code() {
-            // What coreutils' timeout answers when the limit was reached; 137 may also be the kernel short of memory.
-            Some(124 | 137) if self.started.elapsed() >= self.limit => {
-                ProcessError::TimedOut { program, seconds: self.limit.as_secs() }
+    fn failed(&self, status: ExitStatus, words: &LastWords) -> ProcessError {
+        let program = self.name.clone();
+        // Nothing runs on after its limit but to end, in whatever way.
+        if self.started.elapsed() >= self.limit {
+            return ProcessError::TimedOut { program, seconds: self.limit.as_secs() };
+        }
+        ProcessError::Failed { program, status: status.to_string(), words: words.text() }
+    }
+}
+
+/// Does `work`, which is over when the programs of the group are, and ends these at the limit.
+fn within<T>(limit: Duration, group: Pid, work: impl FnOnce() -> T) -> T {
+    let (over, news) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let is_running = |time| news.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+            // The group may be gone in that moment.
+            if is_running(limit) {
+                let _ = kill_process_group(group, Signal::TERM);
+                if is_running(FAREWELL) {
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
             }
-            _ => ProcessError::Failed { program, status: status.to_string(), words },
+        });
+        let result = work();
+        drop(over);
+        result
+    })
+}
+
+/// Hands over each line of a program's standard error and waits for its end.
+fn listen(mut child: Child, mut hear: impl FnMut(&str)) -> io::Result<ExitStatus> {
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).lines() {
+            hear(&line?);
         }
     }
+    child.wait()
 }
 
 /// The end of what a program says, without repetitions and news of downloads.
@@ -174,6 +215,17 @@ mod tests {
         (0..20).for_each(|number| words.hear(&number.to_string()));
         (0..20).for_each(|_| words.hear("connection refused"));
         assert!(words.text().starts_with("9\n10\n") && words.text().ends_with("19\nconnection refused"));
+    }
+
+    #[test]
+    fn keeps_the_limit_where_timeout_is_missing() {
+        let mut guarded = Guarded::of(Command::new("sh"), "sh", Duration::from_secs(1));
+        guarded.command().args(["-c", "sleep 60 & sleep 60"]);
+        let begin = Instant::now();
+        let error = guarded.output().unwrap_err();
+        assert!(matches!(error, ProcessError::TimedOut { seconds: 1, .. }), "{error}");
+        // Its child, which holds the pipe open, was ended too.
+        assert!(begin.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

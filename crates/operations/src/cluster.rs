@@ -32,7 +32,7 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
     let cluster = seen.object().map(AsRef::as_ref);
     let mut operations = s.operations.clone();
     order::queue(&mut operations);
-    if let Some(plan) = archive::parting(s, &operations) {
+    if let Some(plan) = archive::before_all_else(s, &operations) {
         return plan;
     }
     let mut turn = Turn::default();
@@ -287,11 +287,19 @@ fn missing(s: &Snapshot<'_>, cluster: &Cluster) -> Option<String> {
 fn notice(cluster: &Cluster, warning: bool, reason: &'static str, text: String) -> Notice {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let uid = cluster.metadata.uid.clone().unwrap_or_default();
-    Notice { about: Target::new(Kind::Cluster, "", name), uid, warning, reason, text }
+    let about = Target::new(Kind::Cluster, "", name);
+    Notice { with: about.clone(), about, uid, warning, reason, text }
 }
 
-/// What who looks at the Cluster is told of its operations; nothing in other lanes.
-pub(crate) fn told(s: &Snapshot<'_>, warning: bool, reason: &'static str, text: String) -> Option<Notice> {
+/// What who looks at the Cluster is told of this operation, with its status; nothing in other lanes.
+pub(crate) fn told(
+    s: &Snapshot<'_>,
+    operation: &ClusterOperation,
+    warning: bool,
+    reason: &'static str,
+    text: &str,
+) -> Option<Notice> {
     let Subject::Cluster(Seen::Is(cluster)) = &s.subject else { return None };
-    Some(notice(cluster, warning, reason, text))
+    let text = format!("{}: {text}", name(operation));
+    Some(notice(cluster, warning, reason, text).with(target(operation)))
 }

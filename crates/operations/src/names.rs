@@ -1,4 +1,5 @@
-//! Names of what is made for an operation: always the same for the same operation, at most 63 characters.
+//! Names of what is made for an operation: always the same for the same operation, at most 63 characters. What is kept of a
+//! business cluster is called after it in full, and is neither a label nor a volume.
 
 use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -201,6 +202,17 @@ mod tests {
         assert!(operation.len() <= 63, "{operation}");
         assert!(derived_job("scaling-down", &ns, &name, &operation).len() <= 63);
         assert!(!shorten("aaaa.bbbbbbbbbbbbbbbbbbbbbbbb", 16).contains(".-"));
+    }
+
+    /// Its label may not be longer than any other; the operator and the runner each tell the names by themselves.
+    #[test]
+    fn what_is_kept_of_a_cluster_may_be_called_after_it_in_full() {
+        let (ns, name) = ("n".repeat(63), "c".repeat(63));
+        for kept in [state(&ns, &name), kubeconfig(&ns, &name), known_hosts(&ns, &name)] {
+            assert!(kept.starts_with(&format!("{ns}-{name}-")) && kept.len() <= 253, "{kept}");
+        }
+        assert!(crate::keep::cluster(&ns, &name).len() <= LONGEST);
+        assert!(cluster_state(&name).len() <= LONGEST && cluster_kubeconfig(&name).len() <= LONGEST);
     }
 
     #[test]

@@ -233,6 +233,10 @@ impl World {
             for notice in turn.notices.iter().filter(|notice| notice.reason.ends_with("Failed")) {
                 assert!(FAILURES.contains(&notice.reason), "{} is not counted from nought", notice.reason);
             }
+            for notice in &turn.notices {
+                let with = |write: &Write| write.target == notice.with;
+                assert!(turn.stages.iter().flatten().any(with), "it belongs to no write: {notice:?}");
+            }
             'stages: for stage in turn.stages {
                 let mut targets: Vec<_> = stage.iter().map(|write| write.target.clone()).collect();
                 targets.sort();

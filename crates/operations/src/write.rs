@@ -93,6 +93,11 @@ impl Write {
     pub fn makes_a_job(&self) -> bool {
         self.target.kind == Kind::Job && matches!(self.change, Change::Create(_))
     }
+
+    /// Whether it is a status.
+    fn says(&self) -> bool {
+        matches!(self.change, Change::Status(_))
+    }
 }
 
 /// The reasons of [`Notice`]s that something failed, so that they can be counted from nought.
@@ -112,6 +117,8 @@ pub const FAILURES: [&str; 8] = [
 pub struct Notice {
     /// The object that it is about.
     pub about: Target,
+    /// The object whose write it belongs to: told when that is done, by then it is not planned again.
+    pub with: Target,
     /// The object's UID.
     pub uid: String,
     /// Whether somebody should look at it.
@@ -122,13 +129,21 @@ pub struct Notice {
     pub text: String,
 }
 
+impl Notice {
+    /// The same, told with a write of another object than the one that it is about.
+    #[must_use]
+    pub fn with(self, with: Target) -> Self {
+        Self { with, ..self }
+    }
+}
+
 /// Writes and when to look again.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Turn {
     /// Sets of writes, one after the other; those of one set side by side. What follows a set that did not succeed is
     /// not done.
     pub stages: Vec<Vec<Write>>,
-    /// Each told when the status of its object was written, or else when all of it was done.
+    /// Each told when the write that it belongs to is done.
     pub notices: Vec<Notice>,
     /// When something may be due though nothing changed.
     pub wake: Option<Timestamp>,
@@ -141,16 +156,30 @@ impl Turn {
         self.stages.iter().all(Vec::is_empty)
     }
 
-    /// Takes what is told as soon as the stage `at` is done. What was written is not planned again, so what it tells must not
-    /// be lost with a later stage.
-    pub fn told_with(&mut self, at: usize) -> Vec<Notice> {
-        let last = at + 1 >= self.stages.len();
-        let stage = self.stages.get(at).map(Vec::as_slice).unwrap_or_default();
-        let says = |notice: &Notice, write: &Write| {
-            matches!(write.change, Change::Status(_)) && write.target == notice.about
-        };
-        let due = |notice: &mut Notice| last || stage.iter().any(|write| says(notice, write));
-        self.notices.extract_if(.., due).collect()
+    /// Takes the writes of stage `at`, each with what is told as soon as it is done. What was written is not planned again,
+    /// so what it tells must not be lost with the writes beside it or after it. Of two writes of one object, that of the
+    /// status tells.
+    pub fn take(&mut self, at: usize) -> Vec<(Write, Vec<Notice>)> {
+        let Some(stage) = self.stages.get_mut(at).map(std::mem::take) else { return Vec::new() };
+        let later: Vec<&Target> =
+            self.stages.iter().flatten().filter(|write| write.says()).map(|it| &it.target).collect();
+        let mut taken = Vec::new();
+        for write in stage {
+            let tells = write.says() || !later.contains(&&write.target);
+            let due = |notice: &mut Notice| tells && notice.with == write.target;
+            let told = self.notices.extract_if(.., due).collect();
+            taken.push((write, told));
+        }
+        taken
+    }
+
+    /// Leaves the first stage that writes something, and what is told with it: the rest is planned again.
+    pub fn cut(&mut self) {
+        self.stages.retain(|stage| !stage.is_empty());
+        for at in 1..self.stages.len() {
+            self.take(at);
+        }
+        self.stages.truncate(1);
     }
 
     /// Does `other` beside this: first stages together, then second ones.
@@ -184,4 +213,50 @@ pub enum Plan {
     Read(Vec<Target>),
     /// Do this; when something was written, ask again.
     Do(Turn),
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn write(name: &str, change: Change) -> Write {
+        Write { why: String::new(), target: Target::new(Kind::Operation, "", name), change, operation: None }
+    }
+
+    fn status(name: &str) -> Write {
+        write(name, Change::Status(json!({})))
+    }
+
+    fn notice(about: &str, with: &str) -> Notice {
+        let (about, with) = (Target::new(Kind::Operation, "", about), Target::new(Kind::Operation, "", with));
+        Notice { about, with, uid: String::new(), warning: false, reason: "Told", text: String::new() }
+    }
+
+    /// What is told with each write of a stage: the objects that it is about.
+    fn told(turn: &mut Turn, at: usize) -> Vec<Vec<String>> {
+        let name = |notice: Notice| notice.about.name;
+        turn.take(at).into_iter().map(|(_, told)| told.into_iter().map(name).collect()).collect()
+    }
+
+    #[test]
+    fn a_notice_is_told_with_its_write_whatever_becomes_of_the_others() {
+        let meta = write("a", Change::Merge(json!({})));
+        let stages = vec![vec![meta, status("b")], vec![status("a")]];
+        let notices = vec![notice("a", "a"), notice("b", "b"), notice("of b", "b")];
+        let mut turn = Turn { stages, notices, wake: None };
+        assert_eq!(told(&mut turn, 0), [vec![], vec!["b", "of b"]], "the status tells, not the annotation");
+        assert_eq!(told(&mut turn, 1), [["a"]]);
+        assert!(turn.notices.is_empty());
+    }
+
+    #[test]
+    fn what_is_cut_off_is_told_when_it_is_planned_again() {
+        let stages = vec![vec![], vec![status("a")], vec![status("b")]];
+        let mut turn = Turn { stages, notices: vec![notice("a", "a"), notice("b", "b")], wake: None };
+        turn.cut();
+        assert_eq!(told(&mut turn, 0), [["a"]]);
+        assert!(turn.is_done() && turn.notices.is_empty());
+    }
 }

@@ -1,7 +1,9 @@
 //! A certificate authority: one key, one self-signed certificate, one file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
+use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256,
@@ -15,9 +17,6 @@ use crate::pki::PkiError;
 /// The authorities of a cluster, each with a key of its own: who may sign for one purpose cannot sign
 /// for another.
 pub const AUTHORITIES: [&str; 4] = ["kubernetes", "etcd", "front-proxy", "kubelet-serving"];
-
-/// Longest life of an authority in years; later dates cannot be written into a certificate.
-const MOST_YEARS: u32 = 1000;
 
 pub(crate) struct Authority {
     /// The certificate, PEM.
@@ -39,10 +38,14 @@ impl Authority {
         Self::parse(&text, path)
     }
 
-    /// Reads `ca-<name>.pem`.
-    pub(crate) fn load(folder: &Path, name: &str) -> Result<Self, PkiError> {
+    /// Takes `ca-<name>.pem`, which `read` reads.
+    pub(crate) fn load(
+        folder: &Path,
+        name: &str,
+        read: fn(&Path) -> io::Result<String>,
+    ) -> Result<Self, PkiError> {
         let path = file(folder, name);
-        let text = keyfile::read(&path).map_err(|error| Making::Io(error).at(&path))?;
+        let text = read(&path).map_err(|error| Making::Io(error).at(&path))?;
         Self::parse(&text, path)
     }
 
@@ -83,12 +86,12 @@ pub(crate) fn file(folder: &Path, name: &str) -> PathBuf {
 
 /// What can go wrong while a key file is read or made; only the caller knows its path.
 pub(crate) enum Making {
-    Io(std::io::Error),
+    Io(io::Error),
     Sign(rcgen::Error),
 }
 
-impl From<std::io::Error> for Making {
-    fn from(error: std::io::Error) -> Self {
+impl From<io::Error> for Making {
+    fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
@@ -114,7 +117,7 @@ fn generate(name: &str, years: u32) -> Result<String, rcgen::Error> {
         vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     params.serial_number = Some(random_serial());
     params.not_before = now - Duration::minutes(5);
-    params.not_after = now + Duration::days(365) * years.clamp(1, MOST_YEARS);
+    params.not_after = now + Duration::days(365) * years.clamp(1, MAX_CA_YEARS);
     let certificate = params.self_signed(&key)?;
     Ok(format!("{}{}", key.serialize_pem(), certificate.pem()))
 }

@@ -40,12 +40,17 @@ pub(crate) fn read_or_create<E: From<io::Error>>(
 
 /// Reads the file and takes away what rights others have on it.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
-    let meta = fs::metadata(path)?;
-    if meta.len() > LIMIT {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} bytes is no key", meta.len())));
-    }
-    if meta.permissions().mode() & 0o077 != 0 {
+    if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    }
+    look(path)
+}
+
+/// Reads the file and leaves it as it is.
+pub(crate) fn look(path: &Path) -> io::Result<String> {
+    let length = fs::metadata(path)?.len();
+    if length > LIMIT {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{length} bytes is no key")));
     }
     fs::read_to_string(path)
 }

@@ -76,7 +76,7 @@ pub struct ClusterPki {
 impl ClusterPki {
     /// Reads the keys in `folder`, making those that are missing: the folder 0700, the files 0600, each
     /// whole or not at all, so it may be called by two processes at once and after a crash. `ca_years`
-    /// is the life of authorities made now (1 to 1000).
+    /// is the life of authorities made now (1 to 100).
     ///
     /// # Errors
     /// When a file cannot be read or written, or is damaged.
@@ -98,14 +98,24 @@ impl ClusterPki {
     /// # Errors
     /// [`PkiError::Missing`] with everything that is not there; when a file cannot be read, or is damaged.
     pub fn load(folder: &Path) -> Result<Self, PkiError> {
-        let paths = missing(folder);
-        if !paths.is_empty() {
-            return Err(PkiError::Missing { paths });
-        }
+        all_there(folder)?;
         own(folder)?;
-        let authorities = every(|name| Authority::load(folder, name))?;
+        Self::read(folder, keyfile::read)
+    }
+
+    /// Says what [`Self::load`] would, and changes nothing: not even who may read the files.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn look(folder: &Path) -> Result<(), PkiError> {
+        all_there(folder)?;
+        Self::read(folder, keyfile::look).map(drop)
+    }
+
+    fn read(folder: &Path, read: fn(&Path) -> io::Result<String>) -> Result<Self, PkiError> {
+        let authorities = every(|name| Authority::load(folder, name, read))?;
         let path = folder.join(SERVICE_ACCOUNT);
-        let text = keyfile::read(&path).map_err(|error| Making::Io(error).at(&path))?;
+        let text = read(&path).map_err(|error| Making::Io(error).at(&path))?;
         Self::of(authorities, &text, path)
     }
 
@@ -160,6 +170,11 @@ fn every(
     get: impl Fn(&'static str) -> Result<Authority, PkiError>,
 ) -> Result<Vec<(&'static str, Authority)>, PkiError> {
     AUTHORITIES.into_iter().map(|name| Ok((name, get(name)?))).collect()
+}
+
+fn all_there(folder: &Path) -> Result<(), PkiError> {
+    let paths = missing(folder);
+    if paths.is_empty() { Ok(()) } else { Err(PkiError::Missing { paths }) }
 }
 
 /// What is not there: the folder, or files of it.

@@ -128,8 +128,9 @@ fn an_authority_lives_its_years_and_no_leaf_outlives_it() {
     assert_eq!(pem.parse_x509().unwrap().validity().not_after.timestamp(), ends[0]);
 
     let century = tempfile::tempdir().unwrap();
-    let pki = ClusterPki::load_or_create(century.path(), 100).unwrap();
-    assert!(pki.expiries().all(|(_, end)| end > now + 99 * 365 * 86400));
+    let pki = ClusterPki::load_or_create(century.path(), 1000).unwrap();
+    let over = |(_, end): (&str, i64), years: i64| end > now + years * 365 * 86400;
+    assert!(pki.expiries().all(|end| over(end, 99) && !over(end, 101)), "no longer than may be declared");
 }
 
 #[test]
@@ -224,6 +225,30 @@ fn what_a_cluster_was_made_with_is_read_and_never_made_anew() {
     let error = ClusterPki::load(&secret).err().unwrap();
     assert!(matches!(&error, PkiError::Missing { paths } if *paths == [secret.clone()]), "{error}");
     assert!(!secret.exists());
+}
+
+#[test]
+fn a_look_says_what_reading_would_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret/demo");
+    assert!(
+        matches!(ClusterPki::look(&secret), Err(PkiError::Missing { paths }) if paths == [secret.clone()])
+    );
+    assert!(!secret.exists());
+    ClusterPki::load_or_create(&secret, 100).unwrap();
+    let etcd = secret.join("ca-etcd.pem");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for path in [&etcd, &secret] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    ClusterPki::look(&secret).unwrap();
+    assert_eq!((mode(&etcd), mode(&secret)), (0o755, 0o755));
+    std::fs::write(&etcd, "half").unwrap();
+    let error = ClusterPki::look(&secret).unwrap_err().to_string();
+    assert!(error.contains("ca-etcd.pem is damaged"), "{error}");
+    std::fs::remove_file(&etcd).unwrap();
+    assert!(matches!(ClusterPki::look(&secret), Err(PkiError::Missing { paths }) if paths == [etcd.clone()]));
+    assert!(!etcd.exists(), "nothing is made in its place");
 }
 
 #[test]

@@ -11,11 +11,10 @@ use crate::output::{Plan, PlanError, Step};
 use crate::site::{Host, Site};
 
 /// Plans the removal of a cluster. Hosts that carry nothing of it are left alone, and so are those that were named to be
-/// left out, masters too. Where all are, the plan is empty.
+/// left out, masters too. Where all are, the plan is empty. A note names those that carry another cluster.
 ///
 /// # Errors
-/// When a host cannot be seen and was not named to be left out, or carries another cluster; not where no host was ever
-/// written to.
+/// When a host cannot be seen and was not named to be left out; not where no host was ever written to.
 pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
     let (site, notes) = hosts::recognize(intent, snapshot)?;
     let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);

@@ -51,7 +51,8 @@ fn bare_first(site: &mut Site<'_>, notes: &mut Vec<Note>) {
     }
 }
 
-/// Judges hosts for a cluster that is to go: only whose they are matters. There may be none that take part.
+/// Judges hosts for a cluster that is to go: only whose they are matters, and what others have is left alone. There may be
+/// none that take part.
 pub(crate) fn recognize<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
@@ -59,15 +60,33 @@ pub(crate) fn recognize<'a>(
     // The generation is counted before the first effect, so 0 says that there was none.
     let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);
     let written = intent.generation > 0 || snapshot.hosts.values().filter_map(Seen::fresh).any(ours);
-    let told = |rule: &&Rule| written && ["claim", "leftover"].contains(&rule.name);
-    let rules: Vec<&Rule> = RULES.iter().filter(told).collect();
-    let (site, mut notes) = judge(intent, snapshot, &rules, Purpose::Go { written })?;
-    if !written {
+    let (site, mut notes) = judge(intent, snapshot, &[], Purpose::Go { written })?;
+    if written {
+        notes.extend(site.hosts.iter().filter_map(|host| of_others(intent, host)));
+    } else {
         let text =
             format!("no host was ever written to: only what is known here of {} goes", intent.spec.name);
         notes.push(Note { host: None, text });
     }
     Ok((site, notes))
+}
+
+/// That a host has nothing of the cluster and something of another one.
+fn of_others(intent: &Intent, host: &Host<'_>) -> Option<Note> {
+    let text = match &host.facts.claim {
+        Some(claim) if claim.uid != intent.uid => {
+            format!("belongs to cluster {} (identity {}) and is left alone", claim.cluster, claim.uid)
+        }
+        None if !host.facts.foreign.is_empty() => {
+            let found = host.facts.foreign.join(", ");
+            format!(
+                "has nothing of {}, but another cluster (found {found}), and is left alone",
+                intent.spec.name
+            )
+        }
+        _ => return None,
+    };
+    Some(note(host.address(), text))
 }
 
 /// What hosts are judged for.
@@ -102,7 +121,7 @@ fn judge<'a>(
             Sight::Missing(refusal) => refusals.push(refusal),
         }
     }
-    check(intent, snapshot, rules, purpose, &mut refusals, &mut notes);
+    check(intent, snapshot, rules, &mut refusals, &mut notes);
     let leaving = leave(intent, snapshot, purpose, &mut refusals, &mut notes);
     refusals.extend(same_names(&hosts, &leaving));
     if !refusals.is_empty() || hosts.is_empty() && purpose == Purpose::Stay {
@@ -276,16 +295,12 @@ fn check(
     intent: &Intent,
     snapshot: &Snapshot,
     rules: &[&Rule],
-    purpose: Purpose,
     refusals: &mut Vec<Refusal>,
     notes: &mut Vec<Note>,
 ) {
     let mut warnings: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
     precheck::subjects(intent, snapshot, |subject| {
         let host = subject.spec.address;
-        if purpose != Purpose::Stay && intent.without.contains(&host) {
-            return;
-        }
         for result in rules.iter().map(|rule| precheck::judge(rule, subject)).filter(|result| !result.ok) {
             if precheck::stands_in_the_way(&result) {
                 refusals.push(refuse(host, result.message));

@@ -8,6 +8,11 @@ use kubeon_wire::{Cgroup, Facts, Fence, NodeFact};
 use crate::desired::prepare;
 use crate::input::{ClusterSpec, HostSpec, Intent, LoadBalancer, PartInfo, ProxyMode};
 
+/// Bytes that a packet has on an ordinary link.
+const USUAL_MTU: u32 = 1500;
+/// Bytes of each packet that the overlay takes for itself.
+const OVERLAY: u32 = 50;
+
 /// The hosts of a plan, masters first, with what they share.
 pub(crate) struct Site<'a> {
     pub(crate) intent: &'a Intent,
@@ -133,6 +138,14 @@ impl Host<'_> {
 
     pub(crate) fn cgroup_v2(&self) -> bool {
         self.facts.cgroup == Cgroup::V2
+    }
+
+    /// Bytes that a packet of a pod may have: what the link with the host's address carries, but for the overlay's share.
+    /// flannel reckons the same for its own device.
+    pub(crate) fn pod_mtu(&self) -> u32 {
+        // An address on the loopback says nothing of the way to the other hosts.
+        let link = self.facts.links.iter().find(|link| link.address == self.ip() && link.name != "lo");
+        link.map_or(USUAL_MTU, |link| link.mtu).saturating_sub(OVERLAY)
     }
 
     /// How Services are implemented here: what was asked for, as far as the kernel has it.

@@ -335,6 +335,23 @@ fn a_host_that_is_left_out_of_a_destroy_is_left_alone_although_it_answers() {
     );
 }
 
+/// As when two clusters were declared on it at the same moment, and the other one was there first.
+#[test]
+fn a_host_that_carries_another_cluster_is_left_alone_by_a_destroy() {
+    let (mut wish, mut snapshot) = (intent(1, 2), bare_hosts(3));
+    story(&wish, &mut snapshot, 1);
+    wish.generation = 1;
+    edit(&mut snapshot, 0, |facts| facts.claim = Some(claim("other")));
+    edit(&mut snapshot, 1, |facts| (facts.claim, facts.foreign) = (None, vec!["/etc/kubeedge".into()]));
+    let made = destroy(&wish, &snapshot).unwrap();
+    assert_eq!(lint(&made, &snapshot), []);
+    assert_eq!(made.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["reset/host@h3"]);
+    let notes: Vec<_> = made.notes.iter().map(|note| (note.host.unwrap(), note.text.as_str())).collect();
+    let other = "belongs to cluster other (identity x) and is left alone";
+    let kubeedge = "has nothing of demo, but another cluster (found /etc/kubeedge), and is left alone";
+    assert_eq!(notes, [(address(0), other), (address(1), kubeedge)]);
+}
+
 #[test]
 fn what_was_only_written_down_is_forgotten_whatever_its_hosts_are() {
     let (wish, mut snapshot) = (intent(1, 2), bare_hosts(3));

@@ -66,9 +66,9 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.
 }
 
 /// The template from which containerd writes `/etc/cni/net.d` once the node's pod range is known: a
-/// bridge in the overlay's size, addresses from the node's range, host ports.
+/// bridge whose packets may have `mtu` bytes, addresses from the node's range, host ports.
 #[must_use]
-pub fn cni_template() -> String {
+pub fn cni_template(mtu: u32) -> String {
     pretty(&json!({
         "cniVersion": "1.0.0",
         "name": "kubeon",
@@ -78,7 +78,7 @@ pub fn cni_template() -> String {
                 "bridge": "cni0",
                 "isDefaultGateway": true,
                 "hairpinMode": true,
-                "mtu": 1450,
+                "mtu": mtu,
                 "ipam": {
                     "type": "host-local",
                     "ranges": [[{ "subnet": "{{.PodCIDR}}" }]],

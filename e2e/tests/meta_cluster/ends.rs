@@ -117,7 +117,11 @@ fn its_runner_is_killed(ground: &Ground) -> Result<()> {
 pub fn no_image(ground: &Ground) -> Result<()> {
     let reason = failed(ground, "does-pull")?;
     ensure!(reason.contains(NO_IMAGE), "{reason}");
-    let operation = ground.get(&[seed::OPERATIONS, "does-pull"])?;
+    named_in_time(&ground.get(&[seed::OPERATIONS, "does-pull"])?)
+}
+
+/// From when the operation was made until it was ended because an image is not there.
+pub fn named_in_time(operation: &Value) -> Result<()> {
     let named = condition(&operation["status"], "Stopping").context("it was ended")?;
     let (from, to) =
         (time(&operation["metadata"]["creationTimestamp"])?, time(&named["lastTransitionTime"])?);

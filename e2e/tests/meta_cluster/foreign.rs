@@ -13,7 +13,7 @@ use super::ground::{Ground, condition, time, within};
 use super::seed::{self, done, operate_on};
 
 /// No name of an image of ours.
-const IMAGE: &str = "docker.io/elsewhere/installer:2";
+pub const IMAGE: &str = "docker.io/elsewhere/installer:2";
 /// How soon what runs must end once it was told to: it does not resist.
 const ENDS_WITHIN: i64 = 20;
 

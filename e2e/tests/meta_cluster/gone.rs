@@ -38,11 +38,15 @@ impl Deleted {
         Ok(Self { name: name.to_owned(), uid, at })
     }
 
-    /// When an event of this reason was told last, and its words.
+    /// Waits for an event of this reason, which comes a little after the status that it tells of: when it was told last, and
+    /// its words.
     fn event(&self, ground: &Ground, reason: &str) -> Result<(Timestamp, String)> {
         let of_it = format!("reason={reason},involvedObject.uid={}", self.uid);
-        let events = ground.get(&["-n", PLACE, "events", "--field-selector", &of_it])?;
-        let last = events["items"].as_array().and_then(|events| events.last()).context("no such event")?;
+        let last = ground.eventually(&format!("an event {reason} tells of it"), MINUTE, || {
+            let events = ground.get(&["-n", PLACE, "events", "--field-selector", &of_it])?;
+            let last = events["items"].as_array().and_then(|events| events.last());
+            last.cloned().context("no such event")
+        })?;
         Ok((time(&last["eventTime"])?, last["message"].as_str().unwrap_or_default().to_owned()))
     }
 
@@ -55,8 +59,7 @@ impl Deleted {
             Ok(())
         });
         gone.map_err(|error| error.context(ground.story("ecs", name)))?;
-        let (ended, said) = ground
-            .eventually("an event tells of it", MINUTE, || self.event(ground, "DeleteKubeJobSuccess"))?;
+        let (ended, said) = self.event(ground, "DeleteKubeJobSuccess")?;
         let took = within(&format!("{name} deleted"), self.at, ended, ENDS_WITHIN)?;
         note(&format!("{name} deleted, after {took:#}"));
         Ok(said)
@@ -117,8 +120,7 @@ pub fn taken_down_though_runner_and_operator_are_killed(ground: &Ground) -> Resu
     let alone = ground.alone();
     let deleted = Deleted::begin(ground, NAME)?;
     runner_killed(ground, "delete-", MASTER)?;
-    let (named, _) =
-        ground.eventually("an event names it", MINUTE, || deleted.event(ground, "DeleteKubeJobFailed"))?;
+    let (named, _) = deleted.event(ground, "DeleteKubeJobFailed")?;
     within("named by an event", deleted.at, named, ENDS_WITHIN)?;
     ground.ask(NAME, "terminating")?;
     let deleted = Deleted { at: Timestamp::now(), ..deleted };
@@ -186,8 +188,7 @@ fn without_the_dead_host(ground: &Ground, deleted: &Deleted) -> Result<()> {
         ensure!(left.trim().is_empty(), "{left} is there");
         Ok(())
     })?;
-    let (_, said) = ground
-        .eventually("an event tells of it", MINUTE, || deleted.event(ground, "DeleteKubeJobSuccess"))?;
+    let (_, said) = deleted.event(ground, "DeleteKubeJobSuccess")?;
     ensure!(said.contains(address), "it names the host that was left out: {said}");
     nothing_is_left(ground, NAME, &[MASTER, SECOND])
 }

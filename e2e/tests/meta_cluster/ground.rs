@@ -10,6 +10,7 @@ use kubeon_e2e::lab::Lab;
 use kubeon_e2e::program::{again_after, must};
 use serde_json::{Value, json};
 
+use super::traces::Traces;
 use super::{MINUTE, business};
 
 /// The meta cluster.
@@ -26,6 +27,8 @@ const UNJUDGED: &str = "failed calling webhook";
 /// The lab: `h1` is the meta cluster, the others are free.
 pub struct Ground {
     pub lab: Lab,
+    /// What its operators and Jobs tell a collector.
+    pub traces: Traces,
     alone: Mutex<()>,
 }
 
@@ -35,10 +38,13 @@ pub struct Alone<'g>(#[allow(dead_code, reason = "held")] MutexGuard<'g, ()>);
 impl Ground {
     /// The one command.
     pub fn raise() -> Result<Self> {
-        let ground = Self { lab: Lab::up("e2e-meta", HOSTS)?, alone: Mutex::default() };
+        let lab = Lab::up("e2e-meta", HOSTS)?;
+        let ground = Self { traces: Traces::listen(&lab)?, lab, alone: Mutex::default() };
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images");
         let (images, hosts) = (images.to_string_lossy(), HOSTS.to_string());
-        ground.lab.must(&["meta", "up", "--lab", "e2e-meta", "--hosts", &hosts, "--images", &images])?;
+        let up: [&str; 8] = ["meta", "up", "--lab", "e2e-meta", "--hosts", &hosts, "--images", &images];
+        let collector = ["--otlp-endpoint", ground.traces.url.as_str()];
+        ground.lab.must(&[&up[..], &collector[..]].concat())?;
         ground.operators_are_ready()?;
         Ok(ground)
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::ends::{self, job, log_says};
 use super::ground::{Ground, OPERATOR};
-use super::{MINUTE, SEED, foreign, told};
+use super::{MINUTE, SEED, brought, foreign, no_bundle, told};
 
 /// The kind, as no other is called.
 pub const CLUSTERS: &str = "clusters.kubeonkube.clay.io";
@@ -21,17 +21,21 @@ pub const OPERATIONS: &str = "clusteroperations.kubeonkube.clay.io";
 /// The image that the samples name; the runner's image carries that name as well.
 const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 
-/// A command, operations of all ends, a cluster by `cluster.yml`, a worker by `scale.yml`, bare hosts by `reset.yml`; then
-/// the example of this project. Runners and operators are killed.
+/// A command, operations of all ends, a cluster by `cluster.yml`, a worker by `scale.yml` that leaves by `remove-node.yml`,
+/// bare hosts by `reset.yml`; then the example of this project. Runners and operators are killed.
 pub fn all(ground: &Ground) -> Result<()> {
     let alone = ground.alone();
     command(ground)?;
+    no_bundle::begin(ground)?;
     ends::begin(ground)?;
     foreign::begin(ground)?;
     ends::no_image(ground)?;
+    no_bundle::is_named(ground)?;
     drop(alone);
+    brought::begin(ground)?;
     ends::as_expected(ground)?;
     foreign::as_expected(ground)?;
+    brought::as_expected(ground)?;
     ends::outlives_its_operators(ground)?;
     cluster_and_worker(ground)?;
     example(ground)
@@ -68,15 +72,26 @@ fn cluster_and_worker(ground: &Ground) -> Result<()> {
     let add = ("sample-node-add", "kube-on-kube/ClusterOperation.yml");
     runner_killed(ground, add, "h3")?;
     works_though_its_operator_is_killed(ground, add)?;
-    nodes_are_ready(ground)?;
+    nodes_are(ground, "master01=True worker01=True")?;
+    worker_leaves(ground)?;
     let reset =
         json!({"actionType": "playbook", "action": "reset.yml", "extraArgs": "-e reset_confirmation=yes"});
     operate_on(ground, "sample", "sample-reset", &reset)?;
     done(ground, "sample-reset")?;
     ground.lab.is_bare("h2")?;
     ground.lab.is_bare("h3")?;
-    history(ground, 5)?;
+    history(ground, 7)?;
     ground.kubectl(&["delete", CLUSTERS, "sample", "--timeout=60s"]).map(drop)
+}
+
+/// Its node is gone and its host is bare; the cluster stays.
+fn worker_leaves(ground: &Ground) -> Result<()> {
+    let leave =
+        json!({"actionType": "playbook", "action": "remove-node.yml", "extraArgs": "-e node=worker01"});
+    operate_on(ground, "sample", "sample-node-remove", &leave)?;
+    done(ground, "sample-node-remove")?;
+    nodes_are(ground, "master01=True")?;
+    ground.lab.is_bare("h3")
 }
 
 /// Kills the pod as soon as this host is written to, and takes the operation that failed away.
@@ -101,10 +116,11 @@ fn works_though_its_operator_is_killed(ground: &Ground, (operation, file): (&str
     done(ground, operation)
 }
 
-fn nodes_are_ready(ground: &Ground) -> Result<()> {
+/// Each node of the cluster with whether it is Ready.
+fn nodes_are(ground: &Ground, wanted: &str) -> Result<()> {
     let ready = r#"kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes -o jsonpath='{range .items[*]}{.metadata.name}={.status.conditions[?(@.type=="Ready")].status} {end}'"#;
     let nodes = ground.lab.on("h2", ready)?;
-    ensure!(nodes.trim() == "master01=True worker01=True", "{nodes}");
+    ensure!(nodes.trim() == wanted, "{nodes}");
     Ok(())
 }
 
@@ -135,7 +151,7 @@ fn example(ground: &Ground) -> Result<()> {
         &json!({"actionType": "playbook", "action": "cluster.yml"}),
     )?;
     done(ground, "sample-again")?;
-    nodes_are_ready(ground)
+    nodes_are(ground, "master01=True worker01=True")
 }
 
 /// Applies a file of `examples`, filled in as a person fills it in.
@@ -172,7 +188,8 @@ pub fn cluster(ground: &Ground, name: &str) -> Result<()> {
             "sshAuthRef": reference("sample-ssh-auth")}}))
 }
 
-fn reference(name: &str) -> Value {
+/// A ConfigMap or Secret beside those of the samples.
+pub fn reference(name: &str) -> Value {
     json!({"namespace": SEED, "name": name})
 }
 

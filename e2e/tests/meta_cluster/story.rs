@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::VERSION;
 use serde_json::Value;
 
+use super::MINUTE;
 use super::business::{FIRST, MASTER, NAME, PLACE, SECOND};
 use super::ground::{Ground, condition};
 use super::seed::OPERATIONS;
@@ -18,8 +19,9 @@ struct Told {
 
 /// Looks at everything, once the cluster has grown and shrunk.
 pub fn of_a_life(ground: &Ground) -> Result<()> {
-    let described = ground.kubectl(&["describe", "ecs", NAME])?;
-    life(ground, &events(&described)?)?;
+    ground.eventually("its whole life is told", MINUTE, || {
+        life(ground, &events(&ground.kubectl(&["describe", "ecs", NAME])?)?)
+    })?;
     conditions(&ground.get(&["ecs", NAME])?["status"])?;
     for (action, count) in [("creating", 1), ("scaling-up", 2), ("scaling-down", 2)] {
         operations(ground, action, count)?;

@@ -48,11 +48,16 @@ fn operation(ground: &Ground) -> Result<Value> {
     last.context("no operation was made")
 }
 
-/// Words of the events of this reason about an object.
-fn told(ground: &Ground, about: &Value, reason: &str) -> Result<String> {
+/// Waits until events of this reason about an object have these words. They come a little after the status.
+fn told(ground: &Ground, about: &Value, reason: &str, words: &[&str]) -> Result<()> {
     let uid = about["metadata"]["uid"].as_str().context("a UID")?;
     let of_it = format!("reason={reason},involvedObject.uid={uid}");
-    ground.kubectl(&["get", "events", "-A", "--field-selector", &of_it, "-o", "jsonpath={.items[*].message}"])
+    let path = "jsonpath={.items[*].message}";
+    ground.eventually(&format!("an event {reason} tells of it"), MINUTE, || {
+        let said = ground.kubectl(&["get", "events", "-A", "--field-selector", &of_it, "-o", path])?;
+        ensure!(words.iter().all(|words| said.contains(words)), "{said:?}");
+        Ok(())
+    })
 }
 
 /// Nothing begins while `spec.paused` holds.
@@ -99,11 +104,7 @@ fn unfit(ground: &Ground) -> Result<()> {
         (&object, "CreateKubeJobFailed"),
         (&object, "PrecheckFailed"),
     ] {
-        ground.eventually("an event tells of it", MINUTE, || {
-            let said = told(ground, about, word)?;
-            ensure!(named(&said) && said.contains(address), "{said:?}");
-            Ok(())
-        })?;
+        told(ground, about, word, &[words[0], words[1], address])?;
     }
     ground.lab.is_bare(HOST)
 }
@@ -155,9 +156,7 @@ fn too_late(ground: &Ground) -> Result<()> {
     ensure!(reason == "the [creating] job running timeout(>60s)", "{reason}");
     let (operation, object) = (operation(ground)?, ground.get(&["ecs", NAME])?);
     ensure!(operation["status"]["reason"] == reason.as_str(), "{operation:#}");
-    let said = told(ground, &object, "CreateKubeJobFailed")?;
-    ensure!(said.contains(&reason), "{said}");
-    Ok(())
+    told(ground, &object, "CreateKubeJobFailed", &[&reason])
 }
 
 /// The Job controller ends a Job that failed, was suspended or had no time left.
@@ -170,6 +169,8 @@ fn job_is_told_to_end(ground: &Ground, job: &str) -> Result<()> {
 
 /// Asked for again (contract B, case 30), and deleted while that works: the operation is ended, the host is bare.
 fn deleted_while_it_is_made(ground: &Ground) -> Result<()> {
+    // It is made within seconds, and must not be whole before it is deleted.
+    let alone = ground.alone();
     let before = status(ground)?["jobName"].clone();
     ground.ask(NAME, "creating")?;
     let again = ground.eventually("a new Job, and no old reason", MINUTE, || {
@@ -184,10 +185,9 @@ fn deleted_while_it_is_made(ground: &Ground) -> Result<()> {
         ground.lab.on(HOST, "pgrep '^kubeon-node'").map(drop)
     })?;
     ensure!(status(ground)?["jobName"] == again["jobName"], "it works still");
-    let deleted = Deleted::begin(ground, NAME)?;
-    let said = deleted.is_gone(ground)?;
+    let said = Deleted::begin(ground, NAME)?.is_gone(ground)?;
+    drop(alone);
     ensure!(said == "the cluster was taken down", "{said}");
-    let said = told(ground, &creating, "Stopping")?;
-    ensure!(said.contains("the KubernetesCluster is being deleted"), "{said}");
+    told(ground, &creating, "Stopping", &["the KubernetesCluster is being deleted"])?;
     nothing_is_left(ground, NAME, &[HOST])
 }

@@ -17,12 +17,18 @@ pub(super) struct Image {
     pub(super) names: Vec<String>,
     /// Its layers, the lowest first.
     pub(super) layers: Vec<Packed>,
-    /// Who its process runs as.
+    /// What runs in it.
+    pub(super) process: &'static Process,
+}
+
+/// How an image's process runs.
+pub(super) struct Process {
+    /// Who it runs as.
     pub(super) user: &'static str,
     /// `NAME=VALUE`.
-    pub(super) environment: Vec<String>,
+    pub(super) environment: &'static [&'static str],
     /// What runs.
-    pub(super) entrypoint: Vec<String>,
+    pub(super) entrypoint: &'static [&'static str],
     /// Where it runs.
     pub(super) folder: &'static str,
 }
@@ -71,14 +77,15 @@ impl Image {
     fn config(&self) -> Value {
         let diff_ids: Vec<String> =
             self.layers.iter().map(|layer| format!("sha256:{}", layer.diff_id)).collect();
+        let Process { user, environment, entrypoint, folder } = self.process;
         json!({
             "architecture": kubeon_bundle::Arch::native(),
             "os": "linux",
             "config": {
-                "User": self.user,
-                "Env": self.environment,
-                "Entrypoint": self.entrypoint,
-                "WorkingDir": self.folder,
+                "User": user,
+                "Env": environment,
+                "Entrypoint": entrypoint,
+                "WorkingDir": folder,
             },
             "rootfs": { "type": "layers", "diff_ids": diff_ids },
         })

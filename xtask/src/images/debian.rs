@@ -12,9 +12,13 @@ use super::archive::{recall, remembered, sha256};
 
 /// The release whose Python, 3.11, the wheels are for; whatever runs on the machine that builds.
 const SUITE: &str = "bookworm";
-const PACKAGES: &str = "ca-certificates,openssh-client,python3";
+pub(super) const PACKAGES: &str = "ca-certificates,openssh-client,python3";
+/// Where a Job mounts what it is given: its root may be read-only.
+pub(super) const FOLDERS: [&str; 4] = ["conf", "auth", "bundle", "state"];
+/// Seconds that one program may take: a mirror may be slow, or silent for ever.
+const LIMIT: &str = "1800";
 /// Programs of Ansible and the modules that hold them.
-const PROGRAMS: &[(&str, &str)] = &[
+pub(super) const PROGRAMS: &[(&str, &str)] = &[
     ("ansible", "adhoc"),
     ("ansible-config", "config"),
     ("ansible-inventory", "inventory"),
@@ -62,7 +66,8 @@ fn bootstrap(folder: &Path) -> Result<()> {
 
 fn ansible(folder: &Path, requirements: &Path) -> Result<()> {
     let into: PathBuf = folder.join("usr/lib/python3/dist-packages");
-    let mut pip = Command::new("python3");
+    let mut pip = Command::new("timeout");
+    pip.args(["--kill-after=10", LIMIT, "python3"]);
     pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", "--require-hashes"]);
     pip.args(["--only-binary", ":all:", "--python-version", "3.11", "--disable-pip-version-check"]);
     for glibc in ["2014", "_2_17", "_2_28", "_2_34"] {
@@ -82,7 +87,7 @@ fn add(tree: &mut Tree) {
     // Written by pip with the path of the Python that ran it.
     tree.retain(|path, _| !path.starts_with("usr/lib/python3/dist-packages/bin/"));
     tree.insert("tmp".to_owned(), Content::Directory { mode: 0o1777 });
-    for name in ["conf", "auth", "bundle", "state"] {
+    for name in FOLDERS {
         tree.insert(name.to_owned(), Content::Directory { mode: 0o755 });
     }
     pack::add_parents(tree);
@@ -116,7 +121,7 @@ fn contained(program: &str) -> Command {
         "--fork",
         "--kill-child",
     ]);
-    command.args(["--propagation=private", program]);
+    command.args(["--propagation=private", "timeout", "--kill-after=10", LIMIT, program]);
     command
 }
 

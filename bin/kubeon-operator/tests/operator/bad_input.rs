@@ -21,8 +21,6 @@ fn hopeless(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
     let mut all: Vec<(ClusterOperationSpec, &str)> = ["", " ", "_", ".", "a;rm -rf /"]
         .map(|image| (ClusterOperationSpec { image: image.into(), ..shell("sample") }, "image"))
         .into();
-    let from_map =
-        Action { action_source: Some(ActionSource::Configmap), ..action("playbook", "myplaybook.yml") };
     all.extend([
         (playbook("sample", "abc.yml"), "\"abc.yml\""),
         (ClusterOperationSpec { main: action("OtherAction", "x"), ..shell("sample") }, "[playbook shell"),
@@ -32,10 +30,6 @@ fn hopeless(lab: &Lab) -> Vec<(ClusterOperationSpec, &'static str)> {
                 ..shell("sample")
             },
             "hostsConfRef varsConfRef or sshAuthRef not in the same namespace",
-        ),
-        (
-            ClusterOperationSpec { main: from_map, ..shell("sample") },
-            "actionSourceRef must be specified if actionSource set as configmap",
         ),
         (ClusterOperationSpec { ssh_auth_ref: at("public"), ..ours() }, "this is a public key"),
         (ClusterOperationSpec { hosts_conf_ref: at("odd-host"), ..ours() }, "\"x;rm -rf /\": is no name"),
@@ -68,6 +62,19 @@ async fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_n
         lab.until_told(&name, "Failed", &reason).await;
         assert!(lab.told(&name, "Failed").await.contains(&reason), "and nothing else");
     }
+    let from_nowhere = Action {
+        action_type: "playbook".into(),
+        action: "myplaybook.yml".into(),
+        action_source: Some(ActionSource::Configmap),
+        ..Action::default()
+    };
+    let asked = ClusterOperationSpec { main: from_nowhere, ..shell("sample") };
+    let asked = ClusterOperation::new("from-nowhere", asked);
+    let refused = lab.operations().create(&PostParams::default(), &asked).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("actionSourceRef must be specified if actionSource set as configmap"),
+        "{refused}"
+    );
     assert!(lab.jobs().list(&ListParams::default()).await.unwrap().items.is_empty());
     // Whoever comes next is not held up.
     lab.ask("sample", "good").await;

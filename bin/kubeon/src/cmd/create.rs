@@ -168,6 +168,10 @@ impl Making<'_> {
         let same_wish = known && self.state.spec == *intent.spec && settled;
         if looked.plan().steps.is_empty() && same_wish && self.state.status == Status::Running {
             talk.progress(&told(looked.plan()));
+            if self.state.logins != self.contact.logins.remembered {
+                self.state.logins = self.contact.logins.remembered.clone();
+                self.engine.store.save(&self.lock, &mut self.state).map_err(engine::stop)?;
+            }
             return Ok(None);
         }
         if same_wish && looked.plan().standing > 0 && !looked.plan().steps.is_empty() {

@@ -41,7 +41,7 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
     }
     let flags = LoginWish::from(&args.login);
     let said = with_remembered(hosts.iter().copied(), &flags, &state.logins);
-    let logins = engine.logins(&crate::inventory::known_better(&args.inventory, &state.name, said)?)?;
+    let logins = engine.logins(&crate::inventory::known_better(&args.inventory, &state, said)?)?;
     let begin = Instant::now();
     if args.dry_run {
         let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Look).await?;

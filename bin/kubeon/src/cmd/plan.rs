@@ -52,6 +52,8 @@ pub async fn create(
     command: String,
     format: &OutputFlag,
 ) -> Result<(), Stop> {
+    // Told before a bundle is looked for and a host is asked, as by `create`.
+    engine.look_for_keys(&target.state)?;
     let bundle = super::bundle::find(engine.context, target.spec.version)?;
     for note in &target.notes {
         engine.context.talk.warn(&note_text(note));

@@ -68,7 +68,7 @@ pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), Stop>
     let mut target = Target::changed(&engine, state, spec, &all, &args.without, Back::Refused)?;
     target.drain_seconds = args.leave.drain_timeout;
     target.ignore = engine::ignored(&args.ignore.ignore)?;
-    target.logins = crate::inventory::known_better(&args.inventory, &name, target.logins)?;
+    target.logins = crate::inventory::known_better(&args.inventory, &target.state, target.logins)?;
     if args.dry_run {
         let plain = || format!("kubeon delon {name} {}", args.selector);
         let command = context.typed_as("delon", "delon").unwrap_or_else(plain);

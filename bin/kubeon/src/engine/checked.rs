@@ -22,7 +22,8 @@ pub struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    /// What the cluster's hosts are to reach, and further places.
+    /// What the cluster's hosts are to reach, and further places. A registry is one where a person asks about it: no
+    /// change needs one, for every image comes from the bundle, and a wish that names one is refused.
     pub fn about(intent: &Intent, hosts: &'a SshHosts, further: &[Place]) -> Self {
         Self { hosts, places: precheck::questions(intent, further) }
     }

@@ -16,6 +16,14 @@ impl Engine<'_> {
     pub fn keys(&self, state: &State) -> Result<ClusterPki, Stop> {
         keys_in(&self.store.secret_folder(&state.name), state)
     }
+
+    /// Whether the keys that hosts may know are here. Writes nothing.
+    ///
+    /// # Errors
+    /// As for [`Engine::keys`].
+    pub fn look_for_keys(&self, state: &State) -> Result<(), Stop> {
+        look_in(&self.store.secret_folder(&state.name), state)
+    }
 }
 
 fn keys_in(folder: &Path, state: &State) -> Result<ClusterPki, Stop> {
@@ -24,11 +32,22 @@ fn keys_in(folder: &Path, state: &State) -> Result<ClusterPki, Stop> {
     } else {
         ClusterPki::load_or_create(folder, state.spec.ca_years)
     };
-    keys.map_err(|error| match &error {
+    keys.map_err(|error| refusal(&error, folder, state))
+}
+
+fn look_in(folder: &Path, state: &State) -> Result<(), Stop> {
+    if !state.may_be_on_hosts() {
+        return Ok(());
+    }
+    ClusterPki::look(folder).map_err(|error| refusal(&error, folder, state))
+}
+
+fn refusal(error: &PkiError, folder: &Path, state: &State) -> Stop {
+    match error {
         PkiError::Missing { paths } => lost(folder, paths, state),
-        PkiError::Unreadable { .. } => Stop::refused(chain(&error)),
-        _ => Stop::failed(chain(&error)),
-    })
+        PkiError::Unreadable { .. } => Stop::refused(chain(error)),
+        _ => Stop::failed(chain(error)),
+    }
 }
 
 /// New keys are never made in place of those that a cluster was made with.
@@ -56,6 +75,8 @@ mod tests {
         let folder = home.path().join("demo");
         let etcd = folder.join("ca-etcd.pem");
         let mut state = State::new("demo".parse().unwrap(), cluster(&["10.0.0.1"], &[]));
+        look_in(&folder, &state).unwrap();
+        assert!(!folder.exists(), "a look makes none");
         keys_in(&folder, &state).unwrap();
         std::fs::remove_file(&etcd).unwrap();
         keys_in(&folder, &state).unwrap();
@@ -70,6 +91,8 @@ mod tests {
             let stop = keys_in(&folder, &made).err().unwrap();
             let words = stop.to_string();
             assert_eq!(stop.code, Code::Refused);
+            let looked = look_in(&folder, &made).unwrap_err();
+            assert_eq!((looked.code, looked.to_string()), (stop.code, words.clone()), "the same is told");
             assert!(words.contains(&etcd.display().to_string()), "{words}");
             assert!(!words.contains("ca-kubernetes"), "{words}");
             assert!(!etcd.exists(), "nothing is made in its place");

@@ -405,3 +405,36 @@ fn judges_the_largest_cluster() {
     let new = with(old.clone(), "/spec/cluster/nodeList", list(&ips));
     allowed(&new, Some(&old));
 }
+
+/// A cluster of so many workers, each with a name.
+fn of_named(workers: usize) -> Value {
+    let node = |i: usize| json!({"ip": format!("10.20.{}.{}", 100 + i / 250, 1 + i % 250), "name": format!("shop-w{i}")});
+    with(cluster(&[]), "/spec/cluster/nodeList", (0..workers).map(node).collect())
+}
+
+/// The same with the copy that `kubectl apply` writes into it.
+fn applied_by_kubectl(workers: usize) -> Value {
+    let mut object = of_named(workers);
+    let copy = json!(object["spec"].to_string());
+    object["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = copy;
+    object
+}
+
+#[test]
+fn refuses_what_does_not_fit_into_annotations_before_anything_is_made() {
+    allowed(&of_named(4000), None);
+    allowed(&applied_by_kubectl(2500), None);
+    let text = refused(&applied_by_kubectl(4000), None);
+    assert!(text.starts_with("spec.cluster.nodeList: the declaration has "), "{text}");
+    assert!(text.contains("262144") && text.contains("kubectl apply --server-side"), "{text}");
+    let text = refused(&of_named(5000), None);
+    assert!(text.contains("add the workers in several steps"), "{text}");
+    allowed(&of_named(5000), Some(&of_named(4900)));
+}
+
+#[test]
+fn what_is_too_large_already_may_become_smaller() {
+    let old = applied_by_kubectl(4000);
+    allowed(&applied_by_kubectl(3999), Some(&old));
+    refused(&applied_by_kubectl(4001), Some(&old));
+}

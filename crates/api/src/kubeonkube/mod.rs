@@ -9,6 +9,7 @@
 mod cluster;
 mod operation;
 mod reference;
+mod rules;
 
 pub use cluster::{Cluster, ClusterCondition, ClusterSpec, ClusterStatus};
 pub use operation::{

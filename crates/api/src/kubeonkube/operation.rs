@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reference::DataRef;
+use super::rules;
 use crate::words::words;
 
 words! {
@@ -59,6 +60,7 @@ words! {
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = rules::of_operation)]
 pub struct ClusterOperationSpec {
     /// The Cluster that it changes.
     #[schemars(length(max = 253))]
@@ -143,6 +145,7 @@ impl ClusterOperationSpec {
 /// One thing to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = rules::of_action)]
 pub struct Action {
     /// What it is: `playbook`, `shell` or, for an operation itself, `kubeon`.
     #[schemars(length(max = 63))]
@@ -165,6 +168,7 @@ pub struct Action {
 
 /// What is done before or after the action.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = rules::of_hook)]
 pub struct HookAction {
     /// What is done.
     #[serde(flatten)]

@@ -1,5 +1,6 @@
 //! The kinds as older clients know them.
 
+use kube_cel::Validator;
 use kube_core::{CustomResourceExt, Resource as _};
 use serde_json::{Value, json};
 
@@ -132,4 +133,111 @@ fn columns_tell_how_far_an_operation_is_and_how_long_it_took() {
     let shown = columns.iter().filter(|column| column.priority.unwrap_or(0) == 0);
     let shown: Vec<_> = shown.map(|column| column.name.to_uppercase()).collect();
     assert_eq!(shown.join(" "), "CLUSTER ACTION STATUS STEPS STARTED TOOK AGE");
+}
+
+/// What the rules of the schema say about a spec, each with its field.
+fn judged(kind: &str, spec: &Value) -> Vec<String> {
+    let definitions = crate::definitions().unwrap();
+    let crd = definitions.iter().find(|one| one["spec"]["names"]["kind"] == kind).unwrap();
+    let schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap();
+    let object = json!({"metadata": {"name": "sample"}, "spec": spec});
+    let errors = Validator::new().validate(schema, &object, None).err();
+    errors.into_iter().flat_map(|errors| errors.into_vec()).map(|error| error.to_string()).collect()
+}
+
+/// An operation that breaks no rule, with these fields.
+fn asked(fields: &Value) -> Value {
+    let mut spec =
+        json!({"cluster": "sample", "image": "x", "actionType": "playbook", "action": "scale.yml"});
+    for (name, value) in fields.as_object().unwrap() {
+        spec[name] = value.clone();
+    }
+    spec
+}
+
+#[test]
+fn rules_let_pass_what_people_wrote_and_what_ends_as_failed() {
+    let reference = json!({"namespace": "kubeonkube", "name": "sample"});
+    for fields in [
+        json!({}),
+        json!({"actionType": "shell", "action": "echo the hosts: $(wc -l < /conf/hosts.yml) lines\n"}),
+        json!({"actionSource": "builtin", "extraArgs": "--limit=node3", "entrypointSHRef": reference}),
+        json!({"actionSource": "configmap", "actionSourceRef": reference, "action": " my_play-book.yml\n"}),
+        json!({"preHook": [{"actionType": "shell", "action": "a b", "when": "OnSuccess"}]}),
+        json!({"postHook": [{"actionType": "playbook", "action": "ping.yml", "when": "Always"}]}),
+        json!({"hostsConfRef": {"namespace": "", "name": ""}, "sshAuthRef": reference}),
+        json!({"actionType": "kubeon", "action": "creating"}),
+        // Contract A, cases 9, 10, 19 and 43.
+        json!({"action": "abc.yml"}),
+        json!({"actionType": "OtherAction"}),
+        json!({"image": ""}),
+        json!({"cluster": ""}),
+    ] {
+        assert_eq!(judged("ClusterOperation", &asked(&fields)), Vec::<String>::new(), "{fields}");
+    }
+    let cluster = json!({"hostsConfRef": reference, "varsConfRef": reference, "sshAuthRef": reference});
+    assert_eq!(judged("Cluster", &cluster), Vec::<String>::new());
+}
+
+#[test]
+fn rules_refuse_what_could_only_wait_or_would_mean_nothing() {
+    let reference = json!({"namespace": "kubeonkube", "name": "sample"});
+    let no_source = "actionSourceRef: actionSourceRef must be specified if actionSource set as configmap";
+    let no_file = "action: what comes from a configmap is a file name";
+    let hook = |fields: Value| {
+        let mut hook = json!({"actionType": "shell", "action": "hello.sh"});
+        for (name, value) in fields.as_object().unwrap() {
+            hook[name] = value.clone();
+        }
+        hook
+    };
+    let from_map = |action: &str, reference: Value| json!({"actionSource": "configmap", "action": action, "actionSourceRef": reference});
+    let nothing = json!({"namespace": "", "name": ""});
+    for (fields, words) in [
+        (json!({"actionSource": "configmap"}), format!("spec.{no_source}")),
+        (from_map("my.yml", nothing.clone()), format!("spec.{no_source}")),
+        (json!({"postHook": [hook(from_map("a.sh", nothing))]}), format!("spec.postHook[0].{no_source}")),
+        (from_map("a b.yml", reference.clone()), format!("spec.{no_file}")),
+        (json!({"preHook": [hook(from_map("a/b.sh", reference))]}), format!("spec.preHook[0].{no_file}")),
+        (
+            json!({"preHook": [hook(json!({"actionType": "kubeon"}))]}),
+            "spec.preHook[0].actionType: unknown action type of a hook".to_owned(),
+        ),
+        (
+            json!({"preHook": [hook(json!({"when": "Always"}))]}),
+            "spec.preHook: when: Always is for postHook".to_owned(),
+        ),
+        (json!({"cluster": "No Cluster"}), "spec.cluster: no Cluster can be called so".to_owned()),
+        (
+            json!({"sshAuthRef": {"namespace": "", "name": "key"}}),
+            "spec.sshAuthRef.namespace: a reference with a name needs a namespace".to_owned(),
+        ),
+    ] {
+        let said = judged("ClusterOperation", &asked(&fields));
+        assert!(said.len() == 1 && said[0].starts_with(&words), "{fields}: {said:?}");
+    }
+    let hosts =
+        json!({"hostsConfRef": {"namespace": "", "name": "a"}, "varsConfRef": {"namespace": "", "name": ""}});
+    let said = judged("Cluster", &hosts);
+    assert_eq!(said, ["spec.hostsConfRef.namespace: a reference with a name needs a namespace"]);
+}
+
+/// An API server prices a rule by the largest object that the schema allows: a text that a pattern is held against, and
+/// the lists that it stands in, have limits.
+#[test]
+fn rules_walk_nothing_without_a_limit() {
+    let spec = schema::<ClusterOperation>();
+    for (field, limit) in [
+        ("/cluster", "maxLength"),
+        ("/action", "maxLength"),
+        ("/preHook", "maxItems"),
+        ("/postHook", "maxItems"),
+        ("/preHook/items/properties/action", "maxLength"),
+        ("/preHook/items/properties/actionType", "maxLength"),
+        ("/actionSourceRef/properties/name", "maxLength"),
+        ("/actionSourceRef/properties/namespace", "maxLength"),
+    ] {
+        let found = spec.pointer(&format!("/spec/properties{field}")).unwrap();
+        assert!(found[limit].is_number(), "{field} has no {limit}: {found}");
+    }
 }

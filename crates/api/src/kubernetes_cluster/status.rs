@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::operation::Phase;
 use super::unset;
-use crate::addresses::DnsName;
 use crate::names::{HostAddress, HostName, Version};
 use crate::schema::or_empty;
 
@@ -58,11 +57,13 @@ pub struct KubernetesClusterStatus {
     pub nodes: Vec<NodeStatus>,
 }
 
-/// A Secret in the object's namespace.
+/// A Secret in the object's namespace. Its name holds those of namespace and cluster, so a part of it may be longer than a
+/// DNS name lets one be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretName {
     /// Its name.
-    pub name: DnsName,
+    #[schemars(length(max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub name: String,
 }
 
 /// What was last seen of one host.

@@ -43,8 +43,9 @@ fn prepared(
     object: &KubernetesCluster,
     operation: &ClusterOperation,
 ) -> Result<Progress, Obstacle> {
-    let spec = asked(object, operation)?;
+    let mut spec = asked(object, operation)?;
     let credentials = credentials(s, object)?;
+    account(&mut spec, &credentials);
     common::trouble(s, operation)?;
     state_is_there(s, object, operation)?;
     let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
@@ -161,6 +162,16 @@ fn credentials(s: &Snapshot<'_>, object: &KubernetesCluster) -> Result<Values, O
         }
         Some(Data::Denied(why)) => Err(missing(format!("{at} cannot be read: {why}"))),
         Some(_) => Err(missing(format!("{at} not found"))),
+    }
+}
+
+/// The account that is logged in with: a Secret's wins over what stands beside the reference to it. One that is no name is
+/// left to the runner, which says so.
+fn account(spec: &mut KubernetesClusterSpec, credentials: &Values) {
+    let said =
+        credentials.get("username").and_then(|name| std::str::from_utf8(name).ok()?.trim().parse().ok());
+    if let (Some(auth), Some(name)) = (&mut spec.cluster.auth_config, said) {
+        auth.username = Some(name);
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
             == object.metadata.uid.as_ref()
     };
     let (mine, others): (Vec<_>, Vec<_>) = operations.into_iter().partition(belongs);
-    if let Some(plan) = archive::parting(s, &mine) {
+    if let Some(plan) = archive::before_all_else(s, &mine) {
         return plan;
     }
     let mut turn = match orphans(s, &others) {
@@ -362,7 +362,8 @@ pub(crate) fn object_notice(
     text: impl Into<String>,
 ) -> Notice {
     let uid = object.metadata.uid.clone().unwrap_or_default();
-    Notice { about: object_target(object), uid, warning, reason, text: text.into() }
+    let about = object_target(object);
+    Notice { with: about.clone(), about, uid, warning, reason, text: text.into() }
 }
 
 /// The change of the object's status to `new`; nothing when it is that already.

@@ -6,7 +6,7 @@ use kubeon_api::kubernetes_cluster::SecretName;
 use kubeon_api::{ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterStatus, Phase, labels};
 
 use super::want::Want;
-use super::{namespace, object_name, object_notice, past, status_write};
+use super::{namespace, object_name, object_notice, object_target, past, status_write};
 use crate::condition::{
     self, DEGRADED, DELETING, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY, STEP_FAILED, Says,
 };
@@ -124,7 +124,7 @@ pub(super) fn begun(
     }
     let mut notices = if phase == Phase::Prechecking { Vec::new() } else { fitness(object, operation) };
     notices.push(object_notice(object, false, phase.as_str(), text.as_str()));
-    notices.push(notice(operation, false, phase.as_str(), text));
+    notices.push(notice(operation, false, phase.as_str(), text).with(object_target(object)));
     notices
 }
 
@@ -137,7 +137,8 @@ pub(super) fn fitness(object: &KubernetesCluster, operation: &ClusterOperation) 
     let (warning, reason) =
         if found.status == "True" { (false, "Prechecked") } else { (true, "PrecheckFailed") };
     let text = found.message.as_str();
-    vec![object_notice(object, warning, reason, text), notice(operation, warning, reason, text)]
+    let its = notice(operation, warning, reason, text).with(object_target(object));
+    vec![object_notice(object, warning, reason, text), its]
 }
 
 /// That hosts were met for the first time. The object's status shows the same, so that it is told once.
@@ -158,7 +159,7 @@ pub(super) fn pinned(
     condition::put(&mut new.conditions, shown);
     vec![
         object_notice(object, false, HOST_KEYS_PINNED, text.as_str()),
-        notice(operation, false, HOST_KEYS_PINNED, text),
+        notice(operation, false, HOST_KEYS_PINNED, text).with(object_target(object)),
     ]
 }
 
@@ -183,7 +184,8 @@ pub(super) fn failed_steps(
         Condition { observed_generation: new.observed_generation, ..found.clone() },
     );
     let both = |line: &str| {
-        [object_notice(object, true, STEP_FAILED, line), notice(operation, true, STEP_FAILED, line)]
+        let its = notice(operation, true, STEP_FAILED, line).with(object_target(object));
+        [object_notice(object, true, STEP_FAILED, line), its]
     };
     fresh.into_iter().flat_map(both).collect()
 }

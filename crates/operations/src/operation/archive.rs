@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 use kubeon_api::ClusterOperation;
 use serde_json::json;
@@ -20,17 +21,21 @@ pub(crate) fn logs(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Op
     ended.find_map(|operation| log(s, operation, |_| true))
 }
 
-/// How long everything else waits for the log of a pod that is being removed: its node may never answer.
+/// How long everything else waits for the log of a pod that is being removed, or whose operation just ended: its node may
+/// never answer.
 const AWAITED: SignedDuration = SignedDuration::from_secs(30);
 
-/// Keeps the log of a pod that ended because it is being removed, before anything else is done: a moment later there is
-/// none to read.
-pub(crate) fn parting(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Plan> {
-    let parts = |pod: &Pod| {
-        let due = pod.metadata.deletion_timestamp.as_ref().map(|due| due.0.saturating_add(AWAITED));
-        !job_state::lives(pod) && due.is_some_and(|due| due.is_ok_and(|due| s.now < due))
-    };
-    operations.iter().find_map(|operation| log(s, operation, parts))
+/// Keeps the log of a pod that is being removed, or whose operation just ended, before anything else is done: a moment later
+/// there may be none to read.
+pub(crate) fn before_all_else(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Plan> {
+    let lately = |time: &Time| time.0.saturating_add(AWAITED).is_ok_and(|due| s.now < due);
+    let parts =
+        |pod: &Pod| !job_state::lives(pod) && pod.metadata.deletion_timestamp.as_ref().is_some_and(lately);
+    operations.iter().find_map(|operation| {
+        let ended = operation.status.as_ref().and_then(|status| status.end_time.as_ref());
+        let just_ended = order::ended(operation) && ended.is_some_and(lately);
+        log(s, operation, |pod| just_ended || parts(pod))
+    })
 }
 
 fn log(s: &Snapshot<'_>, operation: &ClusterOperation, of: impl Fn(&Pod) -> bool) -> Option<Plan> {

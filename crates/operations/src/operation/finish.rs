@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 
-use super::{Progress, at, name, notice, shown, status, status_write};
+use super::{Progress, at, notice, shown, status, status_write};
 use crate::business::told;
 use crate::cluster;
 use crate::condition::{self, COMPLETE, FAILED, PRECHECKED, STEP_FAILED, Says};
@@ -81,8 +81,8 @@ pub(crate) fn finish_from(
     progress.turn.stages.extend(status_write(operation, &new, "it ended").map(|write| vec![write]));
     progress.turn.notices.extend(fitness(operation));
     progress.turn.notices.extend(steps(operation));
-    let text = format!("{}: {}", name(operation), about.text);
-    progress.turn.notices.extend(cluster::told(s, warning, event_of_cluster, text));
+    let of_cluster = cluster::told(s, operation, warning, event_of_cluster, &about.text);
+    progress.turn.notices.extend(of_cluster);
     progress.turn.notices.push(about);
     progress.shown = Some((1, shown(operation, &new)));
     progress

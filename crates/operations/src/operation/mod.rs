@@ -57,7 +57,9 @@ pub(crate) fn notice(
     reason: &'static str,
     text: impl Into<String>,
 ) -> Notice {
-    Notice { about: target(operation), uid: uid(operation).to_owned(), warning, reason, text: text.into() }
+    let about = target(operation);
+    let (uid, text) = (uid(operation).to_owned(), text.into());
+    Notice { with: about.clone(), about, uid, warning, reason, text }
 }
 
 /// The change of an operation's status to `new`; nothing when it is that already. Only the version that was seen is

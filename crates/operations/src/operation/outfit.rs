@@ -1,11 +1,11 @@
-//! What a Job of an image of ours gets beside contract A's, when it runs playbooks: the bundle of the version that is
-//! wanted, and what an earlier Job of the cluster left.
+//! What a Job of an image of ours gets beside contract A's, when it runs playbooks or calls what they call: the bundle of
+//! the version that is wanted, and what an earlier Job of the cluster left.
 
 use kubeon_api::kubeonkube::ClusterOperationSpec;
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 use kubeon_render::job::{Mount, Source};
 
-use super::inputs::{Inputs, Obstacle, References, actions};
+use super::inputs::{Inputs, Obstacle, References, actions, kept_as};
 use super::name;
 use crate::cluster::owner;
 use crate::keep::{self, Kept};
@@ -15,6 +15,8 @@ use crate::write::{Kind, Write};
 
 /// Playbooks that need no bundle: they put nothing on hosts.
 const WITHOUT_BUNDLE: [&str; 2] = ["ping.yml", "reset.yml"];
+/// The programs of our image that keep a state, and the variables that a script finds them by.
+const OURS: [&str; 4] = ["ansible-playbook", "kubeon", "KUBEON_PROGRAM", "KUBEON_HOME"];
 
 /// What is added to the Job.
 #[derive(Debug, Default, PartialEq)]
@@ -26,7 +28,8 @@ pub(crate) struct Outfit {
     pub arguments: Vec<String>,
 }
 
-/// What the Job is to be given; nothing for an image that is not ours, or without a playbook.
+/// What the Job is to be given; nothing for an image that is not ours, or without a playbook or command that needs it: it
+/// costs two writes, and the time of an image.
 pub(crate) fn outfit(
     s: &Snapshot<'_>,
     operation: &ClusterOperation,
@@ -35,12 +38,17 @@ pub(crate) fn outfit(
     references: &References,
     job: &DataRef,
 ) -> Result<Outfit, Obstacle> {
-    let playbooks = playbooks(&operation.spec);
-    if playbooks.is_empty() || !s.settings.is_runner(&operation.spec.image) {
+    let spec = &operation.spec;
+    let (playbooks, called) = (playbooks(spec), scripts(spec, inputs, references).any(calls_ours));
+    if (playbooks.is_empty() && !called) || !s.settings.is_runner(&spec.image) {
         return Ok(Outfit::default());
     }
-    let version = version(inputs, references)?;
-    let cluster_name = operation.spec.cluster.as_str();
+    let version = match version(inputs, references) {
+        // What a command makes of an inventory is for the command to say.
+        Err(_) if playbooks.is_empty() => None,
+        version => version?,
+    };
+    let cluster_name = spec.cluster.as_str();
     let label = keep::cluster(&job.namespace, cluster_name);
     let (state, kubeconfig) = (names::cluster_state(cluster_name), names::cluster_kubeconfig(cluster_name));
     let mut outfit = Outfit::default();
@@ -50,7 +58,7 @@ pub(crate) fn outfit(
     }
     let source = Source::Secret { name: state.clone(), optional: true };
     outfit.mounts.push(Mount { volume: "state", source, path: "/state".to_owned(), key: None });
-    let brings = playbooks.iter().any(|playbook| !WITHOUT_BUNDLE.contains(playbook));
+    let brings = called || playbooks.iter().any(|playbook| !WITHOUT_BUNDLE.contains(playbook));
     if let Some(image) = s.settings.bundle_image.as_deref().filter(|_| brings) {
         let version = version.unwrap_or_else(|| s.settings.default_version.clone());
         outfit.mounts.push(Mount::bundle(image, &version));
@@ -64,6 +72,25 @@ pub(crate) fn outfit(
 fn playbooks(spec: &ClusterOperationSpec) -> Vec<&str> {
     let playbooks = actions(spec).filter(|action| action.action_type == "playbook");
     playbooks.map(|action| action.action.trim()).collect()
+}
+
+/// What people wrote that a shell runs: commands, files that they bring along, a script in place of the one that is made.
+fn scripts<'s>(
+    spec: &'s ClusterOperationSpec,
+    inputs: &'s Inputs,
+    references: &References,
+) -> impl Iterator<Item = &'s str> {
+    let commands = actions(spec).filter(|action| action.action_type == "shell");
+    let brought = inputs.files.iter().filter(|(key, _)| key.starts_with(&kept_as("/bin/")));
+    let own = references.script.as_ref().and_then(|_| inputs.files.get("entrypoint.sh"));
+    let files = brought.map(|(_, text)| text).chain(own).map(String::as_str);
+    commands.map(|action| action.action.as_str()).chain(files)
+}
+
+/// Whether a word of it is a program of ours. A comment that names one is as good.
+fn calls_ours(script: &str) -> bool {
+    let in_a_word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    script.split(|c: char| !in_a_word(c)).any(|word| OURS.contains(&word))
 }
 
 /// The version that inventory and variables ask for. Both are looked at before a Job is made for them.

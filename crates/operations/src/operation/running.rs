@@ -69,8 +69,8 @@ fn adopted(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRef) -> Clu
 fn adopt(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
     let new = adopted(s, operation, at);
     let mut begun = vec![notice(operation, false, "Started", format!("runs as Job {at}"))];
-    let text = format!("{}: {} runs as Job {at}", name(operation), operation.spec.main.action_type);
-    begun.extend(cluster::told(s, false, "OperationStarted", text));
+    let text = format!("{} runs as Job {at}", operation.spec.main.action_type);
+    begun.extend(cluster::told(s, operation, false, "OperationStarted", &text));
     if let Some(end) = ended(s, operation, job) {
         let mut progress = finish_from(s, operation, new, end);
         let notices = std::mem::replace(&mut progress.turn.notices, begun);

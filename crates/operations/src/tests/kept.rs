@@ -293,6 +293,16 @@ fn a_secret_that_is_referred_to_is_mounted_and_not_told_to_the_program() {
     assert_eq!(copy["data"], json!({"ssh-privatekey": encoded(KEY), "username": encoded("admin")}));
 }
 
+#[test]
+fn the_account_of_a_secret_wins_over_the_one_beside_its_reference() {
+    let world = with_secret(json!({"stringData": {"ssh-privatekey": KEY.trim_end(), "username": "ops"}}));
+    let is_config = |target: &&Target| target.kind == Kind::ConfigMap && target.name.starts_with("kube-");
+    let data = &world.objects[world.objects.keys().find(is_config).unwrap()]["data"];
+    let wish: Value = serde_json::from_str(data["cluster.json"].as_str().unwrap()).unwrap();
+    assert_eq!(wish["spec"]["cluster"]["authConfig"], json!({"username": "ops"}));
+    assert!(data["hosts.yml"].as_str().unwrap().contains("ansible_user: \"ops\""), "{}", data["hosts.yml"]);
+}
+
 /// Contract B, case 14.
 #[test]
 fn b14_a_secret_that_cannot_log_in_is_named() {

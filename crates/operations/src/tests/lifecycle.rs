@@ -128,21 +128,40 @@ fn a28_a32_the_jobs_end_is_the_operations_end() {
 }
 
 #[test]
+fn as_soon_as_an_end_is_told_its_log_is_kept_because_the_pod_may_go() {
+    for (late, next) in [(0, "kubeonkube-myops-job-log"), (60, "myops")] {
+        let mut world = started();
+        succeeded_pod(&mut world);
+        world.job_says(JOB, "Complete");
+        world.settle_within(1);
+        assert_eq!(world.status("myops")["status"], "Succeeded");
+        world.now += k8s_openapi::jiff::SignedDuration::from_secs(late);
+        world.written.clear();
+        world.settle_within(1);
+        assert_eq!(world.written[0].target.name, next, "after {late} s");
+    }
+}
+
+#[test]
 fn ten_writes_make_and_end_a_shell_operation() {
     let mut world = World::with_cluster();
     world.settle();
     world.ask("myops", |_| {});
     let start = world.settle();
-    world.put(Kind::Log, "ns", "pod", json!({
-        "metadata": {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": JOB, "uid": format!("uid-{JOB}")}],
-                     "labels": {"kubeon.io/operation": "uid-myops"}},
-        "status": {"phase": "Succeeded", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
-            "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]}}));
+    succeeded_pod(&mut world);
     world.job_says(JOB, "Complete");
     let end = world.settle();
     assert!(start + end <= 10, "{start} + {end}");
     let log = world.get(Kind::ConfigMap, "ns", "kubeonkube-myops-job-log");
     assert_eq!(log["data"]["log"], "words of the pod\n");
+}
+
+fn succeeded_pod(world: &mut World) {
+    world.put(Kind::Log, "ns", "pod", json!({
+        "metadata": {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": JOB, "uid": format!("uid-{JOB}")}],
+                     "labels": {"kubeon.io/operation": "uid-myops"}},
+        "status": {"phase": "Succeeded", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]}}));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Playbooks in an image of ours: what their Job gets beside contract A's.
 
-use kubeon_api::kubeonkube::{Action, ClusterOperationSpec};
+use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, HookAction};
 use serde_json::{Value, json};
 
-use crate::testing::World;
+use crate::testing::{World, reference};
 use crate::write::Kind;
 
 const OURS: &str = "wangzhichidocker/kubeonkube:v0.1";
@@ -68,6 +68,79 @@ fn any_other_image_and_a_command_get_contract_a_and_nothing_else() {
         assert!(volume(&pod, "state").is_none() && pod["initContainers"].is_null(), "{name}");
         assert!(!world.objects.keys().any(|target| target.name == "kubeonkube-sample-state"), "{name}");
     }
+}
+
+type Change = fn(&mut ClusterOperationSpec);
+
+fn command(text: &str) -> Action {
+    Action { action_type: "shell".into(), action: text.into(), ..Action::default() }
+}
+
+/// Asks for an operation in an image of ours; the pod of its Job.
+fn asked(world: &mut World, name: &str, change: Change) -> Value {
+    world.ask(name, |spec| {
+        spec.image = OURS.into();
+        change(spec);
+    });
+    world.settle();
+    pod(world, &format!("kubeonkube-{name}-job"))
+}
+
+#[test]
+fn a_command_that_calls_what_playbooks_call_finds_what_they_find() {
+    let ways: [(&str, Change); 4] = [
+        ("command", |spec| {
+            spec.main = command("cd /kubespray\nansible-playbook -i /conf/hosts.yml cluster.yml")
+        }),
+        ("hook", |spec| {
+            spec.post_hook = vec![HookAction { what: command("\"$KUBEON_PROGRAM\" ls"), when: None }]
+        }),
+        ("script", |spec| spec.entrypoint_sh_ref = Some(reference("mine"))),
+        ("brought", |spec| {
+            spec.main = Action {
+                action_source: Some(ActionSource::Configmap),
+                action_source_ref: Some(reference("mine")),
+                ..command("hello.sh")
+            };
+        }),
+    ];
+    let mine = json!({"hello.sh": "exec /usr/local/bin/kubeon ls\n", "entrypoint.sh": "kubeon ls\n"});
+    for (name, change) in ways {
+        let mut world = World::with_cluster();
+        world.put(Kind::ConfigMap, "ns", "mine", json!({"data": mine}));
+        let pod = asked(&mut world, name, change);
+        let state = &volume(&pod, "state").unwrap_or_else(|| panic!("{name} has no state"))["secret"];
+        assert_eq!(state["secretName"], "kubeonkube-sample-state", "{name}");
+        let command = pod["containers"][0]["command"].to_string();
+        assert!(command.contains("--state-secret=kubeonkube-sample-state"), "{name}: {command}");
+        assert_eq!(pod["initContainers"][0]["image"], "kubeon/kubeon-bundle:v1.36.3", "{name}");
+    }
+}
+
+/// It is the command's to say what it makes of an inventory.
+#[test]
+fn a_command_is_given_an_inventory_that_nobody_else_can_work_with() {
+    let mut world = World::with_cluster();
+    world.change(Kind::ConfigMap, "ns", "hosts", &json!({"data": {"hosts.yml": "all: {nodes: {}}\n"}}));
+    let pod =
+        asked(&mut world, "o", |spec| spec.main = command("ansible-playbook -i /conf/hosts.yml mine.yml"));
+    assert!(volume(&pod, "state").is_some());
+}
+
+/// Whether the Job of such a command finds the state, and what it costs until it works.
+fn costs(change: fn(&mut ClusterOperationSpec)) -> (bool, usize) {
+    let mut world = World::with_cluster();
+    world.settle();
+    let before = world.written.len();
+    let pod = asked(&mut world, "o", change);
+    (volume(&pod, "state").is_some(), world.written.len() - before)
+}
+
+#[test]
+fn a_command_that_calls_nothing_of_ours_costs_no_write_more() {
+    let (finds, plain) = costs(|spec| spec.main = command("echo kubeonkube kubeon-runner ansible; hostname"));
+    assert!(!finds);
+    assert_eq!(costs(|spec| spec.main = command("kubeon ls")), (true, plain + 2));
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
     });
     let files = vec![
         plain("/etc/containerd/config.toml".to_owned(), text),
-        plain(etc("cni.json.template"), config::cni_template()),
+        plain(etc("cni.json.template"), config::cni_template(host.pod_mtu())),
     ];
     wishes.push(
         Wish::new("join", host, "runtime-config", Op::Files { files })

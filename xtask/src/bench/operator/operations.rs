@@ -91,7 +91,9 @@ impl Made {
 
     fn seen(&self, sights: &Sights, names: &[(String, String)]) -> (Vec<(&'static str, Times)>, usize, f64) {
         let of = |from: &Seen, to: &Seen| {
-            let time = |(name, _): &(String, String)| Some((*to.get(name)? - *from.get(name)?).as_secs_f64());
+            let time = |(name, _): &(String, String)| {
+                Some(to.get(name)?.saturating_duration_since(*from.get(name)?).as_secs_f64())
+            };
             Times::new(names.iter().filter_map(time))
         };
         let ends: Vec<_> = names.iter().filter_map(|(name, _)| sights.succeeded.get(name)).collect();
@@ -101,6 +103,7 @@ impl Made {
             ("the API server itself: created → seen", of(&self.sent, &sights.operations)),
             ("Job done → status", of(&sights.ending, &sights.succeeded)),
             ("the API server itself: Job done → seen", of(&sights.ending, &sights.ended)),
+            ("against that: Job seen done → status", of(&sights.ended, &sights.succeeded)),
         ];
         (times, ends.len(), wall)
     }

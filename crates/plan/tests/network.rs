@@ -1,11 +1,11 @@
-//! How Services are implemented, down to what kube-proxy and flannel read on every host.
+//! The network down to what programs read on every host: how Services are implemented, how large pods' packets are.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
 mod support;
 
 use kubeon_plan::{Intent, Plan, ProxyMode, Seen, Snapshot, plan, validate};
-use kubeon_wire::{Content, Op};
+use kubeon_wire::{Content, LinkFact, Op};
 use serde_json::{Value, json};
 use support::{address, bare_hosts, intent};
 
@@ -65,4 +65,18 @@ fn a_host_whose_kernel_has_no_nftables_uses_iptables_and_that_is_told() {
     says(&plan, 1, "iptables");
     let notes: Vec<_> = plan.notes.iter().map(|note| (note.host, note.text.as_str())).collect();
     assert_eq!(notes, [(Some(address(1)), "its kernel has no nftables: kube-proxy uses iptables here")]);
+}
+
+#[test]
+fn packets_of_pods_fit_into_those_of_the_hosts_link() {
+    let size = |name: &str, mtu| {
+        let mut snapshot = bare_hosts(1);
+        let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
+        let other = LinkFact { address: address(1).ip(), name: "eth1".to_owned(), mtu: 1300 };
+        facts.links = vec![other, LinkFact { address: address(0).ip(), name: name.to_owned(), mtu }];
+        let plan = plan(&intent(1, 0), &snapshot).unwrap();
+        config(&plan, 0, "/etc/kubernetes/cni.json.template")["plugins"][0]["mtu"].clone()
+    };
+    assert_eq!([size("eth0", 1500), size("eth0", 9000), size("eth0", 1400)], [1450, 8950, 1350]);
+    assert_eq!(size("lo", 65536), 1450, "the loopback is no way to other hosts");
 }

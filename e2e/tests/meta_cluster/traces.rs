@@ -1,0 +1,107 @@
+//! What a collector of traces hears of the meta cluster. It listens on loopback; what comes from the lab is passed on to it.
+//!
+//! ```text
+//!   operators, Jobs ─► h1 ─► the machine's address in the lab ─► collector
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kubeon_e2e::lab::Lab;
+use kubeon_envtest::{Collector, Sent};
+
+/// An operator sends what it has to tell every few seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+const OPERATOR: &str = "kubeon-operator";
+const RUNNER: &str = "kubeon-runner";
+
+/// Listens until the process ends.
+pub struct Traces {
+    collector: Collector,
+    /// Where it is reached from the lab.
+    pub url: String,
+}
+
+impl Traces {
+    /// Begins to listen.
+    pub fn listen(lab: &Lab) -> Result<Self> {
+        let collector = Collector::start()?;
+        let to: SocketAddr = collector.url().trim_start_matches("http://").parse()?;
+        let listener = TcpListener::bind((lab.machine()?, 0))?;
+        let here = listener.local_addr()?;
+        thread::spawn(move || {
+            for near in listener.incoming().flatten() {
+                thread::spawn(move || pass_on(near, to));
+            }
+        });
+        let knock = format!("timeout 5 bash -c '</dev/tcp/{}/{}'", here.ip(), here.port());
+        lab.on("h1", &knock).with_context(|| {
+            format!("h1 does not reach {here} on this machine; does a firewall refuse what comes from a lab?")
+        })?;
+        Ok(Self { collector, url: format!("http://{here}") })
+    }
+
+    /// Of the operations of this kind that succeeded, one is told whole: from the object, by turns of the operator, down to
+    /// a step on a host of the lab, by its Job.
+    pub fn reach_a_host(&self, lab: &Lab, kind: &str) -> Result<()> {
+        let whole =
+            |sent: &[Sent]| succeeded(sent, kind).any(|one| reaches_a_host(sent, one, &lab.addresses));
+        let sent = self.collector.until(PATIENCE, whole);
+        ensure!(whole(&sent), "no operation of kind {kind} is told down to a host: {:#?}", counts(&sent));
+        Ok(())
+    }
+}
+
+/// Both ways, until both ends are done.
+fn pass_on(mut near: TcpStream, to: SocketAddr) -> io::Result<()> {
+    let mut far = TcpStream::connect(to)?;
+    let (mut asks, mut asked) = (near.try_clone()?, far.try_clone()?);
+    thread::spawn(move || {
+        let copied = io::copy(&mut asks, &mut asked);
+        asked.shutdown(Shutdown::Write).and(copied)
+    });
+    io::copy(&mut far, &mut near)?;
+    near.shutdown(Shutdown::Both)
+}
+
+/// Operations of a kind that did what was asked, as the operator tells it.
+fn succeeded<'s>(sent: &'s [Sent], kind: &'s str) -> impl Iterator<Item = &'s Sent> {
+    sent.iter().filter(move |span| {
+        let whole = span.name == "operation" && span.parent.is_empty() && span.service == OPERATOR;
+        let of_kind = span.says("kubeon.action_type") == Some(kind);
+        whole && of_kind && span.says("kubeon.result") == Some("Succeeded")
+    })
+}
+
+fn reaches_a_host(sent: &[Sent], operation: &Sent, hosts: &[String]) -> bool {
+    let mut turns = under(sent, operation, "turn");
+    let mut steps = under(sent, operation, "run")
+        .flat_map(|run| under(sent, run, "stage"))
+        .flat_map(|stage| under(sent, stage, "step"));
+    let on_a_host = |step: &Sent| {
+        let host = step.says("host.address");
+        step.service == RUNNER && hosts.iter().any(|address| Some(address.as_str()) == host)
+    };
+    turns.any(|turn| turn.service == OPERATOR) && steps.any(on_a_host)
+}
+
+/// What is part of a span.
+fn under<'s>(sent: &'s [Sent], whole: &'s Sent, name: &'static str) -> impl Iterator<Item = &'s Sent> {
+    sent.iter()
+        .filter(move |span| span.name == name && span.trace == whole.trace && span.parent == whole.span)
+}
+
+/// How much of what was heard.
+fn counts(sent: &[Sent]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for span in sent {
+        let about = ["kubeon.action_type", "kubeon.result"].map(|key| span.says(key).unwrap_or_default());
+        let kind = format!("{} {} {}", span.service, span.name, about.join(" "));
+        *counts.entry(kind.trim_end().to_owned()).or_default() += 1;
+    }
+    counts
+}

@@ -1,0 +1,69 @@
+//! The Dockerfiles say what the images are, for those with a builder: they must say the same.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// `("USER", "65532:65532")`.
+type Instruction = (String, String);
+
+/// What makes up the image of a Dockerfile: its last stage, with lines that go on joined.
+fn instructions(image: &str) -> Vec<Instruction> {
+    let path = crate::root().join("images").join(image).join("Dockerfile");
+    let text = fs::read_to_string(&path).unwrap().replace("\\\n", " ");
+    let mut all = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (word, rest) = line.split_once(' ').unwrap();
+        if word == "FROM" {
+            all.clear();
+        }
+        all.push((word.to_owned(), rest.trim().to_owned()));
+    }
+    all
+}
+
+fn of<'a>(said: &'a [Instruction], wanted: &str) -> Vec<&'a str> {
+    said.iter().filter(|(word, _)| word == wanted).map(|(_, rest)| rest.as_str()).collect()
+}
+
+/// Where it puts our programs.
+fn programs(said: &[Instruction]) -> Vec<String> {
+    let mut found = Vec::new();
+    for copy in of(said, "COPY") {
+        let words: Vec<&str> = copy.split_whitespace().filter(|word| !word.starts_with("--")).collect();
+        let (to, from) = words.split_last().unwrap();
+        for name in from.iter().filter_map(|path| path.strip_prefix(TARGET)) {
+            let place = to.strip_suffix('/').map(|folder| format!("{folder}{name}"));
+            found.push(place.unwrap_or_else(|| (*to).to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn dockerfiles_run_the_same_programs_in_the_same_way() {
+    for (image, recipe) in [("operator", &OPERATOR), ("runner", &RUNNER), ("bundle", &BUNDLE)] {
+        let said = instructions(image);
+        let Process { user, environment, entrypoint, folder } = &recipe.process;
+        assert_eq!(of(&said, "USER"), [*user], "{image}");
+        assert_eq!(of(&said, "WORKDIR"), [*folder], "{image}");
+        let run: Vec<String> = serde_json::from_str(of(&said, "ENTRYPOINT")[0]).unwrap();
+        assert_eq!(run, *entrypoint, "{image}");
+        let set: BTreeSet<&str> = of(&said, "ENV").into_iter().flat_map(str::split_whitespace).collect();
+        assert_eq!(set, BTreeSet::from_iter(environment.iter().copied()), "{image}");
+        assert_eq!(programs(&said), recipe.programs, "{image}");
+    }
+}
+
+#[test]
+fn the_runners_dockerfile_installs_the_same() {
+    let said = instructions("runner");
+    let run = of(&said, "RUN").join(" ");
+    let words: BTreeSet<&str> = run.split_whitespace().map(|word| word.trim_end_matches(';')).collect();
+    let packages = debian::PACKAGES.split(',').map(str::to_owned);
+    let folders = debian::FOLDERS.map(|name| format!("/{name}"));
+    let scripts = debian::PROGRAMS.iter().map(|(program, module)| format!("{program}:{module}"));
+    for wanted in packages.chain(folders).chain(scripts) {
+        assert!(words.contains(wanted.as_str()), "{wanted} is not in: {run}");
+    }
+}
