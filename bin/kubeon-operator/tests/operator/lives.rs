@@ -19,6 +19,8 @@ fn has_completed(operation: &ClusterOperation) -> bool {
 /// A shell operation on a Cluster of its own, both of this name, whose pod leaves a log.
 pub async fn shell(lab: &Lab, name: &str) {
     lab.cluster(name).await;
+    // What is done for a Cluster and for an operation would come in another order each time, and some request never be the n-th.
+    lab.until_cluster(name, |cluster| cluster.status.is_some()).await;
     lab.ask(name, name).await;
     let running = lab.until_is(name, OperationResult::Running).await;
     pod_ends(lab, &running).await;
