@@ -249,7 +249,7 @@ fn a_failure_names_step_host_and_cause() {
 
 #[test]
 fn told_to_stop_it_lets_the_program_end_itself() {
-    let place = place(FIT, "echo ready; trap 'echo stopping; exit 130' TERM; while :; do sleep 0.05; done");
+    let place = place(FIT, "trap 'echo stopping; exit 130' TERM; echo ready; while :; do sleep 0.05; done");
     let running = Running::start(&mut command(&place, "creating"));
     assert_eq!(running.line(), "ready");
     running.signal(Signal::TERM);

@@ -86,7 +86,7 @@ async fn a_command_nobody_waits_for_is_ended() {
     let pool = sshd.hosts();
     let heard = Heard::default();
     let hear = |stream, bytes: &[u8]| heard.hear(stream, bytes);
-    let running = pool.exec(host(), Command::new("echo begun; trap '' TERM; sleep 4712 & wait; wait"), &hear);
+    let running = pool.exec(host(), Command::new("trap '' TERM; echo begun; sleep 4712 & wait; wait"), &hear);
     tokio::time::timeout(Duration::from_secs(1), running).await.unwrap_err();
     assert_eq!(heard.out(), "begun\n");
     let start = Instant::now();
