@@ -23,6 +23,9 @@ pub const HOST_KEYS_PINNED: &str = "HostKeysPinned";
 /// The condition that says which steps failed, a line for each.
 pub const STEP_FAILED: &str = "StepFailed";
 
+/// Its reason when the work ended well and every step of it stood already.
+pub const NOTHING_TO_DO: &str = "NothingToDo";
+
 /// Failures kept: what a person reads, and the hosts of a precheck.
 const FAILURES: usize = 200;
 /// Bytes of what is said of new keys: an event takes no more.
@@ -70,8 +73,8 @@ pub struct Board {
     findings: Vec<Finding>,
     done: u32,
     total: u32,
-    /// Whether a plan said how many there are.
-    planned: bool,
+    /// How many steps plans said that there are to do; none before the first of them.
+    planned: Option<u32>,
     /// Steps that go on, in the order in which they began.
     running: Vec<Step>,
     names: BTreeMap<HostAddress, String>,
@@ -142,13 +145,18 @@ impl Board {
 
     /// The work ended.
     pub fn ended(&mut self, reason: &'static str, message: &str) {
-        Mark::set(&mut self.progressing, "False", reason, message);
         self.running.clear();
-        if reason == "Succeeded" {
-            self.task = None;
-            self.total = self.total.max(1);
-            self.done = self.total;
+        if reason != "Succeeded" {
+            Mark::set(&mut self.progressing, "False", reason, message);
+            return;
         }
+        let nothing = format!("nothing was to do on the hosts: {} steps stand already", self.total);
+        let (reason, message) =
+            if self.planned == Some(0) { (NOTHING_TO_DO, nothing.as_str()) } else { (reason, message) };
+        Mark::set(&mut self.progressing, "False", reason, message);
+        self.task = None;
+        self.total = self.total.max(1);
+        self.done = self.total;
     }
 
     /// A script says what it is at, as ansible does before each task.
@@ -163,7 +171,7 @@ impl Board {
             Progress::Precheck { report } => self.prechecked(report),
             Progress::Plan { steps, standing } => {
                 self.go_on();
-                self.planned = true;
+                self.planned = Some(self.planned.unwrap_or_default().saturating_add(*steps));
                 self.total = steps.saturating_add(*standing);
                 self.done = *standing;
                 self.running.clear();
@@ -264,7 +272,7 @@ impl Board {
     #[must_use]
     pub fn steps(&self) -> Steps {
         let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
-        let counted = if self.planned { 0 } else { self.tasks };
+        let counted = if self.planned.is_some() { 0 } else { self.tasks };
         let (done, total) = match counted {
             0 => (self.done, self.total.max(1)),
             tasks if self.done > 0 => (tasks, tasks),

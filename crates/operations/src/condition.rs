@@ -17,10 +17,12 @@ pub const PRECHECKED: &str = "Prechecked";
 pub const HOST_KEYS_PINNED: &str = "HostKeysPinned";
 /// Steps of an operation failed, a line for each: written by the runner, shown by the business cluster.
 pub const STEP_FAILED: &str = "StepFailed";
+/// Whether the runner works on an operation; of a business cluster: whether an operation does.
+pub const PROGRESSING: &str = "Progressing";
+/// The runner's reason there when every step stood already.
+pub const NOTHING_TO_DO: &str = "NothingToDo";
 /// A business cluster is as declared and usable.
 pub const READY: &str = "Ready";
-/// An operation of a business cluster works.
-pub const PROGRESSING: &str = "Progressing";
 /// The last operation of a business cluster failed, or its declaration cannot be followed.
 pub const DEGRADED: &str = "Degraded";
 /// A business cluster is being deleted; the reason names what that waits for.

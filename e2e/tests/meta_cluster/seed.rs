@@ -144,14 +144,17 @@ fn example(ground: &Ground) -> Result<()> {
     let reason = ends::failed(ground, "sample-create")?;
     ensure!(!reason.is_empty(), "a failure has a reason");
     done(ground, "sample-ping")?;
-    operate_on(
-        ground,
-        "sample",
-        "sample-again",
-        &json!({"actionType": "playbook", "action": "cluster.yml"}),
-    )?;
+    let again = json!({"actionType": "playbook", "action": "cluster.yml"});
+    operate_on(ground, "sample", "sample-again", &again)?;
     done(ground, "sample-again")?;
-    nodes_are(ground, "master01=True worker01=True")
+    nodes_are(ground, "master01=True worker01=True")?;
+    operate_on(ground, "sample", "sample-once-more", &again)?;
+    done(ground, "sample-once-more")?;
+    let told = "{.status.conditions[?(@.type==\"Complete\")].message}";
+    let told =
+        ground.kubectl(&["get", OPERATIONS, "sample-once-more", "-o", &format!("jsonpath={told}")])?;
+    ensure!(told.starts_with("nothing was to do on the hosts: "), "{told}");
+    Ok(())
 }
 
 /// Applies a file of `examples`, filled in as a person fills it in.

@@ -68,6 +68,23 @@ fn counts_the_tasks_of_a_script_of_which_nobody_knows_how_many_come() {
     assert_eq!(board.steps().text, "2/2");
 }
 
+#[test]
+fn says_when_every_step_stood_already() {
+    let said = |plans: &[u32]| {
+        let mut board = Board::default();
+        for steps in plans {
+            board.take(&Progress::Plan { steps: *steps, standing: 186 });
+        }
+        board.ended("Succeeded", "all of it was done");
+        let condition = board.status()["conditions"][0].clone();
+        [&condition["reason"], &condition["message"]].map(|text| text.as_str().unwrap().to_owned())
+    };
+    assert_eq!(said(&[0]), ["NothingToDo", "nothing was to do on the hosts: 186 steps stand already"]);
+    for plans in [&[][..], &[3], &[3, 0], &[0, 3]] {
+        assert_eq!(said(plans), ["Succeeded", "all of it was done"], "{plans:?}");
+    }
+}
+
 fn report(ok: bool) -> Progress {
     let check = |name: &str, severity: &str, message: &str| json!({"check": name, "severity": severity, "ok": ok, "found": "3.9", "wanted": "3.10", "message": message});
     let checks =

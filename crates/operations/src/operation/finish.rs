@@ -7,7 +7,7 @@ use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 use super::{Progress, at, notice, shown, status, status_write};
 use crate::business::told;
 use crate::cluster;
-use crate::condition::{self, COMPLETE, FAILED, PRECHECKED, STEP_FAILED, Says};
+use crate::condition::{self, COMPLETE, FAILED, NOTHING_TO_DO, PRECHECKED, PROGRESSING, STEP_FAILED, Says};
 use crate::names::DERIVED_UID_LABEL;
 use crate::snapshot::Snapshot;
 use crate::write::Notice;
@@ -72,7 +72,7 @@ pub(crate) fn finish_from(
     new.waits_for = None;
     new.observed_generation = generation;
     let type_ = if end.result == OperationResult::Succeeded { COMPLETE } else { FAILED };
-    let message = text.as_deref().unwrap_or("it did what was asked");
+    let message = text.as_deref().unwrap_or(well(operation));
     let says = Says { status: true, reason: &end.word, message };
     condition::set(&mut new.conditions, type_, says, generation, s.now);
     let about = notice(operation, warning, its_event, message);
@@ -86,6 +86,13 @@ pub(crate) fn finish_from(
     progress.turn.notices.push(about);
     progress.shown = Some((1, shown(operation, &new)));
     progress
+}
+
+/// What is told of a success: whether anything was done at all, if the runner says so.
+fn well(operation: &ClusterOperation) -> &str {
+    let conditions = operation.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let idle = condition::find(conditions, PROGRESSING).filter(|found| found.reason == NOTHING_TO_DO);
+    idle.map_or("it did what was asked", |found| &found.message)
 }
 
 fn is_derived(operation: &ClusterOperation) -> bool {

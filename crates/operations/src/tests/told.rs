@@ -108,6 +108,22 @@ fn a_cluster_is_told_what_becomes_of_its_operations() {
 }
 
 #[test]
+fn a_success_that_changed_nothing_is_told_as_one() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    told(&mut world);
+    let words = "nothing was to do on the hosts: 186 steps stand already";
+    let idle = json!({"type": "Progressing", "status": "False", "reason": "NothingToDo", "message": words,
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    world.change(Kind::Operation, "", "o", &json!({"status": {"conditions": [idle]}}));
+    world.job_says("kubeonkube-o-job", "Complete");
+    assert_eq!(of(&told(&mut world), "Succeeded"), [(Kind::Operation, words)]);
+    let complete = world.status("o")["conditions"].as_array().unwrap().clone();
+    let complete = complete.iter().find(|one| one["type"] == "Complete").unwrap();
+    assert_eq!((&complete["status"], &complete["message"]), (&json!("True"), &json!(words)));
+}
+
+#[test]
 fn a_cluster_is_told_what_it_refers_to_and_is_missing_and_that_it_came() {
     let mut world = World::with_cluster();
     assert_eq!(told(&mut world), [], "all of it is there");
