@@ -1,6 +1,7 @@
 //! What the program says: one line of JSON for each event, whole lines only.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use kubeon_wire::{Event, StepFailure};
@@ -9,6 +10,7 @@ use kubeon_wire::{Event, StepFailure};
 pub struct Events {
     out: Mutex<Box<dyn Write + Send>>,
     gone: fn(),
+    hushed: AtomicBool,
 }
 
 impl Events {
@@ -16,17 +18,29 @@ impl Events {
     /// orders is gone, and every effect is safe to be broken off.
     #[must_use]
     pub fn stdout() -> Self {
-        Self { out: Mutex::new(Box::new(io::stdout())), gone: || std::process::exit(1) }
+        Self::new(Box::new(io::stdout()), || std::process::exit(1))
     }
 
     /// Speaks into a writer; that it is gone is ignored.
     #[must_use]
     pub fn into(out: Box<dyn Write + Send>) -> Self {
-        Self { out: Mutex::new(out), gone: || {} }
+        Self::new(out, || {})
+    }
+
+    fn new(out: Box<dyn Write + Send>, gone: fn()) -> Self {
+        Self { out: Mutex::new(out), gone, hushed: AtomicBool::new(false) }
+    }
+
+    /// From now on nothing is said. Never waits: a step may be stuck in saying a word that nobody takes.
+    pub fn hush(&self) {
+        self.hushed.store(true, Ordering::Relaxed);
     }
 
     /// Says one event.
     pub fn say(&self, event: &Event) {
+        if self.hushed.load(Ordering::Relaxed) {
+            return;
+        }
         let Ok(mut line) = serde_json::to_vec(event) else { return (self.gone)() };
         line.push(b'\n');
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);

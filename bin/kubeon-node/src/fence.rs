@@ -20,7 +20,8 @@ use crate::failure::{Doing, failed, of};
 use crate::paths;
 use crate::root::Root;
 
-/// How long a writer whose connection broke may take to let go before the next one is refused.
+/// How long a session waits for a writer that is about to end. One of the same cluster whose engine is gone takes
+/// longer; the engine that is told [`Category::Held`] asks again until then.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The right to write, until dropped.
@@ -33,18 +34,21 @@ pub struct Lock {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Holder {
     pid: u32,
+    uid: String,
     generation: u64,
 }
 
 impl Lock {
-    /// Takes the lock; waits up to two seconds for a writer that is about to end.
+    /// Takes the lock for a generation of the cluster of identity `uid`; waits up to `patience` for a writer that
+    /// is about to end.
     ///
     /// # Errors
-    /// [`Category::Fenced`] names the process and the generation that hold it.
-    pub fn take(root: &Root, generation: u64) -> Result<Self, StepFailure> {
+    /// [`Category::Held`] names the process and the generation that hold it, [`Category::Fenced`] those of
+    /// another cluster.
+    pub fn take(root: &Root, uid: &str, generation: u64, patience: Duration) -> Result<Self, StepFailure> {
         let place = root.at(paths::LOCK);
         make_folders(&root.at(paths::STATE))?;
-        let patience = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience;
         loop {
             let mut open = OpenOptions::new();
             let mut file = open
@@ -57,15 +61,15 @@ impl Lock {
                 .doing("open", &place)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) if is_in_place(&file, &place) => {
-                    sign(&mut file, generation).doing("write", &place)?;
+                    sign(&mut file, uid, generation).doing("write", &place)?;
                     return Ok(Self { _file: file });
                 }
                 // A reset took the file away in between: the lock is on nothing.
                 Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < patience => {
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => {
                     thread::sleep(Duration::from_millis(20));
                 }
-                Err(rustix::io::Errno::WOULDBLOCK) => return Err(held_by(&mut file)),
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(held(&mut file, uid)),
                 Err(error) => return Err(error).doing("lock", &place),
             }
         }
@@ -79,24 +83,27 @@ fn is_in_place(file: &File, place: &Path) -> bool {
     }
 }
 
-fn sign(file: &mut File, generation: u64) -> std::io::Result<()> {
-    let holder = serde_json::to_vec(&Holder { pid: std::process::id(), generation })?;
+fn sign(file: &mut File, uid: &str, generation: u64) -> std::io::Result<()> {
+    let holder = Holder { pid: std::process::id(), uid: uid.to_owned(), generation };
+    let holder = serde_json::to_vec(&holder)?;
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(&holder)
 }
 
-fn held_by(file: &mut File) -> StepFailure {
+/// Who holds the lock, told to a writer of the cluster `uid`.
+fn held(file: &mut File, uid: &str) -> StepFailure {
     let mut text = String::new();
-    let holder = file
-        .read_to_string(&mut text)
-        .ok()
-        .and_then(|_| serde_json::from_str::<Holder>(&text).ok())
-        .map_or_else(
-            || "another writer".to_owned(),
-            |h| format!("pid {} (generation {})", h.pid, h.generation),
-        );
-    of(Category::Fenced, format!("the host is being changed by {holder}; wait until it ends"))
+    let read = file.read_to_string(&mut text);
+    let holder = read.ok().and_then(|_| serde_json::from_str::<Holder>(&text).ok());
+    let who = holder.as_ref().map_or_else(
+        || "another writer".to_owned(),
+        |holder| format!("pid {} (generation {})", holder.pid, holder.generation),
+    );
+    // One that is just signing cannot be read; the next look tells whose it is.
+    let ours = holder.is_none_or(|holder| holder.uid == uid);
+    let category = if ours { Category::Held } else { Category::Fenced };
+    of(category, format!("the host is being changed by {who}; wait until it ends"))
 }
 
 /// Who holds the host; `None` for a free one.
@@ -113,10 +120,10 @@ pub fn claim(root: &Root) -> Result<Option<Claim>, StepFailure> {
 /// Takes the lock and the claim for the fence's cluster and generation.
 ///
 /// # Errors
-/// [`Category::Fenced`] when another cluster holds the host, a newer generation was seen, or another
-/// writer is at work.
+/// [`Category::Fenced`] when another cluster has the host or is at work on it, or a newer generation was seen;
+/// [`Category::Held`] when another writer of this cluster is at work.
 pub fn open(root: &Root, fence: &Fence) -> Result<Lock, StepFailure> {
-    let lock = Lock::take(root, fence.generation)?;
+    let lock = Lock::take(root, &fence.uid, fence.generation, PATIENCE)?;
     let seen = claim(root)?;
     if let Some(seen) = &seen {
         admit(seen, fence)?;
@@ -191,16 +198,33 @@ mod tests {
     }
 
     #[test]
-    fn names_the_writer_that_is_at_work() {
+    fn names_the_writer_that_is_at_work_and_tells_whether_it_is_of_the_same_cluster() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         let held = open(&root, &fence("demo", "u1", 5)).unwrap();
-        let refused = open(&root, &fence("demo", "u1", 6)).unwrap_err();
-        assert_eq!(refused.category, Category::Fenced);
+        let refused = |uid| Lock::take(&root, uid, 6, Duration::ZERO).unwrap_err();
         let who = format!("pid {} (generation 5)", std::process::id());
-        assert!(refused.cause.contains(&who), "{refused}");
+        for (uid, category) in [("u1", Category::Held), ("u2", Category::Fenced)] {
+            assert_eq!(refused(uid).category, category);
+            assert!(refused(uid).cause.contains(&who), "{}", refused(uid));
+        }
+        std::fs::write(root.at(paths::LOCK), "").unwrap();
+        assert_eq!(refused("u2").category, Category::Held, "it is not known to be another cluster's");
         drop(held);
         assert!(open(&root, &fence("demo", "u1", 6)).is_ok());
+    }
+
+    #[test]
+    fn waits_for_a_writer_that_is_about_to_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let held = open(&root, &fence("demo", "u1", 5)).unwrap();
+        let ending = thread::spawn(move || {
+            thread::sleep(PATIENCE / 8);
+            drop(held);
+        });
+        assert!(open(&root, &fence("demo", "u1", 6)).is_ok());
+        ending.join().unwrap();
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Job<'_> {
     pub fn pause(&self, interval: Duration, seen: impl Fn() -> String) -> Result<(), StepFailure> {
         let until = Instant::now() + interval.min(self.left());
         loop {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.stop.load(Ordering::Acquire) {
                 return Err(of(Category::Cancelled, format!("told to stop while waiting: {}", seen())));
             }
             if self.left().is_zero() {

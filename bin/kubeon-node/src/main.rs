@@ -9,9 +9,11 @@ use std::thread;
 
 use kubeon_node::events::Events;
 use kubeon_node::host::Host;
+use kubeon_node::input::Live;
 use kubeon_node::root::Root;
 use kubeon_node::session::{Ending, Session};
 use kubeon_node::{facts, reset};
+use kubeon_wire::SILENCE_LIMIT;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -60,7 +62,7 @@ fn apply(root: Root) -> io::Result<u8> {
     let stdin = File::from(rustix::io::dup(rustix::stdio::stdin())?);
     // A wide pipe saves most of the switches between the two programs; not every input is a pipe.
     let _ = rustix::pipe::fcntl_setpipe_size(&stdin, 1 << 20);
-    Ok(match session.serve(stdin) {
+    Ok(match session.serve(Live::new(stdin, SILENCE_LIMIT)) {
         Ending::Closed => 0,
         Ending::Refused => 1,
     })

@@ -5,8 +5,8 @@
 //!                    └─ part bytes ─► the part's thread
 //! ```
 //!
-//! The end of the input ends the session: steps that only wait are told to stop, the others get a little
-//! time to finish. Every effect may be broken off anywhere, so that being killed is no worse.
+//! The end of the input ends the session, and so does its silence: steps that only wait are told to stop, the
+//! others get a little time to finish. Every effect may be broken off anywhere, so that being killed is no worse.
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kubeon_wire::{Category, Event, HostStep, Op, Request, StepFailure};
+use kubeon_wire::{Category, Event, HostStep, Op, Request, SESSION_GRACE, StepFailure};
 
 use crate::durable::write_file;
 use crate::events::Events;
@@ -30,8 +30,6 @@ use crate::{fence, ops, parts, paths};
 
 /// Steps at the same time; a plan for one host has fewer steps in all.
 const STEPS_AT_ONCE: usize = 256;
-/// How long steps may take to finish once the session ends.
-const GRACE: Duration = Duration::from_secs(8);
 
 /// A session with the engine.
 pub struct Session {
@@ -66,7 +64,7 @@ impl Session {
         })
     }
 
-    /// Serves requests until the input ends.
+    /// Serves requests until the input ends or breaks.
     pub fn serve(self: &Arc<Self>, stream: impl Read) -> Ending {
         let mut input = Input::new(stream);
         let lock = match self.open(&mut input) {
@@ -78,6 +76,10 @@ impl Session {
             }
         };
         let ending = self.requests(&mut input);
+        if input.broke() {
+            // An engine that only slept would take steps that are told to stop for answered. It does them again.
+            self.events.hush();
+        }
         self.finish();
         drop(lock);
         ending
@@ -85,8 +87,9 @@ impl Session {
 
     /// Tells all steps to stop and gives them a little time.
     pub fn finish(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let end = Instant::now() + GRACE;
+        // Whoever is told to stop must see the hush that came before.
+        self.stop.store(true, Ordering::Release);
+        let end = Instant::now() + SESSION_GRACE;
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         while *running > 0 {
             let left = end.saturating_duration_since(Instant::now());
@@ -114,6 +117,7 @@ impl Session {
         while let Ok(Some(line)) = input.line() {
             let step = match parse(&line) {
                 Ok(Request::Run(step)) => step,
+                Ok(Request::Ping) => continue,
                 Ok(Request::Open(_)) => {
                     self.events.refuse(failed("the session is open already"));
                     return Ending::Refused;

@@ -1,4 +1,4 @@
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
 use kubeon_api::Digest;
@@ -6,6 +6,7 @@ use kubeon_wire::{Content, Fence, File};
 
 use super::*;
 use crate::durable::sha256;
+use crate::input::Live;
 use crate::root::Root;
 use crate::testing::Said;
 
@@ -81,6 +82,21 @@ fn talk(root: &Root, stream: impl Read) -> (Ending, Vec<Event>) {
 
 fn run(root: &Root, lines: &Lines) -> Vec<Event> {
     talk(root, &lines.0[..]).1
+}
+
+/// Sends the lines, and then nothing more for as long as the session goes on.
+fn talk_and_fall_silent(root: &Root, lines: &Lines) -> (Ending, Vec<Event>) {
+    let (input, mut engine) = std::io::pipe().unwrap();
+    engine.write_all(&lines.0).unwrap();
+    let (start, said) = (Instant::now(), talk(root, Live::new(input, Duration::from_millis(100))));
+    assert!(start.elapsed() < SESSION_GRACE, "what only waits is told to stop");
+    drop(engine);
+    said
+}
+
+fn wait_for_ever() -> Request {
+    let checks = vec![kubeon_wire::Check::Path { path: "/never".into() }];
+    Request::Run(step("h1/wait", "d", Op::Await { checks }))
 }
 
 fn done(events: &[Event], step: &str) -> Option<bool> {
@@ -263,9 +279,58 @@ fn secrets_must_be_resolved_and_are_never_said() {
 fn the_end_of_the_input_ends_waiting_steps() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
-    let checks = vec![kubeon_wire::Check::Path { path: "/never".into() }];
     let start = Instant::now();
-    let events = run(&root, &Lines::open().ask(&Request::Run(step("h1/wait", "d", Op::Await { checks }))));
+    let events = run(&root, &Lines::open().ask(&wait_for_ever()));
     assert_eq!(failure(&events, "h1/wait").category, Category::Cancelled);
     assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn silence_ends_the_session_frees_the_host_and_is_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    let (ending, events) = talk_and_fall_silent(&root, &Lines::open().ask(&wait_for_ever()));
+    assert_eq!(ending, Ending::Closed);
+    // To an engine that only slept, a step that was told to stop would be a run that was.
+    let answer = |event: &Event| matches!(event, Event::Done { .. } | Event::Failed { .. });
+    assert!(!events.iter().any(answer), "{events:?}");
+    let next = Lines::opened(2).ask(&write("h1/a", "d", "/etc/a", "x"));
+    assert_eq!(done(&run(&root, &next), "h1/a"), Some(true));
+}
+
+#[test]
+fn silence_in_the_middle_of_a_part_ends_the_session_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    let (part, blob) = part(&[7; 100_000]);
+    let lines = Lines::open().ask(&Request::Run(part)).raw(&blob[..blob.len() - 1]);
+    assert_eq!(talk_and_fall_silent(&root, &lines).0, Ending::Closed);
+    assert_eq!(parts::whole(&root).unwrap(), []);
+}
+
+#[test]
+fn pings_keep_a_session_open_while_a_step_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    let (input, mut engine) = std::io::pipe().unwrap();
+    let silence = Duration::from_secs(1);
+    let talking = thread::spawn({
+        let root = root.clone();
+        move || talk(&root, Live::new(input, silence))
+    });
+    engine.write_all(&Lines::open().ask(&wait_for_ever()).0).unwrap();
+    let (start, ping) = (Instant::now(), Lines(Vec::new()).ask(&Request::Ping));
+    while start.elapsed() < silence * 2 {
+        engine.write_all(&ping.0).unwrap();
+        thread::sleep(silence / 20);
+    }
+    engine.write_all(&Lines(Vec::new()).ask(&write("h1/a", "d", "/etc/a", "x")).0).unwrap();
+    drop(engine);
+    let (ending, events) = talking.join().unwrap();
+    assert_eq!((ending, done(&events, "h1/a")), (Ending::Closed, Some(true)));
+    assert_eq!(
+        failure(&events, "h1/wait").category,
+        Category::Cancelled,
+        "the end of the input, not silence"
+    );
 }

@@ -186,7 +186,7 @@ fn a_second_writer_is_told_who_is_at_work() {
     let mut second = Program::apply(folder.path());
     second.ask(&open(8));
     let Event::Refused { failure } = second.next() else { panic!("not refused") };
-    assert_eq!(failure.category, Category::Fenced);
+    assert_eq!(failure.category, Category::Held);
     assert!(failure.cause.contains(&format!("pid {} (generation 7)", first.child.id())), "{failure}");
     assert_eq!(second.child.wait().unwrap().code(), Some(1));
     drop(first);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubeon_api::HostAddress;
 use kubeon_ports::{ActHost, HostSession};
-use kubeon_wire::{Category, Fence, StepFailure};
+use kubeon_wire::{Category, Fence, ORPHAN_LIFE, StepFailure};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -13,6 +13,13 @@ use crate::{Happening, Stop, Watch};
 
 /// How often a session is tried to be opened before the host counts as lost.
 const OPEN_TRIES: u8 = 4;
+
+/// How long a host that another session of the cluster holds is asked again. Where the engine of that session is
+/// gone, killed or cut off, it ends by itself within this time; where not, somebody is at work.
+const HELD_PATIENCE: Duration = ORPHAN_LIFE.saturating_add(Duration::from_secs(7));
+
+/// The pause before a host that is held is asked again; it waits a little itself before it answers.
+const HELD_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long one try to open may take: the node program may have to be put in place first.
 const OPEN_PATIENCE: Duration = Duration::from_secs(120);
@@ -112,24 +119,21 @@ impl<'a> Line<'a> {
     }
 
     async fn open(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
-        let mut attempt = 1;
+        let mut tries = Tries { attempt: 1, held: None };
         loop {
             let failure = match self.open_once().await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
-            if attempt >= OPEN_TRIES || !failure.category.retryable() {
-                return Err(failure);
+            let known = tries.held.is_some() && failure.category == Category::Held;
+            let Some(pause) = tries.pause(failure.category) else { return Err(failure) };
+            // A host that is held is asked often, and that it is held is told once.
+            if !known {
+                let pause_milliseconds = millis(pause);
+                let host = self.host;
+                self.exchange.watch.happened(Happening::HostRetrying { host, failure, pause_milliseconds });
             }
-            let pause = pause_after(attempt);
-            let pause_milliseconds = millis(pause);
-            self.exchange.watch.happened(Happening::HostRetrying {
-                host: self.host,
-                failure,
-                pause_milliseconds,
-            });
             sleep(pause).await;
-            attempt += 1;
         }
     }
 
@@ -219,6 +223,28 @@ impl<'a> Line<'a> {
 
     pub fn exchange(&self) -> &'a Exchange<'a> {
         self.exchange
+    }
+}
+
+/// The tries to open one session.
+struct Tries {
+    /// The number of the try under way, without those that found the host held.
+    attempt: u8,
+    /// When the host was first found held.
+    held: Option<Instant>,
+}
+
+impl Tries {
+    /// The pause until the next try after one that failed; `None` where it would not help.
+    fn pause(&mut self, failed: Category) -> Option<Duration> {
+        if failed == Category::Held {
+            let since = *self.held.get_or_insert_with(Instant::now);
+            return (since.elapsed() < HELD_PATIENCE).then_some(HELD_PAUSE);
+        }
+        let again = self.attempt < OPEN_TRIES && failed.retryable();
+        let pause = pause_after(self.attempt);
+        self.attempt += 1;
+        again.then_some(pause)
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use kubeon_apply::{FAREWELL, Happening, Stop};
 use kubeon_testkit::{Fault, World, host, plan_of, step};
-use kubeon_wire::Category;
+use kubeon_wire::{Category, ORPHAN_LIFE};
 use support::{failure, ran, ran_until};
 use tokio::time::{Instant, sleep};
 
@@ -155,6 +155,29 @@ async fn a_host_that_comes_back_in_time_goes_on() {
     world.trouble_opening(H1, [Fault::BreakBefore, Fault::Fail(failure(Category::Timeout))]);
     let ran = ran(&world, &plan_of([step("a", H1)])).await;
     assert_eq!(ran.of("a"), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_an_orphaned_session_holds_is_asked_until_it_is_free() {
+    let world = world();
+    let held = || Fault::Fail(failure(Category::Held));
+    let faults = [held(), held(), Fault::BreakBefore, held(), held(), held(), held(), held()];
+    world.trouble_opening(H1, faults);
+    let ran = ran(&world, &plan_of([step("a", H1)])).await;
+    assert_eq!(ran.of("a"), "done");
+    let told = ran.count(|it| matches!(it, Happening::HostRetrying { .. }));
+    assert_eq!(told, 2, "once that it is held, once that the line broke");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_stays_held_is_given_up_after_every_orphan_would_have_ended() {
+    let world = world();
+    world.trouble_opening(H1, std::iter::repeat_n(Fault::Fail(failure(Category::Held)), 1000));
+    let start = Instant::now();
+    let ran = ran(&world, &plan_of([step("a", H1).tries(9), step("b", H2)])).await;
+    assert_eq!((ran.failure("a").category, ran.of("b").as_str()), (Category::Held, "done"));
+    let waited = start.elapsed();
+    assert!(ORPHAN_LIFE < waited && waited < ORPHAN_LIFE + seconds(10), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,6 +26,7 @@ mod pool;
 mod probe;
 mod remote;
 mod secret;
+mod sender;
 mod session;
 mod shell;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   run() ─┐ queue ► writer task ─ request line, bytes of its part ─► kubeon-node apply
-//!   run() ─┤                                                               │
+//!   run() ─┤                       pings between them                      │
 //!          └◄ events by step id ◄─ reader task ◄── event lines ────────────┘
 //! ```
 //!
@@ -17,12 +17,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
 use kubeon_ports::{EventSink, HostSession, Report};
-use kubeon_wire::{Category, Event, Fence, HostStep, Op, Request, StepFailure};
+use kubeon_wire::{Category, Event, Fence, HostStep, Request, StepFailure};
 use russh::ChannelMsg;
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
@@ -30,7 +29,8 @@ use tokio::time::timeout;
 use crate::connection::Connection;
 use crate::exec::Exit;
 use crate::failure::{failure, last_lines};
-use crate::remote::{Remote, Writer};
+use crate::remote::Remote;
+use crate::sender::{Blob, Job, Signal, encode, open_blob, send};
 
 /// Time for the fence to be accepted or refused.
 const OPENING: Duration = Duration::from_secs(10);
@@ -40,12 +40,6 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// Time for the host to finish after the last step was sent.
 const CLOSING: Duration = Duration::from_secs(10);
-
-/// Bytes of a part read at a time.
-const CHUNK: usize = 512 * 1024;
-
-/// Shortest time between two words on what was sent.
-const TICK: Duration = Duration::from_millis(100);
 
 /// Longest line that a host may send.
 const LINE: usize = 4 * 1024 * 1024;
@@ -67,14 +61,15 @@ pub(crate) enum Opening {
     Missing,
 }
 
-struct Shared {
-    host: HostAddress,
+/// What both halves of a session, and those who wait for it, have in common.
+pub(crate) struct Shared {
+    pub(crate) host: HostAddress,
     start: Instant,
     /// Milliseconds after `start` of the last byte that moved, either way.
     moved: AtomicU64,
     state: Mutex<State>,
     /// Rung by the writer when the stream cannot be kept in step.
-    abort: Notify,
+    pub(crate) abort: Notify,
     ended: watch::Sender<bool>,
 }
 
@@ -85,37 +80,23 @@ struct State {
     closed: Option<StepFailure>,
 }
 
-/// A step to be sent.
-struct Job {
-    id: String,
-    line: Vec<u8>,
-    blob: Option<(File, u64, PathBuf)>,
-    /// Weak, so that a session that ends while it sends takes its steps along.
-    signals: WeakUnboundedSender<Signal>,
-}
-
-impl Job {
-    fn tell(&self, signal: Signal) {
-        if let Some(signals) = self.signals.upgrade() {
-            // A `run` that was given up does not listen any more.
-            signals.send(signal).ok();
+impl Shared {
+    pub(crate) fn new(host: HostAddress) -> Self {
+        Self {
+            host,
+            start: Instant::now(),
+            moved: AtomicU64::new(0),
+            state: Mutex::default(),
+            abort: Notify::new(),
+            ended: watch::Sender::new(false),
         }
     }
-}
 
-/// What a waiting `run` is told.
-enum Signal {
-    /// All of the step has been sent.
-    Sent,
-    Event(Event),
-}
-
-impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn touch(&self) {
+    pub(crate) fn touch(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.moved.store(now, Ordering::Relaxed);
     }
@@ -125,7 +106,7 @@ impl Shared {
     }
 
     /// Ends all waiting steps; the first reason is kept.
-    fn close(&self, failure: StepFailure) {
+    pub(crate) fn close(&self, failure: StepFailure) {
         let mut state = self.state();
         state.closed.get_or_insert(failure);
         state.steps.clear();
@@ -177,14 +158,7 @@ impl NodeSession {
     }
 
     fn running(connection: Arc<Connection>, mut lines: Lines) -> Self {
-        let shared = Arc::new(Shared {
-            host: connection.host,
-            start: Instant::now(),
-            moved: AtomicU64::new(0),
-            state: Mutex::default(),
-            abort: Notify::new(),
-            ended: watch::Sender::new(false),
-        });
+        let shared = Arc::new(Shared::new(connection.host));
         let (jobs, queue) = mpsc::unbounded_channel();
         let write = std::mem::replace(&mut lines.remote.write, Box::pin(tokio::io::sink()));
         let writer = tokio::spawn(send(write, queue, Arc::clone(&shared))).abort_handle();
@@ -193,11 +167,7 @@ impl NodeSession {
     }
 
     /// Enters the step among those waited for and hands it to the writer.
-    fn enqueue(
-        &self,
-        step: &HostStep,
-        blob: Option<(File, u64, PathBuf)>,
-    ) -> Result<UnboundedReceiver<Signal>, StepFailure> {
+    fn enqueue(&self, step: &HostStep, blob: Option<Blob>) -> Result<UnboundedReceiver<Signal>, StepFailure> {
         let line = encode(&Request::Run(step.clone()))?;
         let (signals, events) = mpsc::unbounded_channel();
         let mut state = self.shared.state();
@@ -300,94 +270,6 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.shared.state().steps.remove(self.id);
     }
-}
-
-fn encode(request: &Request) -> Result<Vec<u8>, StepFailure> {
-    let mut line = serde_json::to_vec(request)
-        .map_err(|error| failure(Category::Failed, format!("a request cannot be written: {error}")))?;
-    line.push(b'\n');
-    Ok(line)
-}
-
-/// Opens a part's file before anything is sent, and makes sure that it has the size promised.
-async fn open_blob(
-    step: &HostStep,
-    blob: Option<PathBuf>,
-) -> Result<Option<(File, u64, PathBuf)>, StepFailure> {
-    let size = match &step.op {
-        Op::Part { size, .. } => *size,
-        _ => return Ok(None),
-    };
-    let Some(path) = blob else {
-        return Err(failure(
-            Category::Failed,
-            format!("step {} came without the bytes of its part", step.id),
-        ));
-    };
-    let opened = async {
-        let file = File::open(&path).await?;
-        let found = file.metadata().await?.len();
-        Ok::<_, std::io::Error>((file, found))
-    };
-    match opened.await {
-        Ok((file, found)) if found == size => Ok(Some((file, size, path))),
-        Ok((_, found)) => Err(failure(
-            Category::Corrupt,
-            format!(
-                "{} has {found} bytes and should have {size}; build or fetch the bundle again",
-                path.display()
-            ),
-        )),
-        Err(error) => Err(failure(Category::Failed, format!("cannot read {}: {error}", path.display()))),
-    }
-}
-
-/// The writer task. Ends the program's input when no more steps can come.
-async fn send(mut write: Writer, mut queue: UnboundedReceiver<Job>, shared: Arc<Shared>) {
-    while let Some(mut job) = queue.recv().await {
-        match send_one(&mut write, &mut job, &shared).await {
-            Ok(()) => job.tell(Signal::Sent),
-            Err(failure) => {
-                // Half a part cannot be taken back: the session is of no more use.
-                shared.close(failure);
-                shared.abort.notify_one();
-                return;
-            }
-        }
-    }
-    if let Err(error) = write.shutdown().await {
-        tracing::debug!(host = %shared.host, %error, "the session's input is closed already");
-    }
-}
-
-async fn send_one(write: &mut Writer, job: &mut Job, shared: &Shared) -> Result<(), StepFailure> {
-    let broken = |error: std::io::Error| {
-        failure(Category::Unreachable, format!("the connection to {} broke: {error}", shared.host))
-    };
-    write.write_all(&job.line).await.map_err(broken)?;
-    shared.touch();
-    let Some((mut file, total, path)) = job.blob.take() else { return Ok(()) };
-    let mut buffer = vec![0; CHUNK];
-    let (mut done, mut told) = (0, Instant::now());
-    while done < total {
-        let wanted = usize::try_from(total - done).unwrap_or(CHUNK).min(CHUNK);
-        let read = file.read(&mut buffer[..wanted]).await;
-        let read = match read {
-            Ok(0) => Err("it became shorter while it was sent".to_owned()),
-            Ok(read) => Ok(read),
-            Err(error) => Err(error.to_string()),
-        };
-        let read =
-            read.map_err(|why| failure(Category::Corrupt, format!("cannot read {}: {why}", path.display())))?;
-        write.write_all(&buffer[..read]).await.map_err(broken)?;
-        done += u64::try_from(read).unwrap_or(0);
-        shared.touch();
-        if told.elapsed() >= TICK || done == total {
-            told = Instant::now();
-            job.tell(Signal::Event(Event::Progress { id: job.id.clone(), done, total }));
-        }
-    }
-    Ok(())
 }
 
 /// The reader task. Holds the connection, so that it lives as long as the session.

@@ -19,7 +19,10 @@ pub use facts::{
     CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry, KubeletFacts, LinkFact,
     NodeFact, Reach, ReachFact, Standing, renewal_due,
 };
-pub use node::{Category, Event, Fence, HostStep, Request, StepFailure};
+pub use node::{
+    Category, Event, Fence, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE, SILENCE_LIMIT,
+    StepFailure,
+};
 pub use op::{ApiObject, Check, Content, File, HostsEntry, Leaf, Link, Op, SecretRef, Usage};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;

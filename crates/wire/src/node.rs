@@ -1,11 +1,26 @@
 //! Messages of `kubeon-node apply`: requests on its standard input, events on its standard output.
 
 use std::fmt;
+use std::time::Duration;
 
 use kubeon_api::{ClusterName, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::op::Op;
+
+/// The longest that an engine says nothing to a host with an open session: then it sends a [`Request::Ping`].
+pub const PING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a host waits for a word of the engine before it ends the session. Nothing tells a host that the engine
+/// lost its power or its network: it would stay locked until sshd gives the connection up, hours later. Several
+/// pings fit in, so that one held up on a slow line ends nothing.
+pub const SILENCE_LIMIT: Duration = PING_INTERVAL.saturating_mul(6);
+
+/// How long a host gives the steps under way to finish once their session ends.
+pub const SESSION_GRACE: Duration = Duration::from_secs(8);
+
+/// How long a session may go on holding its host after its engine is gone.
+pub const ORPHAN_LIFE: Duration = SILENCE_LIMIT.saturating_add(SESSION_GRACE);
 
 /// One line on standard input. After a [`Request::Run`] of an [`Op::Part`] the part's `size` bytes follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +30,8 @@ pub enum Request {
     Open(Fence),
     /// Do a step. Steps run in the order received, several at a time where the engine sends them so.
     Run(HostStep),
+    /// Nothing is to do: the engine is still there.
+    Ping,
 }
 
 /// The generation fence: a host refuses a writer with a lower generation than it has seen, and any
@@ -139,8 +156,11 @@ pub enum Category {
     Exhausted,
     /// It did not become true in time. Trying again may help.
     Timeout,
-    /// The host belongs to another cluster or has seen a newer generation.
+    /// The host belongs to another cluster, is being changed by one, or has seen a newer generation.
     Fenced,
+    /// Another session of the same cluster holds the host. Where its engine is gone it ends within [`ORPHAN_LIFE`],
+    /// so that opening again may help; a step is not tried again for it.
+    Held,
     /// The host cannot do this.
     Unsupported,
     /// A program or call on the host failed.

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use kubeon_api::ClusterName;
-use kubeon_wire::{Category, StepFailure};
+use kubeon_wire::{Category, SESSION_GRACE, StepFailure};
 
 use crate::events::Events;
 use crate::failure::{failed, of};
@@ -28,6 +28,9 @@ use crate::paths;
 
 /// How long a reset by hand may take.
 const BY_HAND: Duration = Duration::from_secs(300);
+
+/// How long a reset by hand waits for the lock: a session that was just broken off may still be finishing.
+const LOCK_PATIENCE: Duration = SESSION_GRACE.saturating_add(Duration::from_secs(2));
 
 /// What could not be taken away so far.
 #[derive(Debug, Default)]
@@ -87,8 +90,9 @@ pub fn by_hand(host: &Host, cluster: &ClusterName) -> Result<bool, StepFailure> 
     if !host.root.at(paths::STATE).exists() {
         return Ok(false);
     }
-    let generation = fence::claim(&host.root)?.map_or(0, |claim| claim.generation);
-    let lock = Lock::take(&host.root, generation)?;
+    let claim = fence::claim(&host.root)?;
+    let (uid, generation) = claim.map(|claim| (claim.uid, claim.generation)).unwrap_or_default();
+    let lock = Lock::take(&host.root, &uid, generation, LOCK_PATIENCE)?;
     let (events, stop) = (Events::into(Box::new(std::io::sink())), AtomicBool::new(false));
     let deadline = Instant::now() + BY_HAND;
     let job = Job { host, id: "reset", deadline, events: &events, stop: &stop };
