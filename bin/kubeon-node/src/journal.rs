@@ -54,6 +54,8 @@ pub enum Mark {
         /// Its value.
         value: String,
     },
+    /// That no swap is in use.
+    NoSwap,
     /// kubeon's block in the hosts file.
     HostsBlock {
         /// SHA-256 of the block's lines.

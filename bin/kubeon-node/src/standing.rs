@@ -14,7 +14,7 @@ use crate::failure::Doing;
 use crate::host::Host;
 use crate::journal::{Entry, Mark};
 use crate::ops::kernel::{same, value_of};
-use crate::ops::{hosts, image, service};
+use crate::ops::{hosts, image, service, swap};
 use crate::systemd::UnitState;
 use crate::{parts, paths, units};
 
@@ -105,6 +105,10 @@ impl<'a> Look<'a> {
             Mark::Parameter { name, value } => {
                 let now = value_of(root, name).unwrap_or_default();
                 Ok((!same(&now, value)).then(|| format!("{name} is {now:?}, not {value:?}")))
+            }
+            Mark::NoSwap => {
+                let used = swap::in_use(root)?;
+                Ok((!used.is_empty()).then(|| format!("swap is on: {}", used.join(", "))))
             }
             Mark::HostsBlock { sha256 } => {
                 Ok((hosts::block_sha256(root)? != *sha256)
@@ -228,6 +232,21 @@ mod tests {
         drifted(&bench, &effect, "mode 666");
         fs::remove_file(bench.host.root.at("/etc/x")).unwrap();
         drifted(&bench, &effect, "/etc/x is missing");
+    }
+
+    #[test]
+    fn sees_swap_that_came_back() {
+        let bench = Bench::new();
+        let table = "Filename Type Size Used Priority\n";
+        bench.write("/proc/swaps", table);
+        bench.write("/run/systemd/generator/dev-zram0.swap", "[Swap]\nWhat=/dev/zram0\n");
+        let effect = swap::off(&bench.job()).unwrap();
+        assert_eq!(standing(&bench, &effect), Standing::Stands);
+        bench.write("/proc/swaps", &format!("{table}/dev/zram0 partition 4096 0 100\n/swap file 9 0 -2\n"));
+        drifted(&bench, &effect, "swap is on: /dev/zram0, /swap");
+        bench.write("/proc/swaps", table);
+        fs::remove_dir_all(bench.host.root.at("/etc/systemd/system/dev-zram0.swap.d")).unwrap();
+        drifted(&bench, &effect, "dev-zram0.swap.d/kubeon.conf is missing");
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
             "memory_kib" => facts.memory_bytes = kib(key, value)?,
             "swap_kib" => facts.swap_bytes = kib(key, value)?,
             "disk_free_kib" => facts.disk_free_bytes = kib(key, value)?,
+            "selinux" => facts.selinux_enforces = Some(value.trim() == "1"),
             "uid" => facts.is_root = value.trim() == "0",
             "package_manager" => facts.package_manager = Some(text(value)),
             "cgroup" => facts.cgroup = if value == "v2" { Cgroup::V2 } else { Cgroup::V1 },
@@ -69,6 +70,7 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
             "route" => facts.routes.extend(route(value)),
             "reached" => facts.reached.extend(reached(value)),
             "foreign" => facts.foreign.push(text(value)),
+            "own_service" => add_service(&mut facts.own_services, text(value)),
             "node_link" => facts.node_program = program(value),
             "claim" => claim = Some(value),
             "node_facts" => node = Some(value),
@@ -165,6 +167,13 @@ fn add_port(facts: &mut Facts, value: &str) {
     }
 }
 
+/// A service is told once for its unit and once for each of its processes.
+fn add_service(services: &mut Vec<String>, name: String) {
+    if !services.contains(&name) {
+        services.push(name);
+    }
+}
+
 /// Two words, the first of which is a name.
 fn add_pair(value: &str, mut add: impl FnMut(String, &str)) {
     if let Some((name, rest)) = value.split_once(' ') {
@@ -221,7 +230,8 @@ mod tests {
             "motd of the host\nsystem=Linux\nos=Debian GNU/Linux 12 (bookworm)\ncpus=2\nmemory_kib=2048\nswap_kib=0\n\
              disk_free_kib=10\nuid=0\ncgroup=v2\ncap_eff=000001ffffffffff\nhas_nftables=1\npackage_manager=apt\n\
              address=172.30.0.11\naddress=127.0.0.1\nlisten=192B\nlisten=0016\nlisten=094B\nlisten=192B\n\
-             foreign=/var/lib/etcd/member\nmachine_id=abc",
+             foreign=/var/lib/etcd/member\nmachine_id=abc\nselinux=1\nown_service=docker\nown_service=haproxy\n\
+             own_service=docker",
         )
         .unwrap();
         assert_eq!((facts.cpus, facts.memory_bytes, facts.disk_free_bytes), (2, 2 << 20, 10 << 10));
@@ -230,6 +240,8 @@ mod tests {
         assert_eq!(facts.addresses, ["172.30.0.11".parse::<Ipv4Addr>().unwrap()]);
         assert_eq!(facts.busy_ports, [2379, 6443]);
         assert_eq!(facts.foreign, ["/var/lib/etcd/member"]);
+        assert_eq!(facts.own_services, ["docker", "haproxy"]);
+        assert_eq!(facts.selinux_enforces, Some(true));
         assert_eq!(facts.package_manager.as_deref(), Some("apt"));
         assert_eq!(facts.os, "Debian GNU/Linux 12 (bookworm)");
     }
@@ -255,7 +267,9 @@ mod tests {
         assert_eq!((facts.listening, facts.busy_ports), (vec![11000], vec![]));
         let outcomes: Vec<_> = facts.reached.iter().map(|one| one.outcome).collect();
         assert_eq!(outcomes, [Reach::Refused, Reach::Silent, Reach::Failed]);
+        assert_eq!(parsed("selinux=0").unwrap().selinux_enforces, Some(false));
         let untold = parsed("cpus=2").unwrap();
+        assert_eq!(untold.selinux_enforces, None);
         assert_eq!((untold.inodes_free, untold.nameservers, untold.resolves_itself), (None, None, None));
     }
 

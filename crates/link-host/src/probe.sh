@@ -44,6 +44,8 @@ host_facts() {
         say "product_uuid=$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)"
     fi
     say "uid=$(id -u)"
+    f=/sys/fs/selinux/enforce
+    [ -r "$f" ] && say "selinux=$(cat "$f")"
     for m in apt-get:apt dnf:dnf yum:yum zypper:zypper apk:apk; do
         has "${m%:*}" && { say "package_manager=${m#*:}"; break; }
     done
@@ -106,6 +108,25 @@ name_facts() {
     fi
 }
 
+# Programs whose place or data a cluster's would take. Units that kubeon wrote say so in their first line; a process
+# without a unit counts where it is not in a container.
+service_facts() {
+    [ ! -e /var/lib/kubeon/claim.json ] || return 0
+    for name in containerd docker etcd flanneld haproxy kubelet; do
+        for folder in /etc /usr/local/lib /usr/lib /lib; do
+            f=$folder/systemd/system/$name.service
+            [ -f "$f" ] && ! grep -q '^# Written by kubeon' "$f" && say "own_service=$name" && break
+        done
+    done
+    here=$(readlink /proc/self/ns/pid)
+    for f in $(grep -lxE 'containerd|dockerd|etcd|flanneld|haproxy|kubelet' /proc/[0-9]*/comm 2>/dev/null); do
+        [ "$(readlink "${f%/comm}/ns/pid")" = "$here" ] || continue
+        name=$(cat "$f" 2>/dev/null)
+        [ "$name" = dockerd ] && name=docker
+        [ -z "$name" ] || say "own_service=$name"
+    done
+}
+
 # Tries the places, 64 at a time, 2 s each, 8 s in all. A host that is part of a cluster has proved it.
 reach_facts() {
     [ -n "$places" ] && [ ! -e /var/lib/kubeon/claim.json ] && has bash && has timeout || return 0
@@ -159,6 +180,7 @@ look() {
     kernel_facts
     network_facts
     name_facts
+    service_facts
     reach_facts
     cluster_facts
     say end=1

@@ -56,7 +56,7 @@ fn a_capable_host_passes_every_check() {
     let report = precheck(&intent(1, 1), &bare_hosts(2));
     assert!(report.ok && report.errors == 0 && report.warnings == 0, "{report:?}");
     assert_eq!(failures(&report), "");
-    assert_eq!(report.hosts[0].checks.len(), 28, "{:?}", report.hosts[0].checks);
+    assert_eq!(report.hosts[0].checks.len(), 30, "{:?}", report.hosts[0].checks);
     assert_eq!((report.hosts[0].role.as_str(), report.hosts[1].role.as_str()), ("master", "worker"));
 }
 
@@ -101,6 +101,8 @@ fn machines_are_checked() {
     error("disk", "has 100 MiB free", |facts| facts.disk_free_bytes = 100 << 20);
     error("clock", "off by 200 s, behind", |facts| facts.clock_offset_seconds = -200);
     warning("clock", "off by 20 s, ahead", |facts| facts.clock_offset_seconds = 20);
+    error("selinux", "setenforce 0", |facts| facts.selinux_enforces = Some(true));
+    assert!(judged("selinux", |facts| facts.selinux_enforces = Some(false)).ok, "permissive");
     warning("cgroup", "v1", |facts| facts.cgroup = Cgroup::V1);
     warning("memory", "has only 512 MiB", |facts| facts.memory_bytes = 512 << 20);
     warning("inodes", "has only 7 inodes", |facts| facts.inodes_free = Some(7));
@@ -207,6 +209,31 @@ fn hosts_of_others_are_left_alone() {
 }
 
 #[test]
+fn services_of_the_hosts_own_are_not_taken_over_unasked() {
+    let has = |names: &'static [&'static str]| {
+        move |facts: &mut Facts| facts.own_services = names.iter().map(|name| (*name).to_owned()).collect()
+    };
+    let both = has(&["containerd", "haproxy"]);
+    error("own-services", "(containerd, haproxy)", both);
+    error("own-services", "--ignore own-services", has(&["docker"]));
+    let ours = judged("own-services", |facts| {
+        both(facts);
+        facts.claim = Some(claim("demo", "uid-1"));
+    });
+    assert!(ours.ok, "a host of the cluster");
+
+    let mut snapshot = bare_hosts(2);
+    edit(&mut snapshot, 0, has(&["haproxy"]));
+    assert!(result(&precheck(&intent(1, 1), &snapshot), 0, "own-services").ok, "a master gets no haproxy");
+    edit(&mut snapshot, 1, has(&["haproxy"]));
+    let elsewhere = precheck(&support::behind_load_balancer(1, 1), &snapshot);
+    assert!(result(&elsewhere, 1, "own-services").ok, "nor does a worker behind another load balancer");
+    assert!(plan(&intent(1, 1), &snapshot).is_err());
+    let wish = Intent { ignore: ["own-services".to_owned()].into(), ..intent(1, 1) };
+    assert!(plan(&wish, &snapshot).is_ok());
+}
+
+#[test]
 fn networks_are_nobody_elses() {
     let route = |text: &str| text.parse().unwrap();
     error("networks", "a route to 10.97.0.0/16, which lies in --pod-cidr", |facts| {
@@ -295,7 +322,7 @@ fn what_is_ignored_by_name_stands_in_nobodys_way() {
     assert!(made.notes.iter().any(|note| note.text.contains("10250")), "told all the same: {:?}", made.notes);
     assert!(may_be_ignored("ports").is_ok());
     assert!(may_be_ignored("claim").unwrap_err().contains("cannot be ignored"));
-    assert!(may_be_ignored("nonsense").unwrap_err().contains("there are leftover, kernel"));
+    assert!(may_be_ignored("nonsense").unwrap_err().contains("there are leftover, own-services, kernel"));
 }
 
 #[test]

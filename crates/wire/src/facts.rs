@@ -46,6 +46,8 @@ pub struct Facts {
     pub is_root: bool,
     /// Whether systemd is the init system.
     pub has_systemd: bool,
+    /// Whether SELinux forbids what its policy does not allow; `None` where the kernel runs without it.
+    pub selinux_enforces: Option<bool>,
     /// Swap in bytes.
     pub swap_bytes: u64,
     /// `apt`, `dnf`, `yum`, `zypper`, `apk`, or `None`.
@@ -80,6 +82,9 @@ pub struct Facts {
     pub reached: Vec<ReachFact>,
     /// Signs of a cluster that kubeon did not make: paths.
     pub foreign: Vec<String>,
+    /// Services that the host has by itself and whose place or data a cluster's would take, such as `containerd`; not
+    /// looked for where a claim is.
+    pub own_services: Vec<String>,
     /// Who holds the host, from `/var/lib/kubeon/claim.json`.
     pub claim: Option<Claim>,
     /// SHA-256 of the node program in place.

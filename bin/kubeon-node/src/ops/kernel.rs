@@ -54,7 +54,9 @@ pub fn run(
         effect.changed |= write_if_different(&root.at(path), text.as_bytes(), 0o644)?;
         effect.marks.push(Mark::File { path: path.to_owned(), sha256: sha256(text.as_bytes()), mode: 0o644 });
     }
-    effect.changed |= swap::off(job)?;
+    let Effect { changed, marks } = swap::off(job)?;
+    effect.changed |= changed;
+    effect.marks.extend(marks);
     Ok(effect)
 }
 
@@ -143,7 +145,7 @@ mod tests {
         let wanted = parameters(&[("net.netfilter.nf_conntrack_max", "1000")]);
         let name = "net.netfilter.nf_conntrack_max".to_owned();
         let effect = run(&bench.job(), &[], &wanted, std::slice::from_ref(&name)).unwrap();
-        assert_eq!(effect.marks.len(), 2, "only the two files: {:?}", effect.marks);
+        assert_eq!(effect.marks.len(), 3, "only the two files, and no swap: {:?}", effect.marks);
         assert!(bench.said().contains("this kernel does not have it"), "{}", bench.said());
         assert!(!bench.read(paths::SYSCTL).contains(&name), "what was refused is not asked for at boot");
         assert_eq!(run(&bench.job(), &[], &wanted, &[]).unwrap_err().category, Category::Unsupported);

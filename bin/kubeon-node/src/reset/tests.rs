@@ -26,6 +26,7 @@ fn node() -> Bench {
     bench.write("/usr/local/bin/theirs", "x");
     bench.write(paths::SYSCTL, "x");
     bench.write("/etc/systemd/system/theirs.service", "x");
+    bench.write("/etc/systemd/system/dev-zram0.swap.d/kubeon.conf", "x");
     symlink("/var/lib/kubeon/parts/x/kubelet", root.at("/usr/local/bin/kubelet")).unwrap();
     symlink("/opt/theirs", root.at("/usr/local/bin/other")).unwrap();
     let unit = "[Install]\nWantedBy=multi-user.target\n";

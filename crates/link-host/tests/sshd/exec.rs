@@ -125,6 +125,28 @@ async fn a_look_finds_what_others_and_what_kubeon_left() {
     said(&pool, Command::new("mkdir -p /var/lib/etcd/member /var/lib/rancher")).await;
     let facts = pool.facts(host()).await.unwrap();
     assert_eq!(facts.foreign, ["/var/lib/etcd/member", "/var/lib/rancher"]);
+    let before = facts.own_services;
+    let plant = "set -e; mount -t tmpfs none /usr/local/lib; mkdir -p /usr/local/lib/systemd/system; \
+                 cd /usr/local/lib/systemd/system; echo '[Service]' > containerd.service; \
+                 echo '# Written by kubeon. Changes are replaced.' > kubelet.service; \
+                 cp \"$(command -v sleep)\" /run/haproxy; setsid /run/haproxy 60 < /dev/null > /dev/null 2>&1 & :";
+    let (exit, _, err) = said(&pool, Command::new(plant)).await;
+    assert!(exit.success(), "{err}");
+    let start = Instant::now();
+    let facts = loop {
+        let facts = pool.facts(host()).await.unwrap();
+        if facts.own_services.iter().any(|name| name == "haproxy") {
+            break facts;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", facts.own_services);
+    };
+    let told = |services: &[String], name: &str| services.iter().any(|service| service == name);
+    assert!(told(&facts.own_services, "containerd"), "{:?}", facts.own_services);
+    assert_eq!(
+        told(&facts.own_services, "kubelet"),
+        told(&before, "kubelet"),
+        "kubeon's is not the host's own"
+    );
     let digest = "ab".repeat(32);
     let claim = r#"{"cluster":"demo","uid":"u\\n","generation":3,"version":"v1.36.3","role":"master"}"#;
     let program = format!("#!/bin/sh\\necho '{{\"claim\":{claim},\"parts\":[\"{digest}\"]}}'");
@@ -138,6 +160,7 @@ async fn a_look_finds_what_others_and_what_kubeon_left() {
     assert!(exit.success(), "{err}");
     let facts = pool.facts(host()).await.unwrap();
     assert_eq!(facts.foreign, Vec::<String>::new(), "a claimed host is not foreign");
+    assert_eq!(facts.own_services, Vec::<String>::new(), "nor are the services on it");
     assert_eq!(facts.claim.unwrap().generation, 3);
     assert_eq!(facts.parts[0].as_str(), digest);
     assert_eq!(facts.node_program.unwrap().as_str(), digest);

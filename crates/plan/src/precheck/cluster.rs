@@ -1,6 +1,7 @@
 //! Whose a host is, and whether it can be told from the others.
 
 use super::{Subject, Verdict, crowd};
+use crate::input::LoadBalancer;
 
 /// No other cluster that kubeon made holds the host.
 pub(super) fn claim(it: &Subject<'_>) -> Verdict {
@@ -30,6 +31,24 @@ pub(super) fn leftover(it: &Subject<'_>) -> Verdict {
     });
     let found = if foreign.is_empty() { "nothing".to_owned() } else { foreign };
     Verdict::good(found, "nothing of another cluster").error(message)
+}
+
+/// It has none of the programs that a cluster brings along: a cluster takes their places, and its end their data.
+pub(super) fn own_services(it: &Subject<'_>) -> Verdict {
+    // Only these hosts get a haproxy; on others it may well be the load balancer that is not managed.
+    let haproxy = !it.master && it.intent.spec.load_balancer == LoadBalancer::Haproxy;
+    let free = it.facts.claim.is_none();
+    let services = it.facts.own_services.iter().map(String::as_str);
+    let own: Vec<&str> = services.filter(|name| free && (haproxy || *name != "haproxy")).collect();
+    let own = own.join(", ");
+    let message = (!own.is_empty()).then(|| {
+        format!(
+            "has services of its own ({own}); remove them first, or go on with --ignore own-services: the cluster's \
+             take their place, and destroy removes their data"
+        )
+    });
+    let found = if own.is_empty() { "none".to_owned() } else { own };
+    Verdict::good(found, "none that a cluster brings along").error(message)
 }
 
 /// It has a name that can be a node's, and no other host has it.

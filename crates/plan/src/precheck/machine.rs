@@ -83,6 +83,22 @@ pub(super) fn cgroup(it: &Subject<'_>) -> Verdict {
     Verdict::good(found, "v2").warning(message)
 }
 
+/// Where SELinux enforces, systemd may start nothing that lies in `/var/lib`. What it would take to go along with it
+/// was never tried.
+pub(super) fn selinux(it: &Subject<'_>) -> Verdict {
+    let found = match it.facts.selinux_enforces {
+        Some(true) => "enforcing",
+        Some(false) => "permissive",
+        None => "off",
+    };
+    let message = (it.facts.selinux_enforces == Some(true)).then(|| {
+        "its SELinux is enforcing, which is not supported yet: systemd would not start the cluster's programs; have it \
+         only warn: setenforce 0, and SELINUX=permissive in /etc/selinux/config"
+            .to_owned()
+    });
+    Verdict::good(found, "permissive or off").error(message)
+}
+
 /// Processors.
 pub(super) fn cpu(it: &Subject<'_>) -> Verdict {
     let (cpus, wanted) = (it.facts.cpus, if it.master { MASTER_CPUS } else { 1 });

@@ -81,10 +81,12 @@ const LOGIN: &str = "login";
 pub(crate) const RULES: &[Rule] = &[
     rule("claim", cluster::claim),
     rule("leftover", cluster::leftover),
+    rule("own-services", cluster::own_services),
     rule("system", machine::system),
     rule("kernel", machine::kernel),
     rule("sudo", machine::sudo),
     rule("cgroup", machine::cgroup),
+    rule("selinux", machine::selinux),
     rule("cpu", machine::cpu),
     rule("memory", machine::memory),
     rule("disk", machine::disk),
