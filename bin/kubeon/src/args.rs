@@ -6,6 +6,7 @@ pub mod environment;
 pub mod inventory;
 pub mod lab;
 pub mod later;
+pub mod login;
 pub mod meta;
 pub mod missing;
 pub mod node;

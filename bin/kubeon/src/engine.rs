@@ -20,6 +20,7 @@ pub mod kubeconfig;
 pub mod login;
 pub mod memory;
 pub mod run;
+pub mod said;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;

@@ -9,9 +9,10 @@ use kubeon_inventory::{File, Inventory, Login, Mistake};
 use kubeon_plan::{ClusterSpec, Note};
 
 use crate::args::inventory::InventoryFlags;
+use crate::args::login::LoginWishes;
 use crate::args::settings::SettingFlags;
 use crate::args::wish::WishArgs;
-use crate::engine::login::keep_others;
+use crate::engine::said::{keep_others, role};
 use crate::engine::{Engine, State};
 use crate::stop::Stop;
 use crate::wish::{self, SaidLogin, Wish};
@@ -43,18 +44,20 @@ pub fn wished(engine: &Engine<'_>, args: &WishArgs, supported: &[Version]) -> Re
 /// # Errors
 /// When the inventory cannot be read.
 pub fn known_better(
-    flags: &InventoryFlags,
+    inventory: &InventoryFlags,
+    flags: &LoginWishes,
     state: &State,
     mut said: BTreeMap<HostAddress, SaidLogin>,
 ) -> Result<BTreeMap<HostAddress, SaidLogin>, Stop> {
-    if flags.inventory.is_some() {
-        let inventory = read(flags, &state.name)?;
-        let hosts = inventory.cluster.spec.cluster.hosts().unwrap_or_default();
-        keep_others(&mut said, |host| hosts.iter().any(|declared| declared.ip == *host), &state.logins);
-        for host in hosts {
-            if let Some(said) = said.get_mut(&host.ip) {
-                said.flags.port = Some(host.port);
-                said.flags.user = host.user.map(String::from).or_else(|| said.flags.user.clone());
+    if inventory.inventory.is_some() {
+        let inventory = read(inventory, &state.name)?;
+        let hosts = inventory.cluster.spec.cluster.by_address();
+        keep_others(&mut said, |host| hosts.contains_key(host), &state.logins);
+        for (host, node) in hosts {
+            if let Some(said) = said.get_mut(&host) {
+                // One that names no port means that of sshd, unless a flag does; not the port that is remembered.
+                said.flags.port = node.port.or(flags.of(role(host, &state.spec.masters)).port);
+                said.flags.user = node.user.map(String::from).or_else(|| said.flags.user.take());
             }
         }
         add_logins(&mut said, inventory.logins);
@@ -84,6 +87,7 @@ fn only_the_inventory(args: &WishArgs) -> Result<ClusterName, Stop> {
         let stop = Stop::refused("an inventory does not name its cluster");
         return Err(stop.hint("try: kubeon create NAME --inventory hosts.yml --vars group_vars.yml"));
     };
+    crate::target::no_lists(name, &args.nodes)?;
     name.parse().map_err(|error: kubeon_api::NameError| Stop::refused(error.to_string()))
 }
 

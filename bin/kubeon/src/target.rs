@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
+use std::path::Path;
 
 use kubeon_api::{HostAddress, KubernetesCluster, ReadError, Version, read_yaml};
 use kubeon_plan::{Artifacts, ClusterSpec, HostSpec, Intent, Note, Valid};
 
 pub mod scaling;
 
-use crate::args::node::LoginWish;
+use crate::args::login::LoginWishes;
+use crate::args::node::NodeFlags;
 use crate::args::settings::SettingFlags;
 use crate::args::wish::WishArgs;
-use crate::engine::{self, Engine, State, login};
+use crate::engine::said::{keep_others, refuse_idle, with_remembered};
+use crate::engine::{self, Engine, State};
 use crate::stop::Stop;
 use crate::wish::{self, SaidLogin, Wish};
 
@@ -60,6 +63,7 @@ impl Target {
         let supported = engine.supported()?;
         let ignore = engine::ignored(&args.ignore.ignore)?;
         let mut target = Self::meant(engine, args, asks, &supported)?;
+        refuse_idle(&LoginWishes::from(&args.nodes), &target.spec.masters, &target.logins)?;
         target.ignore = ignore;
         target.drain_seconds = args.leave.drain_timeout;
         Ok(target)
@@ -101,10 +105,10 @@ impl Target {
         }
         let state = engine.load(&spec.name)?;
         let named = with_names(&spec, &state);
-        let all = LoginWish::from(&args.nodes.all);
+        let flags = LoginWishes::from(&args.nodes);
         let back = scaling::Back::of(args.take_back);
-        let mut target = Self::changed(engine, state, named, &all, &args.without, back)?;
-        login::keep_others(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
+        let mut target = Self::changed(engine, state, named, &flags, &args.without, back)?;
+        keep_others(&mut target.logins, |host| logins.contains_key(host), &target.state.logins);
         target.logins.extend(logins);
         target.notes = notes;
         Ok(target)
@@ -118,7 +122,7 @@ impl Target {
         engine: &Engine<'_>,
         mut state: State,
         spec: ClusterSpec,
-        all: &LoginWish,
+        flags: &LoginWishes,
         without: &[String],
         back: scaling::Back,
     ) -> Result<Self, Stop> {
@@ -130,7 +134,7 @@ impl Target {
         let (spec, notes) = wish::stored(spec, &engine.supported()?)?;
         let without = engine::without(without, &spec, &state)?;
         let hosts = spec.hosts().map(|host| host.address).chain(state.leaving.keys().copied());
-        let logins = login::with_remembered(hosts, all, &state.logins);
+        let logins = with_remembered(hosts, &spec.masters, flags, &state.logins);
         let (drain_seconds, ignore) = (Intent::DRAIN_SECONDS, BTreeSet::new());
         Ok(Self { spec, notes, logins, state, known: true, without, newly_leaving, drain_seconds, ignore })
     }
@@ -159,8 +163,9 @@ impl Target {
             return Err(stop.hint("see: kubeon create --help"));
         }
         let state = engine.find(name)?;
-        let (spec, all) = (state.spec.clone(), LoginWish::from(&args.nodes.all));
-        Self::changed(engine, state, spec, &all, &args.without, scaling::Back::of(args.take_back))
+        no_lists(state.name.as_str(), &args.nodes)?;
+        let (spec, flags) = (state.spec.clone(), LoginWishes::from(&args.nodes));
+        Self::changed(engine, state, spec, &flags, &args.without, scaling::Back::of(args.take_back))
     }
 }
 
@@ -175,11 +180,22 @@ impl Target {
 fn only_the_file(args: &WishArgs) -> Result<(), Stop> {
     let settings = args.settings != SettingFlags::default() || !args.missing.refusals.is_empty();
     if args.name.is_none() && !args.nodes.names_hosts() && !settings {
-        return Ok(());
+        let file = args.file.as_deref().unwrap_or(Path::new("-"));
+        return no_lists(&file.display().to_string(), &args.nodes);
     }
     let stop =
         Stop::refused("-f says everything about the cluster: leave out its name, its hosts and its settings");
     Err(stop.row("allowed", "--default-*, --accept-new, --known-hosts, --without"))
+}
+
+/// Lists say of each host that -m and -w name something of its own: where neither names any, they are refused.
+///
+/// # Errors
+/// Names every such list, and the flag that says the same of all.
+pub fn no_lists(cluster: &str, nodes: &NodeFlags) -> Result<(), Stop> {
+    let mut refusals = Vec::new();
+    nodes.hosts(&mut refusals);
+    if refusals.is_empty() { Ok(()) } else { Err(Stop::refusals(cluster, refusals, &[])) }
 }
 
 fn read(args: &WishArgs) -> Result<KubernetesCluster, Stop> {

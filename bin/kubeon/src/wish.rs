@@ -1,19 +1,24 @@
 //! What is wanted: from flags or a file to a specification, with every reason against it at once.
 
+mod file;
+
 use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 use kubeon_api::kubernetes_cluster::{
-    ApiServer, Certificates, ClusterType, Cni, DeclaredCluster, DeployMode, LoadBalancer as DeclaredBalancer,
-    LoadBalancerMode, Network, ProxyMode as DeclaredProxy, Reach, Settings,
+    ApiServer, Certificates, DeclaredCluster, LoadBalancer as DeclaredBalancer, LoadBalancerMode, Network,
+    ProxyMode as DeclaredProxy, Reach, Settings,
 };
-use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, NameError, PrivateKey, Version};
+use kubeon_api::{ClusterName, HostAddress, NameError, PrivateKey, Version};
 use kubeon_plan::{ClusterSpec, HostSpec, LoadBalancer, Note, PlanError, ProxyMode, Refusal, Valid};
 
-use crate::args::node::{HostWish, LoginWish, NodeFlags};
+use crate::args::login::LoginWish;
+use crate::args::node::HostWish;
 use crate::args::settings::SettingFlags;
 use crate::args::wish::WishArgs;
 use crate::stop::Stop;
+
+pub use file::from_file;
 
 /// How to log in to a host, as far as it was said.
 #[derive(Debug, Clone, Default)]
@@ -84,46 +89,6 @@ pub fn from_flags(args: &WishArgs, name: &str, version: &str, supported: &[Versi
     // What could not be read was left out above; an empty list would only be told a second time.
     let unread_masters = spec.masters.is_empty() && !args.nodes.masters.addresses.is_empty();
     let (spec, notes) = validated(spec, supported, refusals, name, unread_masters)?;
-    Ok(Wish { spec, notes, logins })
-}
-
-/// The wish that a file makes; flags may say how to log in.
-///
-/// # Errors
-/// Every reason at once.
-pub fn from_file(
-    cluster: &KubernetesCluster,
-    flags: &NodeFlags,
-    supported: &[Version],
-) -> Result<Wish, Stop> {
-    let mut refusals = Vec::new();
-    let name = cluster.cluster_name().map_err(|error| Stop::refused(error.to_string()))?;
-    let declared = &cluster.spec.cluster;
-    let settings = settings(declared, &mut refusals)?;
-    refusals.extend(not_carried(declared, &settings));
-    if cluster.spec.paused {
-        refusals.push(refuse("spec.paused", "is true: nothing may be changed on the hosts; set it to false"));
-    }
-    let hosts = declared.hosts().map_err(|error| Stop::refused(format!("{name}: {error}")))?;
-    let (mut masters, mut workers, mut logins) = (Vec::new(), Vec::new(), BTreeMap::new());
-    for host in hosts {
-        if host.roles.etcd != host.roles.master {
-            let reason = "etcd runs on the masters and nowhere else in this version: leave etcdList out";
-            refusals.push(refuse(format!("spec.cluster.etcdList {}", host.ip), reason));
-        }
-        let said = said_login(declared, host.port, host.user.as_ref().map(|user| user.as_str()), flags);
-        logins.insert(host.ip, said);
-        let labels = host.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let spec = HostSpec { address: host.ip, name: host.name, labels };
-        if host.roles.master { masters.push(spec) } else { workers.push(spec) }
-    }
-    let version = settings.version.or_else(|| supported.iter().max().copied());
-    let spec = spec(name.clone(), version, &settings, masters, workers, &mut refusals)?;
-    let (spec, mut notes) = validated(spec, supported, refusals, name.as_str(), false)?;
-    if declared.timeout_mins.is_some() {
-        let text = "spec.cluster.timeout_mins bounds operations in a meta cluster; here every step has its own bound";
-        notes.push(Note { host: None, text: text.to_owned() });
-    }
     Ok(Wish { spec, notes, logins })
 }
 
@@ -203,52 +168,6 @@ fn spec(
         feature_gates: String::new(),
         ca_years: settings.ca_years,
     })
-}
-
-/// What a file may say but no bundle can serve.
-fn not_carried(declared: &DeclaredCluster, settings: &Settings) -> Vec<Refusal> {
-    let mut refusals = Vec::new();
-    let mut no = |field: &str, reason: &str| refusals.push(refuse(format!("spec.cluster.{field}"), reason));
-    if settings.cluster_type != ClusterType::Kubernetes {
-        no("clusterType", "only kubernetes is there yet: no bundle carries another distribution");
-    }
-    if settings.deploy_mode != DeployMode::Binary {
-        no("deployMode", "only binary is there yet");
-    }
-    if settings.network.cni != Cni::Flannel {
-        no("network.cni", "[check] no bundle carries it; use flannel");
-    }
-    if settings.network.proxy_mode == DeclaredProxy::Ipvs {
-        no("network.proxyMode", "[check] no bundle carries ipvs; use nftables or iptables");
-    }
-    if settings.reach == Reach::Updater {
-        no("loadBalancer.mode", "no bundle carries apiserver-updater; use haproxy or external");
-    }
-    if settings.api_port != 6443 {
-        no("apiServer.port", "only 6443 is there yet");
-    }
-    if settings.images_registry.is_some() {
-        no("imagesRegistry", "every image comes from the bundle, no registry is asked: leave it out");
-    }
-    if declared.auth_config.as_ref().is_some_and(|auth| auth.credentials_ref.is_some()) {
-        no(
-            "authConfig.credentialsRef",
-            "names a Secret of a meta cluster; here give --default-pk-file or --default-passwd @FILE",
-        );
-    }
-    refusals
-}
-
-fn said_login(declared: &DeclaredCluster, port: u16, user: Option<&str>, flags: &NodeFlags) -> SaidLogin {
-    let auth = declared.auth_config.clone().unwrap_or_default();
-    let user = user.map(str::to_owned).or_else(|| auth.username.as_ref().map(ToString::to_string));
-    let own = LoginWish { port: Some(port), user, ..LoginWish::default() };
-    SaidLogin {
-        flags: own.or(LoginWish::from(&flags.all)),
-        private_key: auth.private_ssh_key,
-        password: auth.password,
-        sudo_password: None,
-    }
 }
 
 /// What the flags declare; what cannot be read is refused and left at its default.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ContactFlags, OutputFlag, node::LoginFlags};
+use super::{ContactFlags, OutputFlag, login::KnownLoginFlags};
 
 const EXAMPLES: &str = "Examples:
   kubeon bundle build v1.36.3
@@ -81,7 +81,7 @@ pub struct ImageLoad {
     #[arg(required = true, value_name = "TAR… [CLUSTER]")]
     pub words: Vec<PathBuf>,
     #[command(flatten)]
-    pub login: LoginFlags,
+    pub login: KnownLoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
     /// Only show what would be done

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ContactFlags, HoldFlag, OutputFlag, node::LoginFlags};
+use super::{ContactFlags, HoldFlag, OutputFlag, login::KnownLoginFlags};
 
 pub const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
   all  every node        cp*  every master      cp1  the first master      cpN  the other masters
@@ -24,7 +24,7 @@ pub struct DisplayArgs {
     /// The cluster; the chosen one when it is left out
     pub name: Option<String>,
     #[command(flatten)]
-    pub login: LoginFlags,
+    pub login: KnownLoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub struct DisplayArgs {
 #[derive(Debug, Args)]
 pub struct LsArgs {
     #[command(flatten)]
-    pub login: LoginFlags,
+    pub login: KnownLoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub struct ExecArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub timeout: u64,
     #[command(flatten)]
-    pub login: LoginFlags,
+    pub login: KnownLoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub struct CopyArgs {
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub login: LoginFlags,
+    pub login: KnownLoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
@@ -117,7 +117,7 @@ pub struct DestroyArgs {
     #[command(flatten)]
     pub inventory: super::inventory::InventoryFlags,
     #[command(flatten)]
-    pub login: LoginFlags,
+    pub login: KnownLoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]

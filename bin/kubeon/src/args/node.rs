@@ -1,78 +1,19 @@
 //! Flags that name hosts and how to log in to them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::RangedI64ValueParser;
 use kubeon_api::{HostAddress, HostName, LabelKey, LabelValue, NameError};
 use kubeon_plan::Refusal;
 
-/// A port that can be dialled: 0 is none.
-fn port_number() -> RangedI64ValueParser<u16> {
-    clap::value_parser!(u16).range(1..)
-}
-
-/// Login for all hosts, where nothing closer is said.
-#[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Login")]
-pub struct LoginFlags {
-    /// Port of sshd [default: 22]
-    #[arg(long, value_name = "PORT", value_parser = port_number())]
-    pub default_port: Option<u16>,
-    /// User [default: root]; another one needs sudo
-    #[arg(long, value_name = "USER")]
-    pub default_user: Option<String>,
-    /// Password: @FILE reads it from a file, - asks for it
-    #[arg(long, value_name = "@FILE", allow_hyphen_values = true)]
-    pub default_passwd: Option<SecretText>,
-    /// What sudo asks another user than root for: @FILE or - [default: the password]
-    #[arg(long, value_name = "@FILE", allow_hyphen_values = true)]
-    pub default_sudo_passwd: Option<SecretText>,
-    /// Private key
-    #[arg(long, value_name = "FILE")]
-    pub default_pk_file: Option<PathBuf>,
-    /// Passphrase of the private key: @FILE or -
-    #[arg(long, value_name = "@FILE", allow_hyphen_values = true)]
-    pub default_pk_password: Option<SecretText>,
-}
-
-/// A secret as a flag names it. Never shows a literal one.
-#[derive(Clone, PartialEq, Eq)]
-pub enum SecretText {
-    /// `@FILE`.
-    File(PathBuf),
-    /// `-`.
-    Ask,
-    /// Given in clear on the command line.
-    Literal(String),
-}
-
-impl From<&str> for SecretText {
-    fn from(text: &str) -> Self {
-        match text.strip_prefix('@') {
-            Some(file) => Self::File(file.into()),
-            None if text == "-" => Self::Ask,
-            None => Self::Literal(text.to_owned()),
-        }
-    }
-}
-
-impl fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(file) => write!(f, "@{}", file.display()),
-            Self::Ask => f.write_str("-"),
-            Self::Literal(_) => f.write_str("…"),
-        }
-    }
-}
+use super::login::{
+    LoginFlags, LoginWish, LoginWishes, MasterLogin, Role, SecretText, WorkerLogin, port_number,
+};
 
 macro_rules! role_flags {
-    ($name:ident, $heading:literal, $role:literal,
-     $short:literal, $name_short:literal, $default_port:literal, $default_user:literal, $default_passwd:literal,
-     $default_pk_file:literal, $default_pk_password:literal, $names:literal, $labels:literal, $port:literal,
+    ($name:ident, $heading:literal, $default:ident, $role:literal,
+     $short:literal, $name_short:literal, $names:literal, $labels:literal, $port:literal,
      $user:literal, $passwd:literal, $pk_file:literal, $pk_password:literal) => {
         #[doc = concat!("Hosts of role ", $role, ", and how to log in to them. Lists: repeat the flag or use commas.")]
         #[derive(Debug, Clone, Default, Args)]
@@ -96,21 +37,13 @@ macro_rules! role_flags {
             pub pk_files: Vec<PathBuf>,
             #[arg(help = "The passphrase of its key, @FILE or -", id = $pk_password, long = $pk_password, value_name = "@FILE", value_delimiter = ',', allow_hyphen_values = true, hide_short_help = true)]
             pub pk_passwords: Vec<SecretText>,
-            #[arg(help = concat!("Port for every ", $role, " that is not named closer"), id = $default_port, long = $default_port, value_name = "PORT", value_parser = port_number(), hide_short_help = true)]
-            pub default_port: Option<u16>,
-            #[arg(help = concat!("User for every ", $role, " that is not named closer"), id = $default_user, long = $default_user, value_name = "USER", hide_short_help = true)]
-            pub default_user: Option<String>,
-            #[arg(help = concat!("Password for every ", $role, " that is not named closer"), id = $default_passwd, long = $default_passwd, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
-            pub default_passwd: Option<SecretText>,
-            #[arg(help = concat!("Private key for every ", $role, " that is not named closer"), id = $default_pk_file, long = $default_pk_file, value_name = "FILE", hide_short_help = true)]
-            pub default_pk_file: Option<PathBuf>,
-            #[arg(help = concat!("Passphrase of the key for every ", $role, " that is not named closer"), id = $default_pk_password, long = $default_pk_password, value_name = "@FILE", allow_hyphen_values = true, hide_short_help = true)]
-            pub default_pk_password: Option<SecretText>,
+            #[command(flatten)]
+            pub default: $default,
         }
 
         impl $name {
-            fn role(&self) -> Role<'_> {
-                Role {
+            fn listed(&self) -> Listed<'_> {
+                Listed {
                     role: $role,
                     flag: concat!("-", $short),
                     addresses: &self.addresses,
@@ -121,14 +54,6 @@ macro_rules! role_flags {
                     passwds: &self.passwds,
                     pk_files: &self.pk_files,
                     pk_passwords: &self.pk_passwords,
-                    default: LoginFlags {
-                        default_port: self.default_port,
-                        default_user: self.default_user.clone(),
-                        default_passwd: self.default_passwd.clone(),
-                        default_sudo_passwd: None,
-                        default_pk_file: self.default_pk_file.clone(),
-                        default_pk_password: self.default_pk_password.clone(),
-                    },
                 }
             }
         }
@@ -138,14 +63,10 @@ macro_rules! role_flags {
 role_flags!(
     MasterFlags,
     "Masters",
+    MasterLogin,
     "master",
     'm',
     'M',
-    "default-master-port",
-    "default-master-user",
-    "default-master-passwd",
-    "default-master-pk-file",
-    "default-master-pk-password",
     "master-name",
     "master-labels",
     "master-port",
@@ -157,14 +78,10 @@ role_flags!(
 role_flags!(
     WorkerFlags,
     "Workers",
+    WorkerLogin,
     "worker",
     'w',
     'W',
-    "default-worker-port",
-    "default-worker-user",
-    "default-worker-passwd",
-    "default-worker-pk-file",
-    "default-worker-pk-password",
     "worker-name",
     "worker-labels",
     "worker-port",
@@ -185,7 +102,8 @@ pub struct NodeFlags {
     pub all: LoginFlags,
 }
 
-struct Role<'a> {
+/// What is said of the hosts of a role one by one.
+struct Listed<'a> {
     role: &'static str,
     flag: &'static str,
     addresses: &'a [String],
@@ -196,24 +114,6 @@ struct Role<'a> {
     passwds: &'a [SecretText],
     pk_files: &'a [PathBuf],
     pk_passwords: &'a [SecretText],
-    default: LoginFlags,
-}
-
-/// How to log in to one host, as flags say it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LoginWish {
-    /// Port of sshd.
-    pub port: Option<u16>,
-    /// User.
-    pub user: Option<String>,
-    /// Password.
-    pub password: Option<SecretText>,
-    /// What sudo asks for, where it is not the password.
-    pub sudo_password: Option<SecretText>,
-    /// Private key.
-    pub key_file: Option<PathBuf>,
-    /// Passphrase of the private key.
-    pub key_password: Option<SecretText>,
 }
 
 /// One host, as flags say it.
@@ -247,8 +147,9 @@ impl NodeFlags {
     /// The hosts that could be read, with each one's login: the list's entry, else the role's default,
     /// else the general one. What could not be read is added to the refusals.
     pub fn hosts(&self, refusals: &mut Vec<Refusal>) -> HostWishes {
-        let masters = hosts_of(&self.masters.role(), &self.all, refusals);
-        let workers = hosts_of(&self.workers.role(), &self.all, refusals);
+        let logins = LoginWishes::from(self);
+        let masters = hosts_of(&self.masters.listed(), &logins.of(Role::Master), refusals);
+        let workers = hosts_of(&self.workers.listed(), &logins.of(Role::Worker), refusals);
         HostWishes { masters, workers }
     }
 }
@@ -257,23 +158,24 @@ fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
     Refusal { subject: subject.into(), reason: reason.into() }
 }
 
-fn hosts_of(role: &Role<'_>, all: &LoginFlags, refusals: &mut Vec<Refusal>) -> Vec<HostWish> {
-    count_lists(role, refusals);
+fn hosts_of(listed: &Listed<'_>, default: &LoginWish, refusals: &mut Vec<Refusal>) -> Vec<HostWish> {
+    count_lists(listed, refusals);
     let mut hosts = Vec::new();
-    for (i, text) in role.addresses.iter().enumerate() {
+    for (i, text) in listed.addresses.iter().enumerate() {
         let address = text.parse::<HostAddress>();
-        let name = role.names.get(i).map(|name| name.parse::<HostName>()).transpose();
-        let labels = labels(role, i);
+        let name = listed.names.get(i).map(|name| name.parse::<HostName>()).transpose();
+        let labels = labels(listed, i);
         match (address, name, labels) {
             (Ok(address), Ok(name), Ok(labels)) => {
-                hosts.push(HostWish { address, name, labels, login: login(role, all, i) });
+                let login = login(listed, i).or(default.clone());
+                hosts.push(HostWish { address, name, labels, login });
             }
             (address, name, labels) => {
                 if let Err(error) = address {
-                    refusals.push(refuse(format!("{} {text}", role.flag), error.to_string()));
+                    refusals.push(refuse(format!("{} {text}", listed.flag), error.to_string()));
                 }
                 if let Err(error) = name {
-                    let subject = format!("--{}-name {}", role.role, role.names[i]);
+                    let subject = format!("--{}-name {}", listed.role, listed.names[i]);
                     refusals.push(refuse(subject, error.to_string()));
                 }
                 refusals.extend(labels.err().into_iter().flatten());
@@ -284,36 +186,46 @@ fn hosts_of(role: &Role<'_>, all: &LoginFlags, refusals: &mut Vec<Refusal>) -> V
 }
 
 /// A list that is given must have one entry for each host: a shorter one would leave to guess whose it is.
-fn count_lists(role: &Role<'_>, refusals: &mut Vec<Refusal>) {
-    let hosts = role.addresses.len();
+fn count_lists(listed: &Listed<'_>, refusals: &mut Vec<Refusal>) {
+    let (role, flag, hosts) = (listed.role, listed.flag, listed.addresses.len());
     let mut check = |list: &str, count: usize, fewer_allowed: bool| {
         if count == 0 || count == hosts || (fewer_allowed && count < hosts) {
             return;
         }
-        let hosts = if hosts == 1 { "1 host".to_owned() } else { format!("{hosts} hosts") };
-        let text =
-            format!("[{}] {count} given for {hosts}: give one for each -{}", role.role, &role.flag[1..]);
-        refusals.push(refuse(format!("--{}-{list}", role.role), text));
+        let text = match hosts {
+            0 => format!("[{role}] {count} given, and no {flag} that it belongs to{}", instead(role, list)),
+            1 => format!("[{role}] {count} given for 1 host: give one for each {flag}"),
+            _ => format!("[{role}] {count} given for {hosts} hosts: give one for each {flag}"),
+        };
+        refusals.push(refuse(format!("--{role}-{list}"), text));
     };
-    check("name", role.names.len(), false);
-    check("labels", role.labels.len(), true);
-    check("port", role.ports.len(), false);
-    check("user", role.users.len(), false);
-    check("passwd", role.passwds.len(), false);
-    check("pk-file", role.pk_files.len(), false);
-    check("pk-password", role.pk_passwords.len(), false);
+    check("name", listed.names.len(), false);
+    check("labels", listed.labels.len(), true);
+    check("port", listed.ports.len(), false);
+    check("user", listed.users.len(), false);
+    check("passwd", listed.passwds.len(), false);
+    check("pk-file", listed.pk_files.len(), false);
+    check("pk-password", listed.pk_passwords.len(), false);
+}
+
+/// The flag that says the same of hosts that no flag names.
+fn instead(role: &str, list: &str) -> String {
+    match list {
+        "name" | "labels" => String::new(),
+        _ => format!("; --default-{role}-{list} is for every {role}"),
+    }
 }
 
 /// The labels of one host, or what is wrong with each of them.
-fn labels(role: &Role<'_>, i: usize) -> Result<BTreeMap<String, String>, Vec<Refusal>> {
-    let text = role.labels.get(i).map(String::as_str).unwrap_or_default();
+fn labels(listed: &Listed<'_>, i: usize) -> Result<BTreeMap<String, String>, Vec<Refusal>> {
+    let text = listed.labels.get(i).map(String::as_str).unwrap_or_default();
     let (mut labels, mut refusals) = (BTreeMap::new(), Vec::new());
     for pair in text.split(',').filter(|pair| !pair.is_empty()) {
         let reason = match label(pair) {
             Ok((key, value)) => labels.insert(key, value).map(|_| "is named twice".to_owned()),
             Err(reason) => Some(reason),
         };
-        refusals.extend(reason.map(|reason| refuse(format!("--{}-labels {pair}", role.role), reason)));
+        refusals.extend(reason.map(|reason| refuse(format!("--{}-labels {pair}", listed.role), reason)));
     }
     if refusals.is_empty() { Ok(labels) } else { Err(refusals) }
 }
@@ -327,43 +239,20 @@ fn label(pair: &str) -> Result<(String, String), String> {
     Ok((key.into(), value.into()))
 }
 
-fn login(role: &Role<'_>, all: &LoginFlags, i: usize) -> LoginWish {
-    let role_default = LoginWish::from(&role.default);
-    let own = LoginWish {
-        port: role.ports.get(i).copied(),
-        user: role.users.get(i).cloned(),
-        password: role.passwds.get(i).cloned(),
+fn login(listed: &Listed<'_>, i: usize) -> LoginWish {
+    LoginWish {
+        port: listed.ports.get(i).copied(),
+        user: listed.users.get(i).cloned(),
+        password: listed.passwds.get(i).cloned(),
         sudo_password: None,
-        key_file: role.pk_files.get(i).cloned(),
-        key_password: role.pk_passwords.get(i).cloned(),
-    };
-    own.or(role_default).or(LoginWish::from(all))
-}
-
-impl From<&LoginFlags> for LoginWish {
-    fn from(flags: &LoginFlags) -> Self {
-        Self {
-            port: flags.default_port,
-            user: flags.default_user.clone(),
-            password: flags.default_passwd.clone(),
-            sudo_password: flags.default_sudo_passwd.clone(),
-            key_file: flags.default_pk_file.clone(),
-            key_password: flags.default_pk_password.clone(),
-        }
+        key_file: listed.pk_files.get(i).cloned(),
+        key_password: listed.pk_passwords.get(i).cloned(),
     }
 }
 
-impl LoginWish {
-    /// What is said here, and for the rest what `other` says.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            port: self.port.or(other.port),
-            user: self.user.or(other.user),
-            password: self.password.or(other.password),
-            sudo_password: self.sudo_password.or(other.sudo_password),
-            key_file: self.key_file.or(other.key_file),
-            key_password: self.key_password.or(other.key_password),
-        }
+impl From<&NodeFlags> for LoginWishes {
+    fn from(flags: &NodeFlags) -> Self {
+        let (masters, workers) = (&flags.masters.default, &flags.workers.default);
+        Self { all: (&flags.all).into(), masters: masters.into(), workers: workers.into() }
     }
 }

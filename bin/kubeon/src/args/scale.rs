@@ -2,7 +2,8 @@
 
 use clap::{Args, builder::RangedU64ValueParser};
 
-use super::node::{LoginFlags, NodeFlags};
+use super::login::KnownLoginFlags;
+use super::node::NodeFlags;
 use super::precheck::IgnoreFlag;
 use super::{ContactFlags, HoldFlag, OutputFlag};
 
@@ -75,7 +76,7 @@ pub struct DelonArgs {
     #[command(flatten)]
     pub inventory: super::inventory::InventoryFlags,
     #[command(flatten)]
-    pub login: LoginFlags,
+    pub login: KnownLoginFlags,
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]

@@ -2,8 +2,8 @@
 
 use clap::{CommandFactory as _, Parser as _};
 
+use super::login::SecretText;
 use super::missing::{MISSING, Takes};
-use super::node::SecretText;
 use super::{Cli, Command};
 
 fn wish(args: &[&str]) -> super::wish::WishArgs {
@@ -170,6 +170,43 @@ fn logins_resolve_from_list_over_role_to_all() {
         told,
         [login(2201, "boss", "all.key"), login(2202, "boss", "all.key"), login(22, "admin", "w.key")]
     );
+}
+
+#[test]
+fn every_command_on_a_known_cluster_takes_a_login_for_each_role() {
+    for command in [
+        &["create", "t"][..],
+        &["plan", "t"],
+        &["precheck", "t"],
+        &["addon", "t", "-w", "10.0.0.9"],
+        &["delon", "t", "@w*"],
+        &["destroy", "t"],
+        &["display", "t"],
+        &["ls"],
+        &["exec", "t@all", "ls"],
+        &["copy", "t@all", "a", "b"],
+        &["image", "load", "a.tar", "t"],
+    ] {
+        for flag in ["port 2222", "user admin", "passwd @f", "pk-file k", "pk-password -"] {
+            let (flag, value) = flag.split_once(' ').unwrap();
+            for role in ["master", "worker"] {
+                let flag = format!("--default-{role}-{flag}");
+                let line = [&["kubeon"][..], command, &[flag.as_str(), value]].concat();
+                Cli::try_parse_from(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_list_without_hosts_is_refused_with_the_flag_that_means_all_of_them() {
+    let mut refusals = Vec::new();
+    wish(&["-m", "10.0.0.1", "--worker-passwd", "@f", "--worker-name", "a"]).nodes.hosts(&mut refusals);
+    let told: Vec<_> =
+        refusals.iter().map(|refusal| (refusal.subject.as_str(), refusal.reason.as_str())).collect();
+    let none = "[worker] 1 given, and no -w that it belongs to";
+    let instead = format!("{none}; --default-worker-passwd is for every worker");
+    assert_eq!(told, [("--worker-name", none), ("--worker-passwd", instead.as_str())]);
 }
 
 #[test]

@@ -9,10 +9,14 @@ use super::Cli;
 /// Flags that say how a command tells or holds, not what it does.
 const MANNERS: [&str; 7] = ["dry_run", "output", "verbosity", "quiet", "progress", "hold", "hold_for"];
 /// Flags that a command on a known cluster needs as much as the one before: the state does not remember them.
-const KEPT: [&str; 8] = [
+const KEPT: [&str; 12] = [
     "default_passwd",
     "default_sudo_passwd",
     "default_pk_password",
+    "default-master-passwd",
+    "default-worker-passwd",
+    "default-master-pk-password",
+    "default-worker-pk-password",
     "without",
     "ignore",
     "drain_timeout",
@@ -20,18 +24,8 @@ const KEPT: [&str; 8] = [
     "accept_new",
 ];
 /// Flags that hold secrets, or name what does, for single hosts: there is no other way to say them again.
-const OWN: [&str; 10] = [
-    "file",
-    "inventory",
-    "default-master-passwd",
-    "default-worker-passwd",
-    "default-master-pk-password",
-    "default-worker-pk-password",
-    "master-passwd",
-    "worker-passwd",
-    "master-pk-password",
-    "worker-pk-password",
-];
+const OWN: [&str; 6] =
+    ["file", "inventory", "master-passwd", "worker-passwd", "master-pk-password", "worker-pk-password"];
 
 /// A command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,8 +182,15 @@ mod tests {
         );
         let first = "kubeon addon demo -w 10.0.0.2 --default-sudo-passwd -";
         assert_eq!(typed(first).again("create", "demo"), "kubeon create demo --default-sudo-passwd -");
+        let first = "kubeon create demo v1.36.3 -m 10.0.0.1 -w 10.0.0.2 --default-master-passwd @/a \
+                     --default-worker-passwd hunter2 --default-worker-user ops";
+        let again = "--default-master-passwd @/a --default-worker-passwd -";
+        assert_eq!(typed(first).again("create", "demo"), format!("kubeon create demo {again}"));
+        let first = format!("kubeon destroy demo --yes {again}");
+        assert_eq!(typed(&first).again("destroy", "demo"), format!("kubeon destroy demo {again}"));
         for whole in [
             "kubeon create -f demo.yaml",
+            "kubeon create -f demo.yaml --default-worker-passwd @/p",
             "kubeon create demo --inventory hosts.yml --vars vars.yml",
             "kubeon create demo v1.36.3 -m 10.0.0.1 --master-passwd @/p",
         ] {

@@ -1,5 +1,6 @@
 //! `kubeon destroy`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -11,17 +12,17 @@ use kubeon_store::Status;
 use super::{Context, plan};
 use crate::args::Format;
 use crate::args::day::DestroyArgs;
-use crate::args::node::LoginWish;
+use crate::args::login::LoginWishes;
 use crate::engine::contact::Purpose;
 use crate::engine::hosts_file::HostsFile;
-use crate::engine::login::with_remembered;
 use crate::engine::run::Run;
+use crate::engine::said::{refuse_idle, with_remembered};
 use crate::engine::{self, Engine, State, interrupt, members};
 use crate::output::words;
 use crate::report;
 use crate::selector::Member;
 use crate::stop::{Stop, note_text};
-use crate::wish;
+use crate::wish::{self, SaidLogin};
 
 /// Takes a cluster away from its hosts.
 pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> {
@@ -39,9 +40,7 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
     if hosts.is_empty() {
         return only_here(&engine, args, &state, &intent);
     }
-    let flags = LoginWish::from(&args.login);
-    let said = with_remembered(hosts.iter().copied(), &flags, &state.logins);
-    let logins = engine.logins(&crate::inventory::known_better(&args.inventory, &state, said)?)?;
+    let logins = engine.logins(&said(args, &state, &intent, &hosts)?)?;
     let begin = Instant::now();
     if args.dry_run {
         let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Look).await?;
@@ -98,6 +97,22 @@ fn asked(intent: &Intent) -> Vec<HostAddress> {
         return Vec::new();
     }
     intent.hosts().filter(|host| !intent.without.contains(host)).collect()
+}
+
+/// How to log in to the hosts that are asked.
+fn said(
+    args: &DestroyArgs,
+    state: &State,
+    intent: &Intent,
+    asked: &[HostAddress],
+) -> Result<BTreeMap<HostAddress, SaidLogin>, Stop> {
+    let (flags, masters) = (LoginWishes::from(&args.login), &intent.spec.masters);
+    let said = with_remembered(intent.hosts(), masters, &flags, &state.logins);
+    let mut said = crate::inventory::known_better(&args.inventory, &flags, state, said)?;
+    // Also of those that are left out: whoever leaves one more out need not take back what was said of it.
+    refuse_idle(&flags, masters, &said)?;
+    said.retain(|host, _| asked.contains(host));
+    Ok(said)
 }
 
 /// Takes a cluster away that has no host to be taken from.

@@ -15,10 +15,10 @@ use serde::Serialize;
 use super::{Context, choose};
 use crate::args::Format;
 use crate::args::day::LsArgs;
-use crate::args::node::LoginWish;
+use crate::args::login::LoginWishes;
 use crate::engine::contact::Purpose;
 use crate::engine::entrance;
-use crate::engine::login::with_remembered;
+use crate::engine::said::with_remembered;
 use crate::engine::{Engine, State};
 use crate::output::{Answer, Table, words};
 use crate::stop::Stop;
@@ -138,7 +138,8 @@ fn damaged(name: &ClusterName, current: bool, note: String) -> Row {
 async fn glance(engine: &Engine<'_>, args: &LsArgs, state: &State) -> Result<ClusterFacts, Silence> {
     let masters: Vec<HostAddress> = state.spec.masters.iter().map(|host| host.address).collect();
     let asking = async {
-        let said = with_remembered(masters.iter().copied(), &LoginWish::from(&args.login), &state.logins);
+        let flags = LoginWishes::from(&args.login);
+        let said = with_remembered(masters.iter().copied(), &state.spec.masters, &flags, &state.logins);
         let logins = engine.logins(&said).map_err(|stop| Silence::unknown(stop.title))?;
         let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Glance(GLANCE)).await;
         let contact = contact.map_err(|stop| Silence::unknown(stop.title))?;

@@ -4,8 +4,10 @@ use kubeon_plan::{ClusterSpec, HostSpec, Refusal};
 
 use super::create::{Change, change};
 use super::{Context, plan};
-use crate::args::node::{HostWish, LoginWish};
+use crate::args::login::LoginWishes;
+use crate::args::node::HostWish;
 use crate::args::scale::{AddonArgs, DelonArgs};
+use crate::engine::said::refuse_idle;
 use crate::engine::{self, Engine, State, members};
 use crate::selector::Selector;
 use crate::stop::Stop;
@@ -39,12 +41,13 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), Stop> {
     if !refusals.is_empty() {
         return Err(Stop::refusals(state.name.as_str(), refusals, &[]));
     }
-    let (name, all) = (state.name.clone(), LoginWish::from(&args.nodes.all));
-    let mut target = Target::changed(&engine, state, spec, &all, &args.without, Back::Refused)?;
+    let (name, flags) = (state.name.clone(), LoginWishes::from(&args.nodes));
+    let mut target = Target::changed(&engine, state, spec, &flags, &args.without, Back::Refused)?;
     target.ignore = engine::ignored(&args.ignore.ignore)?;
     for HostWish { address, login, .. } in wished.workers {
         target.logins.insert(address, SaidLogin { flags: login, ..SaidLogin::default() });
     }
+    refuse_idle(&flags, &target.spec.masters, &target.logins)?;
     if args.dry_run {
         let command = context.typed_as("addon", "addon").unwrap_or_else(|| format!("kubeon addon {name}"));
         return plan::create(&engine, target, &args.contact, command, &args.format).await;
@@ -64,11 +67,12 @@ pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), Stop>
     let engine = Engine::new(context)?;
     let state = engine.find(Some(&args.name))?;
     let spec = fewer(&state, &args.selector)?;
-    let (name, all) = (state.name.clone(), LoginWish::from(&args.login));
-    let mut target = Target::changed(&engine, state, spec, &all, &args.without, Back::Refused)?;
+    let (name, flags) = (state.name.clone(), LoginWishes::from(&args.login));
+    let mut target = Target::changed(&engine, state, spec, &flags, &args.without, Back::Refused)?;
     target.drain_seconds = args.leave.drain_timeout;
     target.ignore = engine::ignored(&args.ignore.ignore)?;
-    target.logins = crate::inventory::known_better(&args.inventory, &target.state, target.logins)?;
+    target.logins = crate::inventory::known_better(&args.inventory, &flags, &target.state, target.logins)?;
+    refuse_idle(&flags, &target.spec.masters, &target.logins)?;
     if args.dry_run {
         let plain = || format!("kubeon delon {name} {}", args.selector);
         let command = context.typed_as("delon", "delon").unwrap_or_else(plain);

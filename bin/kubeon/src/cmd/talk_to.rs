@@ -1,5 +1,6 @@
 //! What `exec`, `copy`, `display` and `image` share: a known cluster whose nodes can be talked to.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,9 @@ use kubeon_api::HostAddress;
 use kubeon_link_host::{Command, SshHosts, Stream};
 
 use crate::args::ContactFlags;
-use crate::args::node::{LoginFlags, LoginWish};
+use crate::args::login::{KnownLoginFlags, LoginWishes};
 use crate::engine::contact::{Contact, Purpose};
-use crate::engine::login::with_remembered;
+use crate::engine::said::{refuse_idle, with_remembered};
 use crate::engine::{Engine, State, members};
 use crate::selector::{Member, Selector};
 use crate::stop::Stop;
@@ -34,7 +35,7 @@ impl Nodes {
     pub async fn selected(
         engine: &Engine<'_>,
         selector: &str,
-        login: &LoginFlags,
+        login: &KnownLoginFlags,
         contact: &ContactFlags,
     ) -> Result<Self, Stop> {
         let selector = Selector::parse(selector)?;
@@ -46,16 +47,22 @@ impl Nodes {
     /// These nodes of a cluster.
     ///
     /// # Errors
-    /// When keys cannot be read, or a person does not accept one.
+    /// When keys cannot be read, a person does not accept one, or a flag says something of a role that the cluster lacks.
     pub async fn of(
         engine: &Engine<'_>,
         state: &State,
         members: Vec<Member>,
-        login: &LoginFlags,
+        login: &KnownLoginFlags,
         contact: &ContactFlags,
     ) -> Result<Self, Stop> {
-        let hosts = members.iter().map(|member| HostAddress::from(member.address));
-        let logins = engine.logins(&with_remembered(hosts, &LoginWish::from(login), &state.logins))?;
+        let (flags, masters) = (LoginWishes::from(login), &state.spec.masters);
+        let all = state.spec.hosts().map(|host| host.address);
+        let mut said = with_remembered(all, masters, &flags, &state.logins);
+        // Not of these nodes alone: the same flags open the cluster to every command.
+        refuse_idle(&flags, masters, &said)?;
+        let meant: BTreeSet<_> = members.iter().map(|member| HostAddress::from(member.address)).collect();
+        said.retain(|host, _| meant.contains(host));
+        let logins = engine.logins(&said)?;
         let contact = engine.contact(&state.name, logins, contact, Purpose::Talk).await?;
         Ok(Self { contact, members })
     }

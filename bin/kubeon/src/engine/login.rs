@@ -10,7 +10,7 @@ use kubeon_store::HostLogin;
 
 use super::Engine;
 use super::memory::MemoryFile;
-use crate::args::node::{LoginWish, SecretText};
+use crate::args::login::SecretText;
 use crate::cmd::lab::places;
 use crate::stop::Stop;
 use crate::wish::SaidLogin;
@@ -44,39 +44,6 @@ struct KnownLab {
     hosts: Vec<HostAddress>,
     key: PathBuf,
     known_hosts: String,
-}
-
-/// What is said on the command line wins over what is remembered.
-pub fn with_remembered(
-    hosts: impl IntoIterator<Item = HostAddress>,
-    flags: &LoginWish,
-    remembered: &BTreeMap<HostAddress, HostLogin>,
-) -> BTreeMap<HostAddress, SaidLogin> {
-    let said = |host: HostAddress| {
-        let known = remembered.get(&host).map_or_else(LoginWish::default, |login| LoginWish {
-            port: Some(login.port),
-            user: Some(login.user.clone()),
-            key_file: login.key_files.first().cloned(),
-            ..LoginWish::default()
-        });
-        (host, SaidLogin { flags: flags.clone().or(known), ..SaidLogin::default() })
-    };
-    hosts.into_iter().map(said).collect()
-}
-
-/// What is said of the hosts that are declared says nothing of the others, such as workers that are to leave: these keep
-/// the user and the port that are remembered.
-pub fn keep_others(
-    said: &mut BTreeMap<HostAddress, SaidLogin>,
-    is_declared: impl Fn(&HostAddress) -> bool,
-    remembered: &BTreeMap<HostAddress, HostLogin>,
-) {
-    for (host, said) in said {
-        if let Some(login) = remembered.get(host).filter(|_| !is_declared(host)) {
-            said.flags.user = Some(login.user.clone());
-            said.flags.port = Some(login.port);
-        }
-    }
 }
 
 impl Engine<'_> {
@@ -234,56 +201,5 @@ fn read_first_line(path: &std::path::Path) -> Result<Secret, Stop> {
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(Secret::new(line)),
         _ => Err(Stop::refused(format!("{} holds no secret in its first line", path.display()))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn host(last: u8) -> HostAddress {
-        format!("10.0.0.{last}").parse().unwrap()
-    }
-
-    /// Two hosts that are remembered with an account and a port of their own.
-    fn remembered() -> BTreeMap<HostAddress, HostLogin> {
-        let login =
-            |user: &str, port| HostLogin { user: user.to_owned(), port, key_files: vec!["/k".into()] };
-        [(host(1), login("first", 2201)), (host(2), login("second", 2202))].into()
-    }
-
-    fn said(flags: &LoginWish) -> BTreeMap<HostAddress, SaidLogin> {
-        with_remembered([host(1), host(2), host(3)], flags, &remembered())
-    }
-
-    fn account(said: &BTreeMap<HostAddress, SaidLogin>, last: u8) -> (Option<&str>, Option<u16>) {
-        let flags = &said[&host(last)].flags;
-        (flags.user.as_deref(), flags.port)
-    }
-
-    #[test]
-    fn what_is_said_of_all_hosts_wins_over_what_is_remembered() {
-        let flags = LoginWish { user: Some("admin".to_owned()), ..LoginWish::default() };
-        let said = said(&flags);
-        assert_eq!(account(&said, 1), (Some("admin"), Some(2201)));
-        assert_eq!(said[&host(1)].flags.key_file, Some("/k".into()));
-        assert_eq!(account(&said, 3), (Some("admin"), None));
-    }
-
-    #[test]
-    fn a_host_that_is_not_declared_any_more_keeps_its_own_account() {
-        let flags = LoginWish {
-            user: Some("admin".to_owned()),
-            port: Some(22),
-            key_file: Some("/new".into()),
-            ..LoginWish::default()
-        };
-        let mut said = said(&flags);
-        keep_others(&mut said, |declared| *declared == host(1), &remembered());
-        assert_eq!(account(&said, 1), (Some("admin"), Some(22)));
-        assert_eq!(account(&said, 2), (Some("second"), Some(2202)));
-        // Keys and passwords are not remembered for good: what is said opens it.
-        assert_eq!(said[&host(2)].flags.key_file, Some("/new".into()));
-        assert_eq!(account(&said, 3), (Some("admin"), Some(22)), "nothing is remembered of it");
     }
 }

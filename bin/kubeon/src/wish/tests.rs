@@ -1,5 +1,7 @@
 //! What flags say, down to what hosts are told.
 
+mod files;
+
 use clap::Parser as _;
 use kubeon_pki::ClusterPki;
 use kubeon_plan::sim::{artifacts, bare};
