@@ -54,6 +54,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) cluster: &'a DeclaredCluster,
     /// What the change asks for in the annotation, if it asks anew.
     pub(crate) word: Option<Operation>,
+    /// Whether it is being deleted.
+    pub(crate) leaves: bool,
 }
 
 impl Wanted<'_> {
@@ -96,6 +98,7 @@ fn cluster(
         root: if flat { "spec" } else { "spec.cluster" },
         cluster: &spec.cluster,
         word: asked.and_then(|word| word.parse().ok()),
+        leaves: object.metadata.deletion_timestamp.is_some(),
     };
     let stood = old.and_then(stood);
     let changes = stood.as_ref().and_then(|stood| stood.changes(&spec.cluster));

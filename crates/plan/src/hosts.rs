@@ -51,8 +51,8 @@ fn bare_first(site: &mut Site<'_>, notes: &mut Vec<Note>) {
     }
 }
 
-/// Judges hosts for a cluster that is to go: only whose they are matters, and what others have is left alone. There may be
-/// none that take part.
+/// Judges hosts for a cluster that is to go: only whose they are matters. Those that others have take no part, and there
+/// may be none that do.
 pub(crate) fn recognize<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
@@ -60,9 +60,14 @@ pub(crate) fn recognize<'a>(
     // The generation is counted before the first effect, so 0 says that there was none.
     let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);
     let written = intent.generation > 0 || snapshot.hosts.values().filter_map(Seen::fresh).any(ours);
-    let (site, mut notes) = judge(intent, snapshot, &[], Purpose::Go { written })?;
+    let (mut site, mut notes) = judge(intent, snapshot, &[], Purpose::Go { written })?;
     if written {
-        notes.extend(site.hosts.iter().filter_map(|host| of_others(intent, host)));
+        site.hosts.retain(|host| {
+            let others = of_others(intent, host);
+            let is_ours = others.is_none();
+            notes.extend(others);
+            is_ours
+        });
     } else {
         let text =
             format!("no host was ever written to: only what is known here of {} goes", intent.spec.name);

@@ -346,6 +346,7 @@ fn a_host_that_carries_another_cluster_is_left_alone_by_a_destroy() {
     let made = destroy(&wish, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
     assert_eq!(made.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["reset/host@h3"]);
+    assert_eq!(made.hosts.keys().collect::<Vec<_>>(), [&address(2)], "no other is told to be clean");
     let notes: Vec<_> = made.notes.iter().map(|note| (note.host.unwrap(), note.text.as_str())).collect();
     let other = "belongs to cluster other (identity x) and is left alone";
     let kubeedge = "has nothing of demo, but another cluster (found /etc/kubeedge), and is left alone";

@@ -10,10 +10,14 @@ use super::{Stood, Wanted};
 use crate::verdict::Verdict;
 
 pub(super) fn judge(wanted: &Wanted<'_>, stood: Option<&Stood>, verdict: &mut Verdict) {
-    let before: Vec<_> = stood.map(|stood| missing(&stood.declared)).unwrap_or_default();
-    // In a cluster that stands, these are fixed whatever they become.
-    let others = if stood.is_none() { elsewhere(wanted.cluster) } else { Vec::new() };
-    for (field, reason) in missing(wanted.cluster).into_iter().chain(others) {
+    // In a cluster that is built, what would be elsewhere is fixed whatever it becomes.
+    let is_built = stood.is_some_and(|stood| stood.built.is_some());
+    let all = |cluster: &DeclaredCluster| {
+        let others = if is_built { Vec::new() } else { elsewhere(cluster) };
+        [missing(cluster), others].concat()
+    };
+    let before: Vec<_> = stood.map(|stood| all(&stood.declared)).unwrap_or_default();
+    for (field, reason) in all(wanted.cluster) {
         if !before.contains(&(field, reason)) {
             verdict.deny(wanted.field(field), reason);
         }

@@ -1,11 +1,12 @@
 //! What is declared must fit into annotations: there the operator keeps what was applied, and an operation what it is made
 //! for. Whoever is told so by the API server would be told it after the hosts were changed.
 
-use std::fmt::Display;
+use std::collections::BTreeSet;
 
 use kube::core::DynamicObject;
-use kubeon_api::kubernetes_cluster::DeclaredCluster;
+use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
 use kubeon_api::labels::APPLIED_SPEC;
+use serde::Serialize;
 
 use super::{Stood, Wanted};
 use crate::verdict::Verdict;
@@ -21,8 +22,8 @@ pub(super) fn judge(
     before: Option<(&Stood, &DynamicObject)>,
     verdict: &mut Verdict,
 ) {
-    let (declared, beside) = (declaration(wanted.cluster), others(object));
-    let had = before.map_or(0, |(stood, old)| declaration(&stood.declared) + others(old));
+    let (declared, beside) = (text(wanted.cluster), others(object));
+    let had = before.map_or(0, |(stood, old)| text(&stood.declared) + others(old));
     // One that is too large already may become smaller.
     if declared + beside > (MOST - ROOM).max(had) {
         let reason = format!(
@@ -32,19 +33,20 @@ pub(super) fn judge(
         );
         return verdict.deny(wanted.field("nodeList"), reason);
     }
-    let named = named(wanted.cluster, before.map(|(stood, _)| &stood.declared));
-    if declared + named > MOST - ROOM {
+    let carried = carried(wanted.cluster, before.and_then(|(stood, _)| stood.built.as_ref()));
+    let had = before.map_or(0, |(stood, _)| self::carried(&stood.declared, stood.built.as_ref()));
+    if carried > (MOST - ROOM).max(had) {
         let reason = format!(
-            "the declaration has {declared} bytes and the addresses of new workers {named}; an operation carries both in \
-             annotations, of which {MOST} bytes is the most: add the workers in several steps"
+            "an operation carries the declaration and the addresses of the workers that it is about, {carried} bytes in its \
+             annotations, of which {MOST} bytes is the most: add or remove the workers in several steps"
         );
         verdict.deny(wanted.field("nodeList"), reason);
     }
 }
 
-/// Bytes of a cluster's fields as text. What cannot be written as text is refused elsewhere.
-fn declaration(cluster: &DeclaredCluster) -> usize {
-    serde_json::to_string(cluster).map_or(0, |text| text.len())
+/// Bytes of it as text. What cannot be written as text is refused elsewhere.
+fn text(part: &impl Serialize) -> usize {
+    serde_json::to_string(part).map_or(0, |text| text.len())
 }
 
 /// Bytes of all annotations but the one that is written anew.
@@ -53,11 +55,27 @@ fn others(object: &DynamicObject) -> usize {
     all.map(|(name, text)| name.len() + text.len()).sum()
 }
 
-/// Bytes with which an operation names the workers that are new: once, and where there were others once more in its reason.
-fn named(wanted: &DeclaredCluster, before: Option<&DeclaredCluster>) -> usize {
-    let length = |address: &dyn Display| address.to_string().len() + 1;
-    let Some(before) = before else { return wanted.node_list.iter().map(|node| length(&node.ip)).sum() };
-    let stands: std::collections::BTreeSet<_> = before.node_list.iter().map(|node| node.ip).collect();
-    let new = wanted.node_list.iter().filter(|node| !stands.contains(&node.ip));
-    2 * new.map(|node| length(&node.ip)).sum::<usize>()
+/// Bytes that the largest operation carries which follows from a declaration: what is to stand, and the workers that it is
+/// about; once where nothing is built, else once more in its reason. Workers are added before others are removed, so that
+/// for a while all of them are declared.
+fn carried(wanted: &DeclaredCluster, built: Option<&DeclaredCluster>) -> usize {
+    let declared = text(wanted);
+    let Some(built) = built else { return declared + named(wanted.node_list.iter()) };
+    let (new, gone) = (beside(wanted, built), beside(built, wanted));
+    if new.is_empty() {
+        return declared + 2 * named(gone.into_iter());
+    }
+    let stays: usize = gone.iter().map(|node| text(node) + 1).sum();
+    declared + (stays + 2 * named(new.into_iter())).max(2 * named(gone.into_iter()))
+}
+
+/// Workers of one cluster that the other does not have.
+fn beside<'c>(cluster: &'c DeclaredCluster, other: &DeclaredCluster) -> Vec<&'c DeclaredNode> {
+    let others: BTreeSet<_> = other.node_list.iter().map(|node| node.ip).collect();
+    cluster.node_list.iter().filter(|node| !others.contains(&node.ip)).collect()
+}
+
+/// Bytes of their addresses, one after the other.
+fn named<'c>(nodes: impl Iterator<Item = &'c DeclaredNode>) -> usize {
+    nodes.map(|node| node.ip.to_string().len() + 1).sum()
 }

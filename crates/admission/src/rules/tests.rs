@@ -152,6 +152,18 @@ fn says_that_a_scale_without_a_difference_does_nothing() {
     );
 }
 
+/// B 26: clients write the word, then delete the object.
+#[test]
+fn says_that_terminating_does_nothing_until_the_object_is_deleted() {
+    let old = running(&["10.0.0.2"]);
+    let said = "metadata.annotations[app.kubernetes.io/operation]: terminating takes effect with: \
+                kubectl -n default delete ecs test-cluster; nothing is done until then";
+    assert_eq!(allowed(&asking(old.clone(), "terminating"), Some(&old)), [said]);
+    let going = with(old, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    let again = asking(going.clone(), "terminating");
+    assert_eq!(allowed(&again, Some(&going)), Vec::<String>::new(), "asked for once more");
+}
+
 /// B 24.
 #[test]
 fn refuses_a_node_that_a_scale_up_drops_and_one_that_a_scale_down_adds() {
@@ -316,6 +328,8 @@ fn lets_a_cluster_that_was_never_made_be_mended() {
     old["status"] = json!({"phase": "Failed"});
     let new = with(old.clone(), "/spec/cluster/masterList", list(&["10.0.0.7"]));
     allowed(&with(new, "/spec/cluster/kubeVersion", json!("v1.36.3")), Some(&old));
+    let message = refused(&with(old.clone(), "/spec/cluster/apiServer", json!({"port": 8443})), Some(&old));
+    assert_eq!(message, "spec.cluster.apiServer.port: only 6443 is there yet");
     let message = refused(&asking(old.clone(), "scaling-up"), Some(&old));
     assert!(message.contains("this one was never made; use creating"), "{message}");
     old["status"] = json!({"phase": "Creating"});
@@ -428,8 +442,32 @@ fn refuses_what_does_not_fit_into_annotations_before_anything_is_made() {
     assert!(text.starts_with("spec.cluster.nodeList: the declaration has "), "{text}");
     assert!(text.contains("262144") && text.contains("kubectl apply --server-side"), "{text}");
     let text = refused(&of_named(5000), None);
-    assert!(text.contains("add the workers in several steps"), "{text}");
-    allowed(&of_named(5000), Some(&of_named(4900)));
+    assert!(text.contains("add or remove the workers in several steps"), "{text}");
+}
+
+/// The same of a cluster that was never made, and of one that runs with the first of them.
+#[test]
+fn reckons_what_the_next_operation_carries() {
+    refused(&of_named(5000), Some(&of_named(4900)));
+    let nodes = |first: usize, count: usize| {
+        let all = of_named(first + count)["spec"]["cluster"]["nodeList"].as_array().unwrap().clone();
+        Value::from(all[first..].to_vec())
+    };
+    let made = |workers: usize| {
+        let mut object = with(running(&[]), "/spec/cluster/nodeList", nodes(0, workers));
+        object["metadata"]["annotations"]["app.kubernetes.io/spec"] = json!(object["spec"].to_string());
+        object
+    };
+    let to = |old: &Value, list: Value| with(old.clone(), "/spec/cluster/nodeList", list);
+    let most = made(4000);
+    allowed(&to(&most, nodes(0, 4100)), Some(&most));
+    allowed(&to(&most, nodes(500, 4000)), Some(&most));
+    let text = refused(&to(&most, nodes(1500, 4000)), Some(&most));
+    assert!(text.contains("add or remove the workers in several steps"), "{text}");
+    // What is there may be annotated and become less.
+    let old = of_named(4900);
+    allowed(&asking(old.clone(), "creating"), Some(&old));
+    allowed(&of_named(4899), Some(&old));
 }
 
 #[test]

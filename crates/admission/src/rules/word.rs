@@ -21,6 +21,11 @@ pub(super) fn judge(wanted: &Wanted<'_>, stood: &Stood, verdict: &mut Verdict) {
         }
         (Operation::ScalingUp, Some(built)) => scaling(wanted, built, Operation::ScalingUp, verdict),
         (Operation::ScalingDown, Some(built)) => scaling(wanted, built, Operation::ScalingDown, verdict),
+        // Contract B, 2.3: clients write the word, then delete the object. The word alone starts nothing.
+        (Operation::Terminating, _) if !wanted.leaves => verdict.warn(format!(
+            "{field}: {word} takes effect with: kubectl -n {} delete ecs {}; nothing is done until then",
+            wanted.name.namespace, wanted.name.name
+        )),
         _ => {}
     }
 }

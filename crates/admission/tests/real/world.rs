@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret, ServiceAccount};
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
@@ -148,6 +148,23 @@ impl World {
             };
             eventually(words, ask).await;
         }
+        self.until_a_runner_is_guarded(&admin).await;
+    }
+
+    /// Its policies are written last: those before them are in force when they are.
+    async fn until_a_runner_is_guarded(&self, admin: &Client) {
+        let probe = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "probe", "namespace": "default"}});
+        apply(admin, &probe).await;
+        let secrets: Api<Secret> =
+            Api::namespaced(self.runner("default", "probe-job-abcde").await, "default");
+        let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+        let words = "this Secret was not made for a cluster";
+        let ask = || async {
+            let patch = Patch::Merge(json!({"stringData": {"state": "x"}}));
+            let refused = said(secrets.patch("probe", &dry, &patch).await).err()?;
+            refused.contains(words).then_some(())
+        };
+        eventually(words, ask).await;
     }
 
     pub async fn admin(&self) -> Client {
