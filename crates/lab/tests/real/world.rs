@@ -205,11 +205,11 @@ pub fn states(lab: &Lab) -> Vec<HostState> {
     lab.hosts().unwrap().into_iter().map(|host| host.state).collect()
 }
 
-/// Waits for a condition, 30 s at most.
+/// Waits for a condition, 90 s at most: other tests boot hosts at the same time.
 pub fn until(what: &str, condition: impl Fn() -> bool) {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < Duration::from_secs(30), "{what}: not within 30 s");
+        assert!(begin.elapsed() < Duration::from_secs(90), "{what}: not within 90 s");
         thread::sleep(Duration::from_millis(50));
     }
 }
