@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster, labels};
 use kubeon_link_kube::{Again, Leave, LinkError, Pace, Verb};
+use kubeon_operations::operation::left_behind;
 use kubeon_operations::{Change, Data, Kind, Notice, Target, Trouble, Write, names};
 use serde_json::Value;
 
@@ -119,14 +120,8 @@ async fn refused(
                 Err(Failure::Again)
             }
             Some(found) => {
-                let leaving = !found["metadata"]["deletionTimestamp"].is_null();
-                let text = format!(
-                    "{} {}/{} is there and is not this operation's",
-                    target.kind.as_str(),
-                    target.namespace,
-                    target.name
-                );
-                Err(trouble(text, !leaving))
+                let Trouble { text, lasting } = in_the_way(target, wanted, &found);
+                Err(trouble(text, lasting))
             }
             None => Err(Failure::Link(error)),
         },
@@ -165,13 +160,36 @@ fn is_same(target: &Target, wanted: &Value, found: &Value) -> bool {
         Kind::Job => label(wanted) == label(found) && !label(found).is_null(),
         Kind::ConfigMap if target.name.ends_with("-log") => label(wanted) == label(found),
         Kind::ConfigMap | Kind::Secret if kept(wanted).is_some() => kept(wanted) == kept(found),
-        Kind::ConfigMap | Kind::Secret => wanted["data"] == found["data"] && found["immutable"] == true,
+        Kind::ConfigMap | Kind::Secret => {
+            let stays = left(target, wanted, found).is_none();
+            wanted["data"] == found["data"] && found["immutable"] == true && stays
+        }
         Kind::Operation => {
             wanted["metadata"]["labels"][names::DERIVED_UID_LABEL]
                 == found["metadata"]["labels"][names::DERIVED_UID_LABEL]
         }
         Kind::Cluster | Kind::Business | Kind::Log => true,
     }
+}
+
+/// Why what is there is not what should be made. What is about to go is waited for.
+fn in_the_way(target: &Target, wanted: &Value, found: &Value) -> Trouble {
+    if let Some(text) = left(target, wanted, found) {
+        return Trouble { text, lasting: false };
+    }
+    let (kind, at) = (target.kind.as_str(), format!("{}/{}", target.namespace, target.name));
+    let text = format!("{kind} {at} is there and is not this operation's");
+    Trouble { text, lasting: found["metadata"]["deletionTimestamp"].is_null() }
+}
+
+/// What is waited for, when an operation of the same name that was deleted has left behind what is there.
+fn left(target: &Target, wanted: &Value, found: &Value) -> Option<String> {
+    let owners = |object: &Value| -> Vec<OwnerReference> {
+        serde_json::from_value(object["metadata"]["ownerReferences"].clone()).unwrap_or_default()
+    };
+    let (its, mut ours) = (owners(found), owners(wanted));
+    ours.retain(|owner| owner.kind == Kind::Operation.as_str());
+    ours.iter().find_map(|owner| left_behind(target, &its, &owner.name, &owner.uid))
 }
 
 /// For which cluster and into whose hands something is made that outlives operations.
@@ -235,5 +253,40 @@ pub(crate) fn data(shared: &Shared, target: &Target, value: Value) -> Data {
             take(shared, target, value);
             Data::There
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn owned(kind: &str, name: &str, uid: &str) -> Value {
+        let owner = json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
+        json!({"metadata": {"ownerReferences": [owner]}, "data": {"a": "b"}, "immutable": true})
+    }
+
+    #[test]
+    fn what_a_deleted_operation_of_the_same_name_left_is_waited_for_and_nothing_else() {
+        let job = Target::new(Kind::Job, "ns", "kubeonkube-o-job");
+        let wanted = owned("ClusterOperation", "o", "new");
+        let met = in_the_way(&job, &wanted, &owned("ClusterOperation", "o", "old"));
+        let said = "Job ns/kubeonkube-o-job of an operation of this name that was deleted is still there";
+        assert_eq!((met.text.as_str(), met.lasting), (said, false));
+        for foreign in
+            [owned("ClusterOperation", "p", "old"), owned("CronJob", "o", "old"), json!({"metadata": {}})]
+        {
+            let met = in_the_way(&job, &wanted, &foreign);
+            assert!(met.lasting && met.text.ends_with("is not this operation's"), "{}", met.text);
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_about_to_be_collected_is_not_taken_for_the_one_that_should_be_made() {
+        let map = Target::new(Kind::ConfigMap, "ns", "copy");
+        let wanted = owned("ClusterOperation", "o", "new");
+        assert!(is_same(&map, &wanted, &wanted));
+        assert!(!is_same(&map, &wanted, &owned("ClusterOperation", "o", "old")));
     }
 }

@@ -35,11 +35,16 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// What the process still waits for before it is of use.
-    fn waits_for(&self) -> Option<&'static str> {
-        if !self.shared.listed.is_done() {
-            return Some("watches are still listing");
-        }
-        self.admission.as_ref().and_then(Readiness::waits_for)
+    fn waits_for(&self) -> Option<String> {
+        let admission = || self.admission.as_ref().and_then(Readiness::waits_for).map(str::to_owned);
+        self.shared.listed.waits_for().or_else(admission)
+    }
+
+    /// That it is of use, and for whom it is not.
+    fn well(&self) -> String {
+        let mut lines = vec!["ok".to_owned()];
+        lines.extend(self.shared.world.hidden());
+        lines.join("\n")
     }
 }
 
@@ -77,7 +82,7 @@ async fn answer(subject: Subject, request: Request<Incoming>) -> Result<Response
     let (status, text) = match request.uri().path() {
         "/healthz" => (StatusCode::OK, "ok".to_owned()),
         "/readyz" => match subject.waits_for() {
-            None => (StatusCode::OK, "ok".to_owned()),
+            None => (StatusCode::OK, subject.well()),
             Some(what) => (StatusCode::SERVICE_UNAVAILABLE, format!("waits for: {what}")),
         },
         "/metrics" => match shared.metrics_text() {

@@ -1,42 +1,116 @@
 //! Whether all that there is was listed: before that, what is not known may still be there.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// How many watches have listed what there is.
+/// Lists that are named when somebody asks; of the others it is said how many they are.
+const MOST_NAMED: usize = 8;
+
+/// What one watch lists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub kind: String,
+    /// Every namespace when there is none.
+    pub namespace: Option<String>,
+}
+
+impl Place {
+    pub fn new(kind: &str, namespace: Option<&str>) -> Self {
+        Self { kind: kind.to_owned(), namespace: namespace.map(str::to_owned) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} in namespace {namespace}", self.kind),
+            None => f.write_str(&self.kind),
+        }
+    }
+}
+
+/// Which watches have not listed what there is.
 #[derive(Default)]
 pub(crate) struct Listed {
-    open: AtomicUsize,
+    open: Mutex<BTreeSet<Place>>,
     changed: Notify,
 }
 
 impl Listed {
-    /// A watch begins.
-    pub fn begun(&self) {
-        self.open.fetch_add(1, Ordering::SeqCst);
+    fn open(&self) -> MutexGuard<'_, BTreeSet<Place>> {
+        // Nothing that holds it can panic half way.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A watch has listed what there is.
-    pub fn ended(&self) {
-        if self.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+    /// A watch begins.
+    pub fn begun(&self, place: &Place) {
+        self.open().insert(place.clone());
+    }
+
+    /// A watch has listed what there is, or is not waited for any longer.
+    pub fn ended(&self, place: &Place) {
+        let mut open = self.open();
+        if open.remove(place) && open.is_empty() {
+            drop(open);
             self.changed.notify_waiters();
         }
     }
 
-    /// Waits until every watch has listed what there is.
+    /// Waits until no watch is waited for.
     pub async fn all(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.is_done() {
+            if self.open().is_empty() {
                 return;
             }
             changed.await;
         }
     }
 
-    /// Whether every watch has listed what there is.
-    pub fn is_done(&self) -> bool {
-        self.open.load(Ordering::SeqCst) == 0
+    /// What is waited for, for a person.
+    pub fn waits_for(&self) -> Option<String> {
+        let open = self.open();
+        let mut named: Vec<String> = open.iter().take(MOST_NAMED).map(Place::to_string).collect();
+        if open.len() > MOST_NAMED {
+            named.push(format!("{} more", open.len() - MOST_NAMED));
+        }
+        (!named.is_empty()).then(|| format!("lists of {}", named.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_still_listing_is_named_and_waited_for() {
+        let listed = Listed::default();
+        let (clusters, jobs) = (Place::new("Cluster", None), Place::new("Job", Some("team-a")));
+        for place in [&clusters, &jobs] {
+            listed.begun(place);
+        }
+        assert_eq!(listed.waits_for().as_deref(), Some("lists of Cluster, Job in namespace team-a"));
+        // A watch lists again and again: only the first time counts.
+        for _ in 0..2 {
+            listed.ended(&clusters);
+        }
+        let waits = tokio::time::timeout(std::time::Duration::from_secs(60), listed.all());
+        assert!(waits.await.is_err(), "Jobs are not listed yet");
+        tokio::join!(listed.all(), async { listed.ended(&jobs) });
+        assert_eq!(listed.waits_for(), None);
+    }
+
+    #[test]
+    fn many_are_counted() {
+        let listed = Listed::default();
+        for at in 0..MOST_NAMED + 3 {
+            listed.begun(&Place::new("Job", Some(&format!("team-{at:02}"))));
+        }
+        let text = listed.waits_for().unwrap();
+        assert!(text.starts_with("lists of Job in namespace team-00, "), "{text}");
+        assert!(text.ends_with(", 3 more"), "{text}");
     }
 }

@@ -84,7 +84,7 @@ impl Metrics {
             "How many requests may be on their way at once, by how fast the API server answers",
             made.at_once.clone(),
         );
-        registry.register("leader", "Whether this process holds the lease", made.leader.clone());
+        registry.register("leader", "Whether this process leads, and works", made.leader.clone());
         registry.register(
             "events_dropped",
             "Events that nobody was told of: too many waited, or they were not taken",

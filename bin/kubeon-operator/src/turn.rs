@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kubeon_api::ClusterOperation;
 use kubeon_link_kube::{Again, LinkError, Verb};
 use kubeon_operations::business::refused;
@@ -26,6 +26,8 @@ use crate::world::Room;
 const MOST_PLANS: usize = 32;
 /// After what the API server refused for now.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+/// How long a log that cannot be read is tried, from the end of its pod: its node may never answer again.
+const LOG_TRIED: SignedDuration = SignedDuration::from_secs(600);
 
 /// Works on lanes that are wanted at least as soon as `least`, until it is dropped.
 pub(crate) async fn work(shared: Arc<Shared>, least: Class) {
@@ -221,6 +223,13 @@ async fn read_log(shared: &Shared, target: &Target) -> Result<Data, LinkError> {
         Err(error) if matches!(error.again(), Again::Never | Again::WhenChanged) => {
             Ok(Data::Denied(error.said()))
         }
+        Err(error) if given_up(shared, target) => Ok(Data::Denied(error.said())),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a log was tried for long enough.
+fn given_up(shared: &Shared, pod: &Target) -> bool {
+    let due = shared.world.pod_ended(pod).and_then(|ended| ended.saturating_add(LOG_TRIED).ok());
+    due.is_some_and(|due| due <= Timestamp::now())
 }

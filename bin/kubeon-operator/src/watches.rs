@@ -10,11 +10,13 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, Resource};
+use kube::runtime::watcher;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_link_kube::{Client, DeserializeGuard, Event, PartialObjectMeta, watch};
 use kubeon_operations::{Kind, Lane, Target, names};
 use serde::de::DeserializeOwned;
 
+use crate::listed::Place;
 use crate::parting::log_of;
 use crate::shared::Shared;
 use crate::world::{InLane, key};
@@ -41,6 +43,10 @@ pub(crate) fn start(shared: &Arc<Shared>, client: &Client) {
 trait Sink: Send + 'static {
     type Object: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static;
 
+    /// The namespace that is watched; every one when there is none.
+    fn namespace(&self) -> Option<&str> {
+        None
+    }
     /// An object was listed.
     fn listed(&self, object: Self::Object);
     /// An object is new, or another one than before.
@@ -52,13 +58,13 @@ trait Sink: Send + 'static {
 
 /// Tells a sink of everything that happens, for ever.
 fn follow<S: Sink>(shared: &Arc<Shared>, api: Api<S::Object>, labels: Option<&'static str>, sink: S) {
-    shared.listed.begun();
-    shared.metrics.watches(&S::Object::kind(&()));
+    let place = Place::new(&S::Object::kind(&()), sink.namespace());
+    shared.listed.begun(&place);
+    shared.metrics.watches(&place.kind);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let mut events = watch(api, labels);
         let mut listed = HashSet::new();
-        let mut first = true;
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Init) => listed.clear(),
@@ -68,16 +74,57 @@ fn follow<S: Sink>(shared: &Arc<Shared>, api: Api<S::Object>, labels: Option<&'s
                 }
                 Ok(Event::InitDone) => {
                     sink.only(&std::mem::take(&mut listed));
-                    if std::mem::take(&mut first) {
-                        shared.listed.ended();
-                    }
+                    answered(&shared, &place);
                 }
                 Ok(Event::Apply(object)) => sink.changed(object),
                 Ok(Event::Delete(object)) => sink.gone(&object),
-                Err(error) => shared.watch_failed(&S::Object::kind(&()), &error),
+                Err(error) => failed(&shared, &place, &error),
             }
         }
     });
+}
+
+/// All objects of a place were listed.
+fn answered(shared: &Shared, place: &Place) {
+    if let Some(namespace) = &place.namespace
+        && shared.world.answered(namespace, &place.kind)
+    {
+        tracing::info!(kind = place.kind, namespace, "it can be listed again");
+        shared.wake(shared.world.lanes().into_iter().collect());
+    }
+    shared.listed.ended(place);
+}
+
+/// A list or a watch went wrong. A list that is refused may be so for ever, as when its namespace was deleted and the
+/// operator's rights with it: clusters of other namespaces do not wait for it.
+fn failed(shared: &Shared, place: &Place, error: &watcher::Error) {
+    shared.watch_failed(&place.kind, error);
+    let (Some(namespace), Some(said)) = (&place.namespace, refusal(error)) else { return };
+    // What every `Cluster` needs is there, and the limit of the history.
+    if *namespace == shared.settings().namespace {
+        return;
+    }
+    // Before it is not waited for any longer: nobody may take what is not seen for not there.
+    if shared.world.refused(namespace, &place.kind, said) {
+        let kind = &place.kind;
+        tracing::warn!(
+            kind,
+            namespace,
+            said,
+            "it cannot be listed; nothing is done for clusters of the namespace until it can"
+        );
+    }
+    shared.listed.ended(place);
+}
+
+/// What the API server said to a list that it does not answer for want of a right, or of the namespace.
+fn refusal(error: &watcher::Error) -> Option<&str> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
+            Some(status.message.as_str())
+        }
+        _ => None,
+    }
 }
 
 /// Objects of a kind that people write, as they were read or as they could not be.
@@ -175,6 +222,10 @@ where
 {
     type Object = K;
 
+    fn namespace(&self) -> Option<&str> {
+        Some(&self.namespace)
+    }
+
     fn listed(&self, object: K) {
         self.shared.wake(self.shared.world.apply(object));
     }
@@ -237,6 +288,10 @@ where
 {
     type Object = PartialObjectMeta<K>;
 
+    fn namespace(&self) -> Option<&str> {
+        Some(&self.namespace)
+    }
+
     fn listed(&self, object: Self::Object) {
         self.changed(object);
     }
@@ -258,5 +313,24 @@ where
                 self.shared.wake(self.shared.world.remove_meta(&target, None));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_list_is_refused_for_want_of_a_right_or_of_its_namespace_and_for_nothing_else() {
+        let answer = |code| kube::Error::Api(Box::new(Status::failure("no", "Reason").with_code(code)));
+        for (code, said) in
+            [(403, Some("no")), (404, Some("no")), (401, None), (410, None), (429, None), (500, None)]
+        {
+            assert_eq!(refusal(&watcher::Error::InitialListFailed(answer(code))), said, "{code}");
+        }
+        // What was listed is known.
+        assert_eq!(refusal(&watcher::Error::WatchStartFailed(answer(403))), None);
     }
 }

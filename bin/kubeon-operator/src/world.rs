@@ -1,6 +1,7 @@
 //! What is known of the meta cluster, by lane. Fed by watches and by the answers to the operator's own writes, so that a
 //! turn sees what the turn before it wrote.
 
+mod hidden;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -9,11 +10,14 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kubeon_api::kubernetes_cluster::DeletionPolicy;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_operations::business::kept;
 use kubeon_operations::job_state::{self, JobState};
 use kubeon_operations::{Kind, Lane, Meta, Objects, Seen, Subject, Target, cluster};
 
+use hidden::Hidden;
 pub(crate) use table::{Gone, Stored, Table, key};
 
 /// Everything that is known.
@@ -33,11 +37,13 @@ pub(crate) struct Inner {
     metas: HashMap<Target, (Meta, u64)>,
     referrers: HashMap<Target, BTreeSet<Lane>>,
     gone: Gone,
+    hidden: Hidden,
 }
 
 /// A kind that belongs to lanes.
 pub(crate) trait InLane: Sized {
-    fn lane(&self) -> Option<Lane>;
+    /// The lane that it belongs to, before an operator in the namespace `own`.
+    fn lane(&self, own: &str) -> Option<Lane>;
     fn meta(&self) -> &ObjectMeta;
     fn table(inner: &mut Inner) -> &mut Table<Self>;
     /// ConfigMaps and Secrets whose appearance matters to it, by an operator in the namespace `own`.
@@ -57,7 +63,7 @@ pub(crate) trait InLane: Sized {
 }
 
 impl InLane for Cluster {
-    fn lane(&self) -> Option<Lane> {
+    fn lane(&self, _own: &str) -> Option<Lane> {
         Some(Lane::Cluster(self.metadata.name.clone()?))
     }
     fn meta(&self) -> &ObjectMeta {
@@ -72,7 +78,7 @@ impl InLane for Cluster {
 }
 
 impl InLane for ClusterOperation {
-    fn lane(&self) -> Option<Lane> {
+    fn lane(&self, _own: &str) -> Option<Lane> {
         Some(Lane::of(self))
     }
     fn meta(&self) -> &ObjectMeta {
@@ -87,7 +93,7 @@ impl InLane for ClusterOperation {
 }
 
 impl InLane for KubernetesCluster {
-    fn lane(&self) -> Option<Lane> {
+    fn lane(&self, _own: &str) -> Option<Lane> {
         let (namespace, name) = (self.metadata.namespace.clone()?, self.metadata.name.clone()?);
         Some(Lane::Business { namespace, name })
     }
@@ -106,9 +112,16 @@ impl InLane for KubernetesCluster {
     }
 }
 
+/// The lane that a Job or a pod names, if it is where Jobs of that lane are made: whoever may make a pod in one namespace
+/// could else hold up, or end, what another one asked for.
+fn named_lane(meta: &ObjectMeta, own: &str) -> Option<Lane> {
+    let lane = Lane::of_annotations(meta.annotations.as_ref())?;
+    (meta.namespace.as_deref() == Some(cluster::home(&lane, own))).then_some(lane)
+}
+
 impl InLane for Job {
-    fn lane(&self) -> Option<Lane> {
-        Lane::of_annotations(self.metadata.annotations.as_ref())
+    fn lane(&self, own: &str) -> Option<Lane> {
+        named_lane(&self.metadata, own)
     }
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
@@ -128,8 +141,8 @@ impl InLane for Job {
 }
 
 impl InLane for Pod {
-    fn lane(&self) -> Option<Lane> {
-        Lane::of_annotations(self.metadata.annotations.as_ref())
+    fn lane(&self, own: &str) -> Option<Lane> {
+        named_lane(&self.metadata, own)
     }
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
@@ -173,7 +186,7 @@ impl World {
     /// Takes an object in, unless a newer one is known or it is known to be gone. The lanes that it matters to.
     pub fn apply<K: InLane>(&self, mut object: K) -> Vec<Lane> {
         object.slim();
-        let Some(lane) = object.lane() else { return Vec::new() };
+        let Some(lane) = object.lane(&self.namespace) else { return Vec::new() };
         let (meta, targets) = (object.meta().clone(), object.refers_to(&self.namespace));
         self.store(&meta, lane, targets, Seen::Is(Arc::new(object)))
     }
@@ -264,14 +277,18 @@ impl World {
         found.cloned().collect()
     }
 
+    /// When a pod ended, if it did and says so.
+    pub fn pod_ended(&self, pod: &Target) -> Option<Timestamp> {
+        let found = self.read().pods.get(&format!("{}/{}", pod.namespace, pod.name));
+        found.object().and_then(|pod| job_state::ended_at(pod))
+    }
+
     /// The objects of one lane.
     pub fn room(&self, lane: &Lane) -> Room {
         let inner = self.read();
         let subject = match lane {
             Lane::Cluster(name) => Subject::Cluster(inner.clusters.get(name)),
-            Lane::Business { namespace, name } => {
-                Subject::Business(inner.businesses.get(&format!("{namespace}/{name}")))
-            }
+            Lane::Business { namespace, name } => Subject::Business(inner.business(namespace, name)),
         };
         Room {
             subject,
@@ -279,6 +296,31 @@ impl World {
             jobs: inner.jobs.of(lane),
             pods: inner.pods.of(lane),
         }
+    }
+
+    /// A list of this kind was refused in this namespace. Whether that is new.
+    pub fn refused(&self, namespace: &str, kind: &str, said: &str) -> bool {
+        self.write().hidden.refused(namespace, kind, said)
+    }
+
+    /// A list of this kind was taken in. Whether one was refused before.
+    pub fn answered(&self, namespace: &str, kind: &str) -> bool {
+        self.write().hidden.answered(namespace, kind)
+    }
+
+    /// Why nothing is decided for clusters of some namespaces, a sentence for each.
+    pub fn hidden(&self) -> Vec<String> {
+        self.read().hidden.all()
+    }
+
+    /// Objects for which nothing is decided, and why.
+    pub fn held(&self) -> Vec<(Arc<KubernetesCluster>, String)> {
+        let inner = self.read();
+        let why = |object: &Arc<KubernetesCluster>| {
+            let namespace = object.metadata.namespace.as_deref()?;
+            Some((Arc::clone(object), inner.hidden.why(namespace)?))
+        };
+        inner.businesses.all().filter(|object| !needs_no_job(object)).filter_map(why).collect()
     }
 
     /// Every lane that has something.
@@ -303,7 +345,26 @@ impl World {
     }
 }
 
+/// Whether it only waits for its finalizer to be taken away, the hosts as they are. No Job is needed for that, and a
+/// namespace that is being deleted, the operator's rights in it first, waits for it.
+fn needs_no_job(object: &KubernetesCluster) -> bool {
+    object.metadata.deletion_timestamp.is_some()
+        && object.spec.deletion_policy == Some(DeletionPolicy::Retain)
+        && object.status.as_ref().is_none_or(|status| status.operation.is_none())
+}
+
 impl Inner {
+    /// An object as decisions may see it: where a Job may be that nobody was told of, what works goes on and nothing begins,
+    /// as when the object itself cannot be read.
+    fn business(&self, namespace: &str, name: &str) -> Seen<Arc<KubernetesCluster>> {
+        let object = self.businesses.get(&format!("{namespace}/{name}"));
+        let free = object.object().is_some_and(|object| needs_no_job(object));
+        match self.hidden.why(namespace) {
+            Some(why) if !free => Seen::Unreadable(why),
+            _ => object,
+        }
+    }
+
     fn forget(&mut self, lane: &Lane, targets: &[Target]) {
         let still: BTreeSet<Target> =
             [self.clusters.targets(lane), self.operations.targets(lane), self.businesses.targets(lane)]
@@ -323,6 +384,13 @@ impl Inner {
 
 impl Objects for World {
     fn meta(&self, target: &Target) -> Option<Meta> {
-        self.read().metas.get(target).map(|(meta, _)| meta.clone())
+        let inner = self.read();
+        let known = inner.metas.get(target).map(|(meta, _)| meta.clone());
+        // It may be there: who needs it finds out by asking for it. As somebody's own it gets no owner from here.
+        let unseen = || Meta { controlled: true, ..Meta::default() };
+        known.or_else(|| inner.hidden.holds(target).then(unseen))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -150,7 +150,7 @@ impl Board {
             Mark::set(&mut self.progressing, "False", reason, message);
             return;
         }
-        let nothing = format!("nothing was to do on the hosts: {} steps stand already", self.total);
+        let nothing = format!("kubeon found all of its steps done already: {}", self.total);
         let (reason, message) =
             if self.planned == Some(0) { (NOTHING_TO_DO, nothing.as_str()) } else { (reason, message) };
         Mark::set(&mut self.progressing, "False", reason, message);

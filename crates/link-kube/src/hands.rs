@@ -1,9 +1,10 @@
 //! One request and its answer.
 
+mod log;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{
@@ -205,7 +206,8 @@ impl Hands {
         }
     }
 
-    /// The end of a pod's log: at most `most` bytes, from the beginning of a line.
+    /// The end of a pod's log: at most `most` bytes, from the beginning of a line unless the last is longer than that. Bytes
+    /// that are no text are replaced.
     ///
     /// # Errors
     /// When it was refused, lost, or not read within 30 s.
@@ -232,18 +234,8 @@ impl Hands {
         let action = format!("read the log of pod {namespace}/{pod}");
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let read = async {
-            let mut lines = pods.log_stream(pod, how).await?.lines();
-            let mut kept = std::collections::VecDeque::new();
-            let mut bytes = 0;
-            while let Some(line) = lines.try_next().await.map_err(kube::Error::ReadEvents)? {
-                bytes += line.len() + 1;
-                kept.push_back(line);
-                while bytes > most {
-                    let Some(gone) = kept.pop_front() else { break };
-                    bytes -= gone.len() + 1;
-                }
-            }
-            Ok(kept.into_iter().map(|line| line + "\n").collect::<String>())
+            let stream = pods.log_stream(pod, how).await?;
+            log::last_lines(stream, most).await.map_err(kube::Error::ReadEvents)
         };
         let answer = tokio::time::timeout(patience, read).await;
         let answer = answer.map_err(|_| LinkError::Silent { action: action.clone(), after: patience })?;

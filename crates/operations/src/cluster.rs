@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::batch::v1::Job;
 use kubeon_api::kubeonkube::ClusterCondition;
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 use serde_json::{Value, json};
@@ -15,6 +16,16 @@ use crate::{Lane, job_state, names, order};
 
 /// Entries that a status takes.
 const MOST_SHOWN: usize = 256;
+
+/// The namespace in which Jobs of a lane's operations are made, by an operator in the namespace `own`. Elsewhere nothing is a
+/// Job or a pod of theirs, whatever its labels say.
+#[must_use]
+pub fn home<'l>(lane: &'l Lane, own: &'l str) -> &'l str {
+    match lane {
+        Lane::Cluster(_) => own,
+        Lane::Business { namespace, .. } => namespace,
+    }
+}
 
 /// The `ownerReferences` entry of a Cluster.
 pub(crate) fn owner(cluster: &Cluster) -> Value {
@@ -129,12 +140,15 @@ pub(crate) fn left_over(s: &Snapshot<'_>) -> Option<String> {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         return Some(format!("waits until pod {name} of an earlier operation has ended"));
     }
-    let job = s.jobs.iter().find(|job| {
-        let gone = !s.operations.iter().any(|operation| running::is_for(job, operation));
-        gone && job_state::job_state(job) == job_state::JobState::Works
-    })?;
+    let job = abandoned(s).find(|job| job_state::job_state(job) == job_state::JobState::Works)?;
     let name = job.metadata.name.as_deref().unwrap_or_default();
     Some(format!("waits until Job {name}, whose operation was deleted, is gone"))
+}
+
+/// Jobs whose operation was deleted.
+pub(crate) fn abandoned<'s>(s: &'s Snapshot<'_>) -> impl Iterator<Item = &'s Job> {
+    let gone = move |job: &&Job| !s.operations.iter().any(|operation| running::bears_uid_of(job, operation));
+    s.jobs.iter().map(AsRef::as_ref).filter(gone)
 }
 
 /// Labels and owners of operations. Those whose status is written in this turn get theirs in the next, which follows at

@@ -7,7 +7,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// How long an image may be tried before that ends the operation.
 const HOPELESS_AFTER: SignedDuration = SignedDuration::from_secs(20);
-/// How long a pod may look for a machine, or be on its way out beyond the time that it was given, before people are told.
+/// How long a pod may look for a machine, prepare its start, or be on its way out beyond the time that it was given, before
+/// people are told.
 const TOLD_AFTER: SignedDuration = SignedDuration::from_secs(20);
 
 /// How a Job stands.
@@ -65,6 +66,14 @@ pub fn lives(pod: &Pod) -> bool {
     !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
+/// When the last container of a pod ended, if all did.
+#[must_use]
+pub fn ended_at(pod: &Pod) -> Option<Timestamp> {
+    let ended =
+        |one: &ContainerStatus| Some(one.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref()?.0);
+    containers(pod).filter_map(ended).max().filter(|_| !lives(pod))
+}
+
 /// Why a pod does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stuck {
@@ -80,31 +89,42 @@ pub enum Stuck {
 #[must_use]
 pub fn stuck(pod: &Pod, now: Timestamp) -> Option<Stuck> {
     let status = pod.status.as_ref().filter(|_| lives(pod))?;
-    let after = |since: Option<Timestamp>, patience, then: Stuck| {
-        let due = since.unwrap_or(now).saturating_add(patience).unwrap_or(now);
-        if due <= now { then } else { Stuck::Until(due) }
-    };
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
     // A deletion's time is when the pod should be gone at the latest.
     if let Some(due) = &pod.metadata.deletion_timestamp {
         let place = status.host_ip.as_deref().unwrap_or("its node");
-        let text = format!("pod {name} was told to end, and {place} has not said that it did");
-        return Some(after(Some(due.0), TOLD_AFTER, Stuck::Held(text)));
+        let text = format!("pod {} was told to end, and {place} has not said that it did", name(pod));
+        return Some(after(now, Some(due.0), TOLD_AFTER, Stuck::Held(text)));
     }
-    let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
-    for container in all {
-        let Some(waiting) = container.state.as_ref().and_then(|state| state.waiting.as_ref()) else {
-            continue;
-        };
+    unfit(pod, now).or_else(|| unstarted(pod, now)).or_else(|| unplaced(pod, now))
+}
+
+/// What is to be said once this is so for longer than `patience`; until then, when that will be.
+fn after(now: Timestamp, since: Option<Timestamp>, patience: SignedDuration, then: Stuck) -> Stuck {
+    let due = since.unwrap_or(now).saturating_add(patience).unwrap_or(now);
+    if due <= now { then } else { Stuck::Until(due) }
+}
+
+fn name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// In the order in which they run.
+fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    let status = pod.status.as_ref();
+    let lists = status.map(|status| [&status.init_container_statuses, &status.container_statuses]);
+    lists.into_iter().flatten().flatten().flatten()
+}
+
+/// A container that cannot be run.
+fn unfit(pod: &Pod, now: Timestamp) -> Option<Stuck> {
+    containers(pod).find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
         let reason = waiting.reason.as_deref().unwrap_or_default();
-        let text = || {
-            let said = waiting.message.as_deref().unwrap_or(reason);
-            format!("image {:?} of pod {name} cannot be run: {reason}: {said}", container.image)
-        };
+        let said = waiting.message.as_deref().unwrap_or(reason);
+        let text =
+            || format!("image {:?} of pod {} cannot be run: {reason}: {said}", container.image, name(pod));
         match reason {
-            "InvalidImageName" | "ErrImageNeverPull" => {
-                return Some(Stuck::Hopeless("ImageCannotBePulled", text()));
-            }
+            "InvalidImageName" | "ErrImageNeverPull" => Some(Stuck::Hopeless("ImageCannotBePulled", text())),
             "ImagePullBackOff"
             | "ErrImagePull"
             | "RegistryUnavailable"
@@ -113,20 +133,52 @@ pub fn stuck(pod: &Pod, now: Timestamp) -> Option<Stuck> {
             | "CreateContainerError"
             | "RunContainerError" => {
                 let then = Stuck::Hopeless("ImageCannotBePulled", text());
-                return Some(after(tried_since(pod), HOPELESS_AFTER, then));
+                Some(after(now, tried_since(pod), HOPELESS_AFTER, then))
             }
-            _ => {}
+            _ => None,
         }
+    })
+}
+
+/// A pod that has a machine and of which nothing works yet, though nobody names an error. An image that is being fetched, and
+/// a volume or a network that is not ready, look alike. While an init container works, those after it wait for that alone.
+fn unstarted(pod: &Pod, now: Timestamp) -> Option<Stuck> {
+    if containers(pod).any(works) {
+        return None;
     }
-    let unscheduled = status.conditions.iter().flatten().find(|condition| {
+    let next = containers(pod).find(|container| is_prepared(container))?;
+    let text = format!(
+        "pod {0} has not started: its image {1} is still being fetched, or a volume or network is not ready; \
+         kubectl -n {2} describe pod {0}",
+        name(pod),
+        next.image,
+        pod.metadata.namespace.as_deref().unwrap_or_default()
+    );
+    Some(after(now, tried_since(pod), TOLD_AFTER, Stuck::Held(text)))
+}
+
+fn works(container: &ContainerStatus) -> bool {
+    container.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+/// Whether a kubelet prepares its start, as far as it says.
+fn is_prepared(container: &ContainerStatus) -> bool {
+    let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+    let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+    matches!(reason, Some("ContainerCreating" | "PodInitializing"))
+}
+
+/// A pod for which no machine has room.
+fn unplaced(pod: &Pod, now: Timestamp) -> Option<Stuck> {
+    let unscheduled = pod.status.as_ref()?.conditions.iter().flatten().find(|condition| {
         condition.type_ == "PodScheduled"
             && condition.status == "False"
             && condition.reason.as_deref() == Some("Unschedulable")
     })?;
     let said = unscheduled.message.as_deref().unwrap_or("no machine takes it");
     let since = unscheduled.last_transition_time.as_ref().or(pod.metadata.creation_timestamp.as_ref());
-    let text = format!("pod {name} waits for a machine: {said}");
-    Some(after(since.map(|since| since.0), TOLD_AFTER, Stuck::Held(text)))
+    let text = format!("pod {} waits for a machine: {said}", name(pod));
+    Some(after(now, since.map(|since| since.0), TOLD_AFTER, Stuck::Held(text)))
 }
 
 /// Since when the container that is next has been tried: since its pod has a machine, and the one before it ended.
@@ -148,12 +200,8 @@ fn tried_since(pod: &Pod) -> Option<Timestamp> {
 #[must_use]
 pub fn last_words(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
-    let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
-    let said = all.filter_map(ended_badly).next();
-    said.or_else(|| {
-        let message = status.message.clone()?;
-        Some(format!("pod {}: {message}", pod.metadata.name.as_deref().unwrap_or_default()))
-    })
+    let said = containers(pod).find_map(ended_badly);
+    said.or_else(|| Some(format!("pod {}: {}", name(pod), status.message.as_ref()?)))
 }
 
 fn ended_badly(container: &ContainerStatus) -> Option<String> {
@@ -241,7 +289,41 @@ mod tests {
         };
         assert!(text.contains("no/such:1") && text.contains("not found"), "{text}");
         assert!(matches!(stuck(&waiting("InvalidImageName"), at(0)), Some(Stuck::Hopeless(..))));
-        assert_eq!(stuck(&waiting("ContainerCreating"), at(99)), None);
+        assert_eq!(stuck(&waiting("CrashLoopBackOff"), at(99)), None);
+    }
+
+    /// Contract B, case 32: a registry that does not answer names no error for minutes.
+    #[test]
+    fn b32_a_pod_that_does_not_start_is_named_within_thirty_seconds() {
+        let mut pod = pod(&json!({"phase": "Pending", "containerStatuses": [one("c", "ContainerCreating")]}));
+        pod.metadata.namespace = Some("ns".to_owned());
+        assert_eq!(stuck(&pod, at(5)), Some(Stuck::Until(at(20))));
+        let Some(Stuck::Held(text)) = stuck(&pod, at(20)) else { panic!("it waits") };
+        assert!(text.contains("its image image-c is"), "{text}");
+        assert!(text.ends_with("; kubectl -n ns describe pod p"), "{text}");
+    }
+
+    /// A container of a pod, which waits for this reason.
+    fn one(name: &str, reason: &str) -> Value {
+        json!({"name": name, "image": format!("image-{name}"), "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": reason}}})
+    }
+
+    #[test]
+    fn an_init_container_that_works_holds_up_nothing() {
+        let of = |state: Value| {
+            let mut init = one("b", "PodInitializing");
+            init["state"] = state;
+            pod(&json!({"phase": "Pending", "initContainerStatuses": [init],
+                "containerStatuses": [one("c", "PodInitializing")]}))
+        };
+        let waits = of(json!({"waiting": {"reason": "PodInitializing"}}));
+        assert!(matches!(stuck(&waits, at(20)), Some(Stuck::Held(text)) if text.contains("image-b")));
+        let works = of(json!({"running": {"startedAt": "2026-01-01T00:00:05Z"}}));
+        assert_eq!(stuck(&works, at(99)), None);
+        let ended = of(json!({"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:01:40Z"}}));
+        assert_eq!(stuck(&ended, at(101)), Some(Stuck::Until(at(120))));
+        assert!(matches!(stuck(&ended, at(120)), Some(Stuck::Held(text)) if text.contains("image-c")));
     }
 
     #[test]

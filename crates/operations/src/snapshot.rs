@@ -147,14 +147,12 @@ pub struct Snapshot<'a> {
 }
 
 impl Snapshot<'_> {
-    /// The pods of a Job.
+    /// The pods of a Job. Those of an earlier one of its name are collected after it, and may still be there.
     pub fn pods_of<'s>(&'s self, job: &'s Job) -> impl Iterator<Item = &'s Pod> {
         self.pods.iter().map(AsRef::as_ref).filter(move |pod| {
+            let mut owners = pod.metadata.owner_references.iter().flatten();
             pod.metadata.namespace == job.metadata.namespace
-                && pod.metadata.owner_references.iter().flatten().any(|owner| {
-                    Some(&owner.uid) == job.metadata.uid.as_ref()
-                        || (owner.kind == "Job" && Some(&owner.name) == job.metadata.name.as_ref())
-                })
+                && owners.any(|owner| Some(&owner.uid) == job.metadata.uid.as_ref())
         })
     }
 

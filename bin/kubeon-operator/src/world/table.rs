@@ -93,6 +93,11 @@ impl<K> Table<K> {
         }
     }
 
+    /// All objects that can be read.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.objects.values().filter_map(|stored| stored.object.object())
+    }
+
     fn stored(&self, lane: &Lane) -> impl Iterator<Item = &Stored<K>> {
         self.by_lane.get(lane).into_iter().flatten().filter_map(|key| self.objects.get(key))
     }

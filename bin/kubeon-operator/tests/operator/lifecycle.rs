@@ -150,3 +150,22 @@ async fn what_ended_while_nobody_looked_ended_when_its_job_did() {
     let told = lab.until_is("myops", OperationResult::Succeeded).await;
     assert!(ended.is_some() && told.status.unwrap().end_time == ended);
 }
+
+/// As by `kubectl replace --force`. Nothing is collected here: the test does what the garbage collector would.
+#[tokio::test]
+async fn an_operation_that_is_deleted_and_made_again_runs_when_the_first_ones_job_is_gone() {
+    let lab = Lab::open().await;
+    lab.start();
+    lab.cluster("sample").await;
+    lab.ask("sample", "myops").await;
+    let first = lab.finish("myops").await;
+    lab.operations().delete("myops", &DeleteParams::default()).await.unwrap();
+    lab.ask("sample", "myops").await;
+    lab.until_says("myops", "of an operation of this name that was deleted is still there").await;
+    let job = lab.job_names(&first).await.remove(0);
+    lab.jobs().delete(&job, &DeleteParams::background()).await.unwrap();
+    let second = lab.finish("myops").await;
+    assert_eq!(second.status.as_ref().unwrap().status, Some(OperationResult::Succeeded));
+    assert_eq!(lab.job_names(&second).await, [job]);
+    assert_eq!(lab.inputs_of(&second).await, 1, "a copy of its own");
+}

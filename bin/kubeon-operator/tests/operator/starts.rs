@@ -3,10 +3,22 @@
 
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{Api, ListParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kube::{Resource, ResourceExt as _};
+use kubeon_api::KubernetesCluster;
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_envtest::{Fault, FaultRule, RuleId, When};
+use kubeon_install::{InstallOptions, rbac};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::faults::FAULTS;
+use crate::http::get;
 use crate::lab::{Lab, PATIENCE};
 use crate::lives;
 
@@ -142,4 +154,94 @@ async fn a_leader_that_ends_gives_the_lease_back_and_the_next_one_goes_on() {
         "it waited for the old lease to end: {:?}",
         begun.elapsed()
     );
+}
+
+async fn readyz(lab: &Lab) -> String {
+    let port = lab.metrics_address().rsplit_once(':').unwrap().1.parse().unwrap();
+    get(port, "/readyz").await
+}
+
+async fn make<K>(lab: &Lab, namespace: &str, object: Value)
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    K: Clone + std::fmt::Debug + DeserializeOwned + serde::Serialize,
+{
+    let object: K = serde_json::from_value(object).unwrap();
+    Api::namespaced(lab.client.clone(), namespace).create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// A namespace in which the operator has no right, as when its Role there was deleted.
+async fn namespace_without_rights(lab: &Lab) -> String {
+    let object: Namespace =
+        serde_json::from_value(json!({"metadata": {"generateName": "forbidden-"}})).unwrap();
+    let namespaces = Api::<Namespace>::all(lab.client.clone());
+    namespaces.create(&PostParams::default(), &object).await.unwrap().name_any()
+}
+
+/// What is installed for the operator in a namespace that it watches.
+async fn give_rights(lab: &Lab, namespace: &str) {
+    let options = InstallOptions { namespace: lab.namespace.clone(), ..InstallOptions::default() };
+    for object in rbac::watched_namespace(&options, namespace) {
+        match object["kind"].as_str() {
+            Some("Role") => make::<Role>(lab, namespace, object).await,
+            Some("RoleBinding") => make::<RoleBinding>(lab, namespace, object).await,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_that_may_not_be_read_holds_up_its_own_clusters_alone() {
+    let lab = Lab::open().await;
+    let forbidden = namespace_without_rights(&lab).await;
+    let shop = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "shop"},
+        "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}], "authConfig": {"password": "hunter2"}}}});
+    make::<KubernetesCluster>(&lab, &forbidden, shop).await;
+    lab.start_with(&["--leader-elect=false", "--watch-namespace", &forbidden]);
+    lives::shell(&lab, "sample").await;
+
+    let words = format!("cannot list ConfigMap, Job, Pod, Secret in namespace {forbidden}");
+    let answer = readyz(&lab).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(&words), "{answer}");
+    let shops = Api::<KubernetesCluster>::namespaced(lab.client.clone(), &forbidden);
+    let says = |object: Option<&KubernetesCluster>| {
+        let status = object.and_then(|object| object.status.as_ref());
+        status.and_then(|status| status.reason.as_ref()).is_some_and(|reason| reason.contains(&words))
+    };
+    let told = timeout(PATIENCE, await_condition(shops.clone(), "shop", says)).await;
+    told.expect("its status says what it waits for").unwrap();
+    lab.until_told("shop", "Held", &words).await;
+    let jobs = Api::<Job>::namespaced(lab.client.clone(), &forbidden);
+    assert!(jobs.list(&ListParams::default()).await.unwrap().items.is_empty());
+    let operations = lab.operations().list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(operations.len(), 1, "none was derived");
+
+    give_rights(&lab, &forbidden).await;
+    let works = |object: Option<&KubernetesCluster>| {
+        object.and_then(|object| object.status.as_ref()).is_some_and(|status| status.job_name.is_some())
+    };
+    let at_work = timeout(PATIENCE, await_condition(shops, "shop", works)).await;
+    at_work.expect("it goes on when it may be read").unwrap();
+    assert_eq!(jobs.list(&ListParams::default()).await.unwrap().items.len(), 1);
+    assert!(!readyz(&lab).await.contains(&forbidden));
+}
+
+/// Nobody else would know of the Jobs of a `Cluster`.
+#[tokio::test]
+async fn nothing_begins_and_none_leads_while_the_operators_own_namespace_may_not_be_read() {
+    let lab = Lab::open().await;
+    let lists = When::every_request().verb("list").of("jobs");
+    lab.proxy.fail(FaultRule { when: lists, how: Fault::Status(403) });
+    lab.start();
+    let failures = r#"kubeon_operator_watch_failures_total{word="Job"} "#;
+    let has_failed =
+        |page: &str| page.lines().any(|line| line.strip_prefix(failures).is_some_and(|number| number != "0"));
+    let page = lab.until_metrics(has_failed).await;
+    assert!(page.lines().any(|line| line == "kubeon_operator_leader 0"), "{page}");
+    let answer = readyz(&lab).await;
+    let words = format!("Job in namespace {}", lab.namespace);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains(&words), "{answer}");
+    lab.proxy.heal();
+    lives::shell(&lab, "sample").await;
+    lab.until_metrics(|page| page.lines().any(|line| line == "kubeon_operator_leader 1")).await;
 }

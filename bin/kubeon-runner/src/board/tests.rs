@@ -79,7 +79,7 @@ fn says_when_every_step_stood_already() {
         let condition = board.status()["conditions"][0].clone();
         [&condition["reason"], &condition["message"]].map(|text| text.as_str().unwrap().to_owned())
     };
-    assert_eq!(said(&[0]), ["NothingToDo", "nothing was to do on the hosts: 186 steps stand already"]);
+    assert_eq!(said(&[0]), ["NothingToDo", "kubeon found all of its steps done already: 186"]);
     for plans in [&[][..], &[3], &[3, 0], &[0, 3]] {
         assert_eq!(said(plans), ["Succeeded", "all of it was done"], "{plans:?}");
     }

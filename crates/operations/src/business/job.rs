@@ -23,6 +23,13 @@ use crate::write::{Change, Kind, Target, Write};
 const MOST_IN_ENV: usize = 96 * 1024;
 /// How often another name is tried when a ConfigMap's five digits are taken.
 const ATTEMPTS: u8 = 16;
+/// The action that takes a cluster down.
+const LEAVES: &str = "terminating";
+/// Seconds that a Job stays when it ended. Its log is kept by then; an operator that was away for longer would take it for
+/// one that somebody deleted.
+const STAYS: i64 = 7 * 24 * 3600;
+/// The same of the one that takes the cluster down, contract B.
+const LAST_STAYS: i64 = 3600;
 
 /// Where the ConfigMap is mounted.
 pub(super) const CONF: &str = "/conf";
@@ -237,10 +244,13 @@ fn config(
         "metadata": {"name": object_name(object), "namespace": namespace(object)},
         "spec": spec,
     });
+    // Whoever takes a cluster down is told its name. Elsewhere the logins stand in the wish, and room is scarce: a ConfigMap
+    // of 5,000 hosts is nearly full.
+    let hosts = if action == LEAVES { inventory::with_logins } else { inventory::yaml };
     let mut data = json!({
         "job-name": at.name,
         "cluster.json": wish.to_string(),
-        "hosts.yml": inventory::with_logins(&spec.cluster),
+        "hosts.yml": hosts(&spec.cluster),
     });
     if let Some(authorities) = callback::authorities(s.settings) {
         data[callback::AUTHORITIES] = json!(authorities);
@@ -322,7 +332,7 @@ fn the_job(
         mounts.push(Mount::bundle(image, &version));
     }
     mounts.extend(callback::token(s.settings, operation));
-    let leaving = operation.spec.main.action == "terminating";
+    let leaving = operation.spec.main.action == LEAVES;
     // Deleting the object would take its Jobs along: the one that takes the cluster down belongs to nobody.
     let owner = (!leaving).then(|| {
         json!({
@@ -354,6 +364,6 @@ fn the_job(
         mounts,
         resources: operation.spec.resources.as_ref().map(|resources| json!(resources)),
         deadline_seconds: operation.spec.active_deadline_seconds,
-        ttl_seconds: leaving.then_some(3600),
+        ttl_seconds: Some(if leaving { LAST_STAYS } else { STAYS }),
     })
 }

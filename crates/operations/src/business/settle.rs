@@ -1,5 +1,6 @@
 //! After an operation: what was applied is written down, then the phase says how it went.
 
+use k8s_openapi::api::batch::v1::Job;
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels};
 use serde_json::{Map, Value, json};
@@ -8,8 +9,10 @@ use super::{
     derive, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer, past, show,
     standing, status_write,
 };
+use crate::cluster;
 use crate::condition::{self, PRECHECKED, STEP_FAILED};
-use crate::operation::at;
+use crate::job_state::{self, JobState};
+use crate::operation::{at, running};
 use crate::snapshot::{Data, Snapshot};
 use crate::write::{Change, Kind, Plan, Target, Turn, Write};
 
@@ -161,8 +164,11 @@ pub(super) fn lost(s: &Snapshot<'_>, object: &KubernetesCluster, claimed: &str) 
     match s.data.get(&target) {
         // A watch may lag behind what another operator wrote.
         None => return Plan::Read(vec![target]),
-        Some(Data::Absent) if crate::cluster::left_over(s).is_none() => {}
+        Some(Data::Absent) => {}
         Some(_) => return Plan::Do(Turn::default()),
+    }
+    if let Some(left) = cluster::left_over(s) {
+        return Plan::Do(abandoned(s, object, claimed, &left));
     }
     let mut new = object.status.clone().unwrap_or_default();
     let text = format!("its operation {claimed} was deleted before it ended");
@@ -177,6 +183,23 @@ pub(super) fn lost(s: &Snapshot<'_>, object: &KubernetesCluster, claimed: &str) 
     turn.stages.push(status_write(object, &new, text.as_str()).into_iter().collect());
     turn.notices.push(object_notice(object, true, "OperationDeleted", text));
     Plan::Do(turn)
+}
+
+/// What works for an operation that was deleted. Its Job is the object's or nobody's, so that it does not go with it: it is
+/// told to end, after the object says what it waits for. `left` says so where there is no Job any more.
+fn abandoned(s: &Snapshot<'_>, object: &KubernetesCluster, claimed: &str, left: &str) -> Turn {
+    let works = |job: &&Job| job_state::job_state(job) == JobState::Works;
+    let holds = |job: &&Job| works(job) || s.pods_of(job).any(job_state::lives);
+    let text = match cluster::abandoned(s).find(holds).and_then(|job| job.metadata.name.as_deref()) {
+        Some(job) => {
+            format!("operation {claimed} was deleted while its Job {job} worked; waits until that has ended")
+        }
+        None => format!("operation {claimed} was deleted while it worked; {left}"),
+    };
+    let mut turn = show::abandoned(s, object, &text);
+    let told = cluster::abandoned(s).filter(works).filter_map(|job| running::told_to_end(job, None));
+    turn.stages.push(told.collect());
+    turn
 }
 
 /// Takes away what the operator keeps for the cluster, then the finalizer; those of others stay.

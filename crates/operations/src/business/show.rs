@@ -110,6 +110,22 @@ pub(super) fn works(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &Cl
     turn
 }
 
+/// That its operation was deleted and what works for it is being ended: told once.
+pub(super) fn abandoned(s: &Snapshot<'_>, object: &KubernetesCluster, text: &str) -> Turn {
+    let mut new = object.status.clone().unwrap_or_default();
+    let deleting = object.metadata.deletion_timestamp.is_some();
+    let type_ = if deleting { DELETING } else { PROGRESSING };
+    set(&mut new, type_, Says { status: true, reason: "EndingOperation", message: text }, s.now);
+    let before = new.reason.replace(text.to_owned());
+    let mut turn = Turn::default();
+    if before.as_deref() != Some(text) {
+        turn.notices.push(object_notice(object, true, "EndingOperation", text));
+    }
+    let said = status_write(object, &new, "its operation was deleted while it worked");
+    turn.stages.push(said.into_iter().collect());
+    turn
+}
+
 /// That the operation goes into this phase: how the object shows it, and what is told.
 pub(super) fn begun(
     new: &mut KubernetesClusterStatus,

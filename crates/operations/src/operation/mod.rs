@@ -8,7 +8,7 @@ pub(crate) mod running;
 pub(crate) mod start;
 pub(crate) mod wait;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::{ClusterCondition, ClusterOperationStatus};
@@ -60,6 +60,22 @@ pub(crate) fn notice(
     let about = target(operation);
     let (uid, text) = (uid(operation).to_owned(), text.into());
     Notice { with: about.clone(), about, uid, warning, reason, text }
+}
+
+/// What is waited for when an object belongs to an operation of this name that has another UID: that one was deleted, and
+/// the object is collected with it.
+#[must_use]
+pub fn left_behind(target: &Target, owners: &[OwnerReference], name: &str, uid: &str) -> Option<String> {
+    let is_another =
+        |owner: &OwnerReference| owner.kind == "ClusterOperation" && owner.name == name && owner.uid != uid;
+    owners.iter().any(is_another).then(|| {
+        format!(
+            "{} {}/{} of an operation of this name that was deleted is still there",
+            target.kind.as_str(),
+            target.namespace,
+            target.name
+        )
+    })
 }
 
 /// The change of an operation's status to `new`; nothing when it is that already. Only the version that was seen is

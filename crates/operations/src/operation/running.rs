@@ -13,25 +13,50 @@ use super::{Progress, at, name, notice, shown, status, status_write, uid};
 use crate::cluster;
 use crate::condition::{self, INPUTS_FOUND, STOPPING, Says};
 use crate::job_state::{self, JobState, Stuck};
-use crate::names::{OPERATION_LABEL, SPEC_ANNOTATION};
+use crate::lane::Lane;
+use crate::names::{self, OPERATION_LABEL, SPEC_ANNOTATION};
 use crate::snapshot::{Data, Seen, Snapshot, Subject};
 use crate::write::{Change, Kind, Target, Write};
 
 /// Why a Job must not go on: one word, and a text for a person.
 pub(crate) type Stop = (&'static str, String);
 
-/// Whether a Job was made for this operation.
-pub(crate) fn is_for(job: &Job, operation: &ClusterOperation) -> bool {
+/// What derived operations do.
+const ACTIONS: [&str; 4] = ["creating", "scaling-up", "scaling-down", "terminating"];
+
+/// Whether a Job bears the UID of this operation.
+pub(crate) fn bears_uid_of(job: &Job, operation: &ClusterOperation) -> bool {
     let label = job.metadata.labels.as_ref().and_then(|labels| labels.get(OPERATION_LABEL));
     label.is_some_and(|label| label == uid(operation))
 }
 
-/// The Job that an operation has: the one of its status, else the one that bears its UID.
+/// Whether a Job was made for this operation. Whoever may make a Job may label it, so it must stand where the operation's Job
+/// stands, under its name.
+fn is_for(s: &Snapshot<'_>, job: &Job, operation: &ClusterOperation) -> bool {
+    let home = cluster::home(s.lane, &s.settings.namespace);
+    bears_uid_of(job, operation)
+        && job.metadata.namespace.as_deref() == Some(home)
+        && is_called_after(s.lane, job.metadata.name.as_deref().unwrap_or_default(), operation)
+}
+
+/// Whether this is the name of the operation's Job. What a derived operation does may be another thing by now than when its
+/// Job was made, and the name begins with that.
+fn is_called_after(lane: &Lane, job: &str, operation: &ClusterOperation) -> bool {
+    match lane {
+        Lane::Cluster(_) => job == names::job(name(operation)),
+        Lane::Business { namespace, name: cluster } => {
+            let mut actions = ACTIONS.into_iter().chain([operation.spec.main.action.as_str()]);
+            actions.any(|action| job == names::derived_job(action, namespace, cluster, name(operation)))
+        }
+    }
+}
+
+/// The Job that an operation has: the one of its status, else the one that was made for it.
 pub(crate) fn job_of(s: &Snapshot<'_>, operation: &ClusterOperation) -> Option<DataRef> {
     if let Some(job) = operation.status.as_ref().and_then(|status| status.job_ref.clone()) {
         return Some(job);
     }
-    let found = s.jobs.iter().find(|job| is_for(job, operation))?;
+    let found = s.jobs.iter().find(|job| is_for(s, job, operation))?;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     Some(DataRef::new(text(&found.metadata.namespace), text(&found.metadata.name)))
 }
@@ -133,8 +158,8 @@ pub(crate) fn turn(
         condition::find(&current.conditions, STOPPING).filter(|stopping| stopping.status == "True");
     let (wanted, wake) = wants_stop(s, operation, job, ordered);
     let mut progress = match (stopping, wanted) {
-        (Some(_), _) if state == JobState::Works => suspend(operation, at, job),
-        (None, Some(stop)) if state == JobState::Works => announce_stop(s, operation, at, job, stop),
+        (Some(_), _) if state == JobState::Works => suspend(operation, job),
+        (None, Some(stop)) if state == JobState::Works => announce_stop(s, operation, job, stop),
         _ => goes_on(s, operation, at, job),
     };
     progress.turn.wake_at(wake);
@@ -232,35 +257,36 @@ fn wants_stop(
 }
 
 /// Says why the Job is ended, before it is: what a pod said is gone with the pod.
-fn announce_stop(
-    s: &Snapshot<'_>,
-    operation: &ClusterOperation,
-    at: &DataRef,
-    job: &Job,
-    (word, text): Stop,
-) -> Progress {
+fn announce_stop(s: &Snapshot<'_>, operation: &ClusterOperation, job: &Job, (word, text): Stop) -> Progress {
     let mut new = status(operation);
     new.reason = Some(condition::clipped(&text));
     let says = Says { status: true, reason: word, message: &text };
     condition::set(&mut new.conditions, STOPPING, says, operation.metadata.generation, s.now);
-    let mut progress = suspend(operation, at, job);
+    let mut progress = suspend(operation, job);
     let said = status_write(operation, &new, format!("it is ended: {text}"));
     progress.turn.stages.insert(0, said.into_iter().collect());
     progress.turn.notices.push(notice(operation, true, "Stopping", text));
     progress
 }
 
-fn suspend(operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
+fn suspend(operation: &ClusterOperation, job: &Job) -> Progress {
     let mut progress = Progress::default();
-    if job.spec.as_ref().and_then(|spec| spec.suspend) != Some(true) {
-        progress.turn.stages.push(vec![Write {
-            why: "its pod gets the signal to end, so that hooks that always run do".to_owned(),
-            target: Target::new(Kind::Job, &at.namespace, &at.name),
-            change: Change::Merge(json!({"spec": {"suspend": true}})),
-            operation: Some(name(operation).to_owned()),
-        }]);
-    }
+    progress.turn.stages.extend(told_to_end(job, Some(name(operation))).map(|write| vec![write]));
     progress
+}
+
+/// Tells a Job to end, for its operation if that is still there; nothing when it was told already.
+pub(crate) fn told_to_end(job: &Job, operation: Option<&str>) -> Option<Write> {
+    if job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true) {
+        return None;
+    }
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Some(Write {
+        why: "its pod gets the signal to end, so that hooks that always run do".to_owned(),
+        target: Target::new(Kind::Job, text(&job.metadata.namespace), text(&job.metadata.name)),
+        change: Change::Merge(json!({"spec": {"suspend": true}})),
+        operation: operation.map(str::to_owned),
+    })
 }
 
 /// Nobody ends it: a change of its spec is marked, its Job has as long as it may take by now, and what it waits for is
@@ -312,4 +338,78 @@ fn deadline(operation: &ClusterOperation, at: &DataRef, job: &Job) -> Option<Wri
         change: Change::Merge(json!({"spec": {"activeDeadlineSeconds": wanted}})),
         operation: Some(name(operation).to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::World;
+
+    fn declared() -> World {
+        let lane = Lane::Business { namespace: "default".into(), name: "shop".into() };
+        let mut world = World::new(lane);
+        let cluster = json!({"masterList": [{"ip": "10.0.0.1"}], "authConfig": {"password": "hunter2"}});
+        world.put(Kind::Business, "default", "shop", json!({"spec": {"cluster": cluster}}));
+        world
+    }
+
+    /// A declared cluster whose operator was killed as soon as this was so.
+    fn killed_when(so: impl Fn(&World) -> bool) -> World {
+        let after = |most| {
+            let mut world = declared();
+            world.settle_within(most);
+            world
+        };
+        (0..20).map(after).find(so).unwrap()
+    }
+
+    fn derived(world: &World) -> Option<String> {
+        let found = world.objects.keys().find(|target| target.kind == Kind::Operation);
+        found.map(|target| target.name.clone())
+    }
+
+    /// A Job that ended well and says that it is this operation's.
+    fn forged(world: &mut World, (namespace, job): (&str, &str), operation: &str) {
+        let labels = json!({OPERATION_LABEL: format!("uid-{operation}")});
+        let status = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        let object = json!({"metadata": {"labels": labels}, "spec": {"template": {}}, "status": status});
+        world.put(Kind::Job, namespace, job, object);
+    }
+
+    #[test]
+    fn a_job_in_another_place_or_of_another_name_is_not_the_operations_whatever_it_bears() {
+        let mut world = World::with_cluster();
+        world.ask("o", |_| {});
+        for at in [("ns", "another-job"), ("default", "kubeonkube-o-job")] {
+            forged(&mut world, at, "o");
+        }
+        world.settle();
+        let status = world.status("o");
+        assert_eq!(status["status"], "Running", "{status}");
+        assert_eq!(status["jobRef"], json!({"namespace": "ns", "name": "kubeonkube-o-job"}));
+    }
+
+    #[test]
+    fn a_job_of_another_name_is_not_a_derived_operations_whatever_it_bears() {
+        let mut world = killed_when(|world| derived(world).is_some());
+        let operation = derived(&world).unwrap();
+        assert!(world.jobs().is_empty());
+        forged(&mut world, ("default", "create-default-shop-job-zzzzz"), &operation);
+        world.settle();
+        let status = world.status(&operation);
+        assert_eq!(status["status"], "Running", "{status}");
+        assert_ne!(status["jobRef"]["name"], "create-default-shop-job-zzzzz");
+    }
+
+    /// Its name begins with what it did when it was made.
+    #[test]
+    fn a_job_is_found_again_though_its_operation_does_another_thing_by_now() {
+        let mut world = killed_when(|world| !world.jobs().is_empty());
+        let (operation, jobs) = (derived(&world).unwrap(), world.jobs());
+        assert!(world.status(&operation)["jobRef"].is_null(), "nobody wrote down that it is there");
+        world.change(Kind::Operation, "", &operation, &json!({"spec": {"action": "scaling-up"}}));
+        world.settle();
+        assert_eq!(world.jobs(), jobs);
+        assert_eq!(world.status(&operation)["jobRef"]["name"], json!(jobs[0]));
+    }
 }

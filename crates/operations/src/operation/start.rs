@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::inputs::{self, Inputs, Obstacle, References};
 use super::outfit::{Outfit, outfit};
 use super::wait::{Wait, refusal, waits};
-use super::{Progress, archive, name, shown, status, target, uid};
+use super::{Progress, archive, left_behind, name, shown, status, target, uid};
 use crate::lane::Lane;
 use crate::names::{self, CLUSTER_LABEL, LANE_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
@@ -69,6 +69,7 @@ fn ready<'s>(
             return Err(missing(format!("Cluster {} not found", operation.spec.cluster)));
         }
     };
+    no_job_is_left_behind(s, operation)?;
     let references = inputs::references(operation, cluster)?;
     let mut inputs = references.read(s)?;
     trouble(s, operation)?;
@@ -84,6 +85,17 @@ fn ready<'s>(
 /// Where its Job is made.
 fn job_at(s: &Snapshot<'_>, operation: &ClusterOperation) -> DataRef {
     DataRef::new(&s.settings.namespace, names::job(name(operation)))
+}
+
+/// The Job of an operation of this name that was deleted stays until it is collected; its going wakes the lane.
+fn no_job_is_left_behind(s: &Snapshot<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
+    let at = job_at(s, operation);
+    let owners = s.job(&at).and_then(|job| job.metadata.owner_references.as_deref()).unwrap_or_default();
+    let target = Target::new(Kind::Job, &at.namespace, &at.name);
+    match left_behind(&target, owners, name(operation), uid(operation)) {
+        Some(text) => Err(Obstacle::Wait(Wait::Until(text))),
+        None => Ok(()),
+    }
 }
 
 /// What the API server said when the operation was about to start.
@@ -105,7 +117,7 @@ fn start(s: &Snapshot<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Pr
         secret = Some(copy.target.name.clone());
         copies.push(copy);
     }
-    // A copy that is there already is the right one: its name holds its content.
+    // A copy that is there already is the right one: its name holds its content, and whose it is.
     copies.retain(|copy| s.objects.meta(&copy.target).is_none());
     copies.extend(outfit.secrets.iter().cloned());
     let at = job_at(s, operation);
@@ -125,9 +137,11 @@ fn start(s: &Snapshot<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Pr
     progress
 }
 
-/// The immutable copy of script, inventory and variables.
+/// The immutable copy of script, inventory and variables. One that is of an operation of this name that was deleted has
+/// another name: it is collected with that one.
 fn copy_of_files(s: &Snapshot<'_>, operation: &ClusterOperation, files: &BTreeMap<String, String>) -> Write {
-    let parts: Vec<&[u8]> = files.iter().flat_map(|(key, text)| [key.as_bytes(), text.as_bytes()]).collect();
+    let mut parts: Vec<&[u8]> = vec![uid(operation).as_bytes()];
+    parts.extend(files.iter().flat_map(|(key, text)| [key.as_bytes(), text.as_bytes()]));
     let copy = names::entrypoint(name(operation), &names::hash(&parts, 10));
     let map = json!({
         "apiVersion": "v1",

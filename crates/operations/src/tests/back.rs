@@ -1,5 +1,6 @@
 //! A change that failed and is taken back: what it began on hosts is undone by an operation, and only that says so.
 
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::business::{NAME, ends, env, job, object, phase, running, scaled, wanted};
@@ -109,6 +110,67 @@ fn an_operation_that_was_deleted_is_undone_when_its_change_is_taken_back() {
     assert_eq!(wished(&world), ["10.0.0.2"]);
     ends(&mut world, "Complete");
     assert_eq!(phase(&world), "Running");
+}
+
+/// The operation that works, and its Job.
+fn at_work(world: &World) -> (String, String) {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    (text(&object(world)["status"]["operation"]), text(&job(world)["metadata"]["name"]))
+}
+
+/// Its Job is the object's and does not go with it.
+#[test]
+fn a_job_whose_operation_was_deleted_is_ended_and_named_before_anything_else_begins() {
+    let mut world = running(&["10.0.0.2"]);
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    let (operation, name) = at_work(&world);
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("uid-{name}")});
+    let labels = json!({"kubeon.io/operation": format!("uid-{operation}")});
+    let metadata = json!({"labels": labels, "ownerReferences": [owner]});
+    world.put(Kind::Log, "default", "p", json!({"metadata": metadata, "status": {"phase": "Running"}}));
+    world.objects.retain(|target, _| target.name != operation);
+    let said =
+        format!("operation {operation} was deleted while its Job {name} worked; waits until that has ended");
+    let told: Vec<_> = world.next().notices.into_iter().map(|notice| notice.text).collect();
+    assert_eq!(told, [said.as_str()]);
+    world.settle();
+    assert_eq!(object(&world)["status"]["reason"], said);
+    assert_eq!(world.get(Kind::Job, "default", &name)["spec"]["suspend"], true);
+    assert_eq!(world.settle(), 0, "once");
+    world.job_says(&name, "Suspended");
+    assert_eq!(world.settle(), 0, "its pod may still work");
+    world.objects.retain(|target, _| target.name != "p");
+    world.settle();
+    assert_eq!(phase(&world), "Failed");
+    let said = format!("its operation {operation} was deleted before it ended");
+    assert_eq!(object(&world)["status"]["reason"], said);
+    assert_eq!(world.settle(), 0);
+}
+
+/// Nobody owns the Job that takes a cluster down.
+#[test]
+fn a_deletion_names_the_job_whose_operation_was_deleted_and_goes_on_after_its_end() {
+    let mut world = running(&["10.0.0.2"]);
+    world.now += SignedDuration::from_secs(60);
+    let now = world.now.to_string();
+    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    world.settle();
+    let (operation, name) = at_work(&world);
+    world.objects.retain(|target, _| target.name != operation);
+    world.settle();
+    let conditions = object(&world)["status"]["conditions"].as_array().unwrap().clone();
+    let waits = conditions.iter().find(|one| one["type"] == "Deleting").unwrap();
+    assert_eq!((&waits["status"], &waits["reason"]), (&json!("True"), &json!("EndingOperation")));
+    assert!(waits["message"].as_str().unwrap().contains(&name), "{waits}");
+    assert_eq!(world.get(Kind::Job, "default", &name)["spec"]["suspend"], true);
+    assert_eq!(world.settle(), 0, "once");
+    world.now += SignedDuration::from_secs(60);
+    world.job_says(&name, "Suspended");
+    world.settle();
+    assert_eq!(env(&job(&world), "OPERATION"), "terminating");
+    assert_ne!(job(&world)["metadata"]["name"], name);
+    ends(&mut world, "Complete");
+    assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]));
 }
 
 /// Killed after every write in between, there is one operation for it.

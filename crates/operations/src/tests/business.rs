@@ -312,6 +312,29 @@ fn b26_b27_b28_deleting_takes_the_cluster_down_and_a_failure_is_named() {
 }
 
 #[test]
+fn a_job_that_goes_a_day_after_its_end_changes_nothing() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    assert_eq!(job(&world)["spec"]["ttlSecondsAfterFinished"], 604_800);
+    saved(&mut world);
+    ends(&mut world, "Complete");
+    let before = object(&world)["status"].clone();
+    world.now += k8s_openapi::jiff::SignedDuration::from_hours(24);
+    world.objects.retain(|target, _| target.kind != Kind::Job);
+    assert_eq!(world.settle(), 0);
+    assert_eq!(object(&world)["status"], before);
+    let mut grown = world.clone();
+    scaled(&mut grown, &["10.0.0.2", "10.0.0.4"]);
+    assert_eq!(job(&grown)["spec"]["ttlSecondsAfterFinished"], 604_800);
+    ends(&mut grown, "Complete");
+    assert_eq!(phase(&grown), "Running");
+    let now = world.now.to_string();
+    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    world.settle();
+    assert_eq!(env(&job(&world), "OPERATION"), "terminating");
+}
+
+#[test]
 fn deleting_ends_what_works_and_protection_and_retain_are_kept() {
     let mut world = world(&["10.0.0.2"]);
     world.settle();

@@ -249,6 +249,34 @@ fn a_pod_that_waits_for_a_machine_is_told_of_and_ends_nothing() {
 }
 
 #[test]
+fn b32_a_pod_that_does_not_start_is_told_of_until_it_does() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    let status = |phase: &str, state: serde_json::Value| {
+        json!({"phase": phase, "containerStatuses": [{"name": "c", "image": "busybox", "imageID": "",
+            "ready": false, "restartCount": 0, "state": state}]})
+    };
+    let waits = status("Pending", json!({"waiting": {"reason": "ContainerCreating"}}));
+    pod(&mut world, "p", "kubeonkube-o-job", &waits);
+    world.settle();
+    assert_eq!(reason(&world, "o"), "");
+    let wake = world.next().wake.unwrap();
+    assert!(wake <= world.now + SignedDuration::from_secs(30));
+    world.now = wake;
+    world.settle();
+    assert_eq!(world.status("o")["status"], "Running");
+    let said = reason(&world, "o");
+    assert!(said.starts_with("pod p has not started: its image busybox is"), "{said}");
+    assert!(said.ends_with("kubectl -n ns describe pod p"), "{said}");
+    assert_ne!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    assert_eq!(world.settle(), 0);
+    pod(&mut world, "p", "kubeonkube-o-job", &status("Running", json!({"running": {}})));
+    world.settle();
+    assert_eq!(world.status("o").get("reason"), None, "it works");
+}
+
+#[test]
 fn an_end_that_waits_for_a_node_that_is_silent_says_so() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
@@ -320,6 +348,58 @@ fn what_the_api_server_refuses_for_good_is_the_reason() {
         (&world.status("o")["status"], reason(&world, "o").as_str()),
         (&json!("Failed"), "Job is invalid: limits")
     );
+}
+
+#[test]
+fn what_the_api_server_refuses_for_now_is_waited_for() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.trouble.insert("o".into(), Trouble { text: "no room".into(), lasting: false });
+    world.settle();
+    assert_eq!(reason(&world, "o"), "no room");
+    assert!(world.status("o")["status"].is_null() && world.jobs().is_empty());
+    world.trouble.clear();
+    world.settle();
+    assert_eq!(world.status("o")["status"], "Running");
+}
+
+/// As by `kubectl replace --force`: what the first one left is collected a moment later.
+#[test]
+fn what_a_deleted_operation_of_the_same_name_left_is_waited_for_and_not_used() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    world.job_says("kubeonkube-o-job", "Complete");
+    world.settle();
+    world.objects.remove(&crate::Target::new(Kind::Operation, "", "o"));
+    world.ask("o", |_| {});
+    let second = json!("uid-of-the-second");
+    world.change(Kind::Operation, "", "o", &json!({"metadata": {"uid": second}}));
+    world.settle();
+    let said = "Job ns/kubeonkube-o-job of an operation of this name that was deleted is still there";
+    assert_eq!(reason(&world, "o"), said);
+    assert!(world.status("o")["status"].is_null());
+    assert_eq!(world.settle(), 0);
+    world.objects.retain(|target, _| target.kind != Kind::Job);
+    world.settle();
+    let job = world.get(Kind::Job, "ns", "kubeonkube-o-job");
+    assert_eq!(job["metadata"]["labels"]["kubeon.io/operation"], second);
+    let map = world.status("o")["inputs"][0]["name"].as_str().unwrap();
+    let map = world.get(Kind::ConfigMap, "ns", map);
+    assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], second, "the other one is collected, too");
+}
+
+/// Pods are collected after their Job.
+#[test]
+fn a_pod_of_an_earlier_job_of_the_same_name_is_no_second_pod() {
+    let mut world = World::with_cluster();
+    world.ask("o", |_| {});
+    world.settle();
+    pod(&mut world, "earlier", "kubeonkube-o-job", &json!({"phase": "Failed"}));
+    world.change(Kind::Job, "ns", "kubeonkube-o-job", &json!({"metadata": {"uid": "uid-later"}}));
+    pod(&mut world, "later", "later", &json!({"phase": "Running"}));
+    world.settle();
+    assert_ne!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
 }
 
 #[test]
