@@ -25,7 +25,8 @@ use kubeon_bundle::{Arch, Store};
 
 use archive::{Image, Process};
 
-const TARGET: &str = "target/x86_64-unknown-linux-gnu/release";
+/// Where cargo puts programs, by profile.
+const TARGET: &str = "target/x86_64-unknown-linux-gnu";
 /// The account that everything runs as, and its group.
 const NONROOT: &str = "65532:65532";
 
@@ -83,6 +84,9 @@ pub(crate) struct Images {
     /// The version whose bundle becomes an image; it must have been built.
     #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
     version: Version,
+    /// How the programs are compiled; `dist` takes longer, for what is published.
+    #[arg(long, default_value = "release", value_parser = ["release", "dist"])]
+    profile: String,
     /// Take the programs as they are; do not build them first.
     #[arg(long)]
     no_build: bool,
@@ -95,14 +99,15 @@ pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
         bail!("{unknown} is no image: {}", known.join(", "));
     }
     if !images.no_build {
-        programs(root)?;
+        programs(root, &images.profile)?;
     }
     let store = Store::from_env().context("where the cache is")?;
     let cache = store.cache().join("images");
     fs::create_dir_all(&cache)?;
     fs::create_dir_all(&images.out)?;
     let layers = tempfile::Builder::new().prefix("layers-").tempdir_in(&cache)?;
-    let factory = Factory { root, cache, layers: layers.path() };
+    let programs = root.join(TARGET).join(&images.profile);
+    let factory = Factory { root, programs, cache, layers: layers.path() };
     for name in &images.only {
         let begin = Instant::now();
         let image = match name.as_str() {
@@ -123,10 +128,10 @@ pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
     Ok(())
 }
 
-fn programs(root: &Path) -> Result<()> {
+fn programs(root: &Path, profile: &str) -> Result<()> {
     let packages = ["kubeon", "kubeon-node", "kubeon-runner", "kubeon-operator"];
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--bins"]).current_dir(root);
+    cargo.args(["build", "--profile", profile, "--bins"]).current_dir(root);
     packages.iter().for_each(|package| {
         cargo.args(["-p", package]);
     });
@@ -138,6 +143,8 @@ fn programs(root: &Path) -> Result<()> {
 
 struct Factory<'a> {
     root: &'a Path,
+    /// Where our programs are.
+    programs: PathBuf,
     /// Layers that take long, by recipe.
     cache: PathBuf,
     /// Layers of this run.
@@ -151,7 +158,7 @@ impl Factory<'_> {
     }
 
     fn program(&self, name: &str) -> Result<Content> {
-        let path = self.root.join(TARGET).join(name);
+        let path = self.programs.join(name);
         if !path.is_file() {
             bail!("{} is not built", path.display());
         }

@@ -53,12 +53,16 @@ pub(crate) async fn carry(
     tempo: &Tempo,
 ) -> Result<(), Failure> {
     let sent = stage.into_iter().map(|(write, told)| async move {
+        let sent = async |write| {
+            let leave = tempo.leave(&shared.hands).await.ok_or(Failure::Overtaken)?;
+            tempo.begin();
+            send(shared, leave, write).await
+        };
         if write.makes_a_job() {
-            shared.starts.turn().await;
+            shared.starts.turn().await.during(sent(write)).await?;
+        } else {
+            sent(write).await?;
         }
-        let leave = tempo.leave(&shared.hands).await.ok_or(Failure::Overtaken)?;
-        tempo.begin();
-        send(shared, leave, write).await?;
         shared.say(told);
         Ok(())
     });

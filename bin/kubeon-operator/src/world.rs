@@ -16,6 +16,7 @@ use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_operations::business::kept;
 use kubeon_operations::job_state::{self, JobState};
 use kubeon_operations::{Kind, Lane, Meta, Objects, Seen, Subject, Target, cluster};
+use tokio::sync::Notify;
 
 use hidden::Hidden;
 pub(crate) use table::{Gone, Stored, Table, key};
@@ -25,6 +26,8 @@ pub(crate) struct World {
     /// The operator's namespace.
     namespace: String,
     inner: RwLock<Inner>,
+    /// What is hidden changed, or a cluster of a namespace where something is.
+    held_anew: Notify,
 }
 
 #[derive(Default)]
@@ -42,6 +45,9 @@ pub(crate) struct Inner {
 
 /// A kind that belongs to lanes.
 pub(crate) trait InLane: Sized {
+    /// Whether nothing is decided for it while something of its namespace cannot be listed.
+    const MAY_BE_HELD: bool = false;
+
     /// The lane that it belongs to, before an operator in the namespace `own`.
     fn lane(&self, own: &str) -> Option<Lane>;
     fn meta(&self) -> &ObjectMeta;
@@ -93,6 +99,8 @@ impl InLane for ClusterOperation {
 }
 
 impl InLane for KubernetesCluster {
+    const MAY_BE_HELD: bool = true;
+
     fn lane(&self, _own: &str) -> Option<Lane> {
         let (namespace, name) = (self.metadata.namespace.clone()?, self.metadata.name.clone()?);
         Some(Lane::Business { namespace, name })
@@ -172,7 +180,7 @@ pub(crate) struct Room {
 impl World {
     /// Nothing is known yet. `namespace` is the operator's own.
     pub fn new(namespace: String) -> Self {
-        Self { namespace, inner: RwLock::default() }
+        Self { namespace, inner: RwLock::default(), held_anew: Notify::new() }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
@@ -210,6 +218,9 @@ impl World {
         let version = table::version(meta);
         let stored = Stored { object, lane: lane.clone(), version, targets: targets.clone() };
         let Some(before) = K::table(&mut inner).put(key(meta), stored) else { return Vec::new() };
+        if K::MAY_BE_HELD && meta.namespace.as_deref().is_some_and(|of| inner.hidden.hides(of)) {
+            self.held_anew.notify_one();
+        }
         if let Some((_, old)) = &before {
             inner.forget(&lane, old);
         }
@@ -300,12 +311,23 @@ impl World {
 
     /// A list of this kind was refused in this namespace. Whether that is new.
     pub fn refused(&self, namespace: &str, kind: &str, said: &str) -> bool {
-        self.write().hidden.refused(namespace, kind, said)
+        self.hide(namespace, |hidden| hidden.refused(namespace, kind, said))
     }
 
     /// A list of this kind was taken in. Whether one was refused before.
     pub fn answered(&self, namespace: &str, kind: &str) -> bool {
-        self.write().hidden.answered(namespace, kind)
+        self.hide(namespace, |hidden| hidden.answered(namespace, kind))
+    }
+
+    /// Changes what is hidden in a namespace.
+    fn hide(&self, namespace: &str, change: impl FnOnce(&mut Hidden) -> bool) -> bool {
+        let mut inner = self.write();
+        let before = inner.hidden.why(namespace);
+        let answer = change(&mut inner.hidden);
+        if inner.hidden.why(namespace) != before {
+            self.held_anew.notify_one();
+        }
+        answer
     }
 
     /// Why nothing is decided for clusters of some namespaces, a sentence for each.
@@ -321,6 +343,11 @@ impl World {
             Some((Arc::clone(object), inner.hidden.why(namespace)?))
         };
         inner.businesses.all().filter(|object| !needs_no_job(object)).filter_map(why).collect()
+    }
+
+    /// Waits until [`Self::held`] may have another answer than when it was asked last, or its objects are others by now.
+    pub async fn held_anew(&self) {
+        self.held_anew.notified().await;
     }
 
     /// Every lane that has something.

@@ -30,9 +30,11 @@ const LEFT: usize = 4;
 /// Slow requests at once.
 const SLOW: usize = 4;
 /// After a hurried request others are likely to follow.
-const FOLLOWED_WITHIN: Duration = Duration::from_millis(60);
-/// How long one that nobody waits for lets others pass.
-const LETS_PASS: Duration = Duration::from_millis(400);
+const FOLLOWED_WITHIN: Duration = Duration::from_millis(150);
+/// How long one that nobody waits for lets others pass when it is its turn.
+const LETS_PASS: Duration = Duration::from_millis(1500);
+/// How long it lets them pass in all: hurried requests that go on and on do not hold up what only tells of them.
+const LETS_PASS_IN_ALL: Duration = Duration::from_secs(10);
 
 /// Lets requests pass.
 pub(crate) struct Gate {
@@ -97,14 +99,19 @@ impl Gate {
 
     /// Waits for a place of a request that nobody waits for.
     pub(crate) async fn enter_slowly(&self) -> Pass<'_> {
+        let end = tokio::time::Instant::now() + LETS_PASS_IN_ALL;
         let slow = self.slow.acquire().await.ok();
-        self.quiet().await;
+        self.quiet_until(end).await;
         Pass { gate: self, permit: self.permits.acquire().await.ok(), _slow: slow }
     }
 
-    /// Waits for a moment without hurried requests; no longer than 400 ms.
+    /// Waits for a moment without hurried requests; no longer than 1.5 s.
     pub(crate) async fn quiet(&self) {
-        let end = tokio::time::Instant::now() + LETS_PASS;
+        self.quiet_until(tokio::time::Instant::now() + LETS_PASS).await;
+    }
+
+    async fn quiet_until(&self, end: tokio::time::Instant) {
+        let end = end.min(tokio::time::Instant::now() + LETS_PASS);
         while let Some(pause) = self.unrest() {
             let now = tokio::time::Instant::now();
             if now >= end {
@@ -306,6 +313,20 @@ mod tests {
         let (begun, slow) = (Instant::now(), gate.enter_slowly().await);
         assert!(begun.elapsed() >= LETS_PASS, "not for ever");
         drop((slow, hurried));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hurried_requests_that_go_on_and_on_hold_up_nothing_for_longer_than_its_bound() {
+        let gate = Gate::default();
+        let _hurried = gate.hurry();
+        let begun = tokio::time::Instant::now();
+        let tell = || async {
+            drop(gate.enter_slowly().await);
+            begun.elapsed()
+        };
+        let told = futures::future::join_all((0..200).map(|_| tell())).await;
+        assert!(told[..SLOW].iter().all(|after| *after >= LETS_PASS), "{told:?}");
+        assert!(told.iter().all(|after| *after <= LETS_PASS_IN_ALL + LETS_PASS), "{told:?}");
     }
 
     #[tokio::test]

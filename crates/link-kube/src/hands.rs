@@ -122,7 +122,7 @@ impl Hands {
         self.gate.limit()
     }
 
-    /// Waits for a moment, at most 400 ms, in which what somebody waits for is not made slower by others.
+    /// Waits for a moment, at most 1.5 s, in which what somebody waits for is not made slower by others.
     pub async fn quiet(&self) {
         self.gate.quiet().await;
     }

@@ -4,6 +4,8 @@
 use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
+use crate::business::Action;
+
 /// The longest name that may also be the value of a label.
 const LONGEST: usize = 63;
 
@@ -99,23 +101,12 @@ pub fn callback_audience(operation_uid: &str) -> String {
     format!("kubeon-callback/{operation_uid}")
 }
 
-/// What a derived Job's name begins with: `create` for `creating`.
-#[must_use]
-pub fn verb(action: &str) -> &'static str {
-    match action {
-        "creating" => "create",
-        "scaling-up" => "scale-up",
-        "scaling-down" => "scale-down",
-        "terminating" => "delete",
-        _ => "operate",
-    }
-}
-
 /// The Job of a derived operation: `create-<namespace>-<name>-job-<5 hex>`.
 #[must_use]
 pub fn derived_job(action: &str, namespace: &str, name: &str, operation: &str) -> String {
     let five = hash(&[operation.as_bytes()], 5);
-    around(&format!("{}-", verb(action)), &format!("{namespace}-{name}"), &format!("-job-{five}"))
+    let verb = Action::named(action).map_or("operate", Action::verb);
+    around(&format!("{verb}-"), &format!("{namespace}-{name}"), &format!("-job-{five}"))
 }
 
 /// The ConfigMap of a derived operation: `kube-<action>-<5 hex>`. With so few digits two operations may meet: then the

@@ -63,6 +63,9 @@ pub(crate) struct Arguments {
     /// Writes reach the disk before they are answered.
     #[arg(long)]
     fsync: bool,
+    /// Our own operator's program, when another build than the release profile's is measured.
+    #[arg(long, value_name = "FILE", conflicts_with = "only_peers")]
+    program: Option<PathBuf>,
     /// Folder of another operator, measured the same way: operator, crds/, templates/, peer.toml.
     #[arg(long)]
     peer: Vec<PathBuf>,
@@ -79,10 +82,14 @@ impl Arguments {
 
 /// Measures our own operator and every peer, one after the other.
 pub(super) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
-    let ours = (!arguments.only_peers).then(|| root.join("xtask/bench/operator/kubeon"));
-    let folders = ours.into_iter().chain(arguments.peer.iter().cloned());
-    let candidates =
-        folders.map(|folder| Candidate::load(&folder).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+    let mut candidates = Vec::new();
+    if !arguments.only_peers {
+        let folder = root.join("xtask/bench/operator/kubeon");
+        candidates.push(Arc::new(Candidate::load_with(&folder, arguments.program.as_deref())?));
+    }
+    for folder in &arguments.peer {
+        candidates.push(Arc::new(Candidate::load(folder)?));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let reports = runtime.block_on(unless_ended(measure_all(&candidates, arguments)))?;
     if reports.len() > 1 {

@@ -32,7 +32,7 @@ fn programs(said: &[Instruction]) -> Vec<String> {
     for copy in of(said, "COPY") {
         let words: Vec<&str> = copy.split_whitespace().filter(|word| !word.starts_with("--")).collect();
         let (to, from) = words.split_last().unwrap();
-        for name in from.iter().filter_map(|path| path.strip_prefix(TARGET)) {
+        for name in from.iter().filter_map(|path| path.strip_prefix(TARGET)?.strip_prefix("/release")) {
             let place = to.strip_suffix('/').map(|folder| format!("{folder}{name}"));
             found.push(place.unwrap_or_else(|| (*to).to_owned()));
         }

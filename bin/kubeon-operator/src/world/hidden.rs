@@ -27,6 +27,11 @@ impl Hidden {
         was_refused
     }
 
+    /// Whether something of this namespace cannot be listed.
+    pub fn hides(&self, namespace: &str) -> bool {
+        self.said.contains_key(namespace)
+    }
+
     /// Whether an object may be there unseen.
     pub fn holds(&self, target: &Target) -> bool {
         self.said.get(&target.namespace).is_some_and(|kinds| kinds.contains_key(target.kind.as_str()))
@@ -63,8 +68,8 @@ mod tests {
         let why = hidden.why("a").unwrap();
         assert!(why.contains("cannot list Job, Pod in namespace a ") && why.ends_with(": never"), "{why}");
         assert!(!hidden.answered("a", "Secret") && !hidden.answered("b", "Job"));
-        assert!(hidden.answered("a", "Job") && hidden.why("a").is_some());
-        assert!(hidden.answered("a", "Pod") && hidden.all().is_empty());
+        assert!(hidden.answered("a", "Job") && hidden.why("a").is_some() && hidden.hides("a"));
+        assert!(hidden.answered("a", "Pod") && hidden.all().is_empty() && !hidden.hides("a"));
     }
 
     #[test]

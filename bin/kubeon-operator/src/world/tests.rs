@@ -1,5 +1,6 @@
 //! Whom an object belongs to, and what is not seen.
 
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::*;
@@ -72,6 +73,27 @@ fn nothing_is_decided_for_clusters_of_a_namespace_that_cannot_be_listed_and_of_n
     assert!(world.answered("team-b", "Job") && is_held(), "its pods are not known yet");
     assert!(world.answered("team-b", "Pod") && world.held().is_empty());
     assert!(matches!(subject(&shop()), Subject::Business(Seen::Is(_))));
+}
+
+#[test]
+fn who_tells_what_is_held_wakes_when_there_is_another_thing_to_tell_and_sleeps_else() {
+    let world = world();
+    let wakes = || world.held_anew().now_or_never().is_some();
+    world.apply(declared("team-b", &json!({})));
+    assert!(!wakes(), "nothing is hidden");
+    world.refused("team-b", "Job", "forbidden");
+    assert!(wakes());
+    assert!(!wakes(), "once for one change");
+    world.refused("team-b", "Job", "forbidden");
+    world.apply(declared("team-a", &json!({})));
+    world.apply::<Job>(serde_json::from_value(labelled("team-b", &shop())).unwrap());
+    assert!(!wakes(), "as before");
+    world.refused("team-b", "Job", "the namespace is gone");
+    assert!(wakes(), "for another reason");
+    world.apply(declared("team-b", &json!({"metadata": {"resourceVersion": "2"}})));
+    assert!(wakes(), "another status");
+    world.answered("team-b", "Job");
+    assert!(wakes(), "nothing is hidden any more");
 }
 
 /// It may still be on its way to the operator.

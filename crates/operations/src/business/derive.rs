@@ -6,6 +6,7 @@ use kubeon_api::kubernetes_cluster::TimeoutMins;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
 use serde_json::json;
 
+use super::action::Action;
 use super::past::LENIENT;
 use super::want::Wish;
 use super::{namespace, object_name, object_notice, past, show, status_write};
@@ -24,7 +25,8 @@ pub(super) fn name_of(object: &KubernetesCluster, wish: &Wish) -> String {
     for (key, text) in LENIENT.iter().filter_map(|key| Some((key, past::said(object, key)?))) {
         content.push_str(&format!("\n{key}={text}"));
     }
-    names::derived_operation((namespace(object), object_name(object), uid), wish.action, &content, since)
+    let of = (namespace(object), object_name(object), uid);
+    names::derived_operation(of, wish.action.as_str(), &content, since)
 }
 
 /// Makes the operation, then claims the cluster for it.
@@ -46,8 +48,8 @@ pub(super) fn begin(
     turn.stages.push(if there { Vec::new() } else { vec![made] });
     let mut new = object.status.clone().unwrap_or_default();
     let (phase, word) = match wish.action {
-        "terminating" => (Phase::Terminating, "TearingDown"),
-        _ => (Phase::Prechecking, "Prechecking"),
+        Action::Terminate => (Phase::Terminating, "TearingDown"),
+        Action::Create | Action::ScaleUp | Action::ScaleDown => (Phase::Prechecking, "Prechecking"),
     };
     new.phase = Some(phase);
     new.reason = None;
@@ -69,12 +71,12 @@ pub(super) fn begin(
     turn
 }
 
-fn reason(action: &str) -> &'static str {
+fn reason(action: Action) -> &'static str {
     match action {
-        "creating" => "Creating",
-        "scaling-up" => "ScalingUp",
-        "scaling-down" => "ScalingDown",
-        _ => "Terminating",
+        Action::Create => "Creating",
+        Action::ScaleUp => "ScalingUp",
+        Action::ScaleDown => "ScalingDown",
+        Action::Terminate => "Terminating",
     }
 }
 
@@ -96,7 +98,7 @@ fn operation_object(
     }
     json!({
         "apiVersion": "kubeonkube.clay.io/v1alpha1",
-        "kind": "ClusterOperation",
+        "kind": Kind::Operation.as_str(),
         "metadata": {
             "name": name,
             "labels": {
@@ -109,19 +111,19 @@ fn operation_object(
         "spec": {
             "cluster": object_name(object),
             "actionType": "kubeon",
-            "action": wish.action,
+            "action": wish.action.as_str(),
             "image": s.settings.runner_images.last().cloned().unwrap_or_default(),
             "activeDeadlineSeconds": timeout,
         },
     })
 }
 
-/// The words that an action ends with: after a success, after a failure.
-pub(super) fn words(action: &str) -> (Operation, Operation) {
+/// The words that an action ends with: after a success, after a failure. One that nobody knows ends as taking down does.
+pub(super) fn words(action: Option<Action>) -> (Operation, Operation) {
     match action {
-        "creating" => (Operation::CreateFinished, Operation::CreateFailed),
-        "scaling-up" => (Operation::ScaleUpFinished, Operation::ScaleUpFailed),
-        "scaling-down" => (Operation::ScaleDownFinished, Operation::ScaleDownFailed),
-        _ => (Operation::TerminateFinished, Operation::TerminateFailed),
+        Some(Action::Create) => (Operation::CreateFinished, Operation::CreateFailed),
+        Some(Action::ScaleUp) => (Operation::ScaleUpFinished, Operation::ScaleUpFailed),
+        Some(Action::ScaleDown) => (Operation::ScaleDownFinished, Operation::ScaleDownFailed),
+        Some(Action::Terminate) | None => (Operation::TerminateFinished, Operation::TerminateFailed),
     }
 }

@@ -9,6 +9,7 @@ use kubeon_api::{
 use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
 use serde_json::{Value, json};
 
+use super::action::Action;
 use super::{callback, inventory, namespace, object_name};
 use crate::keep;
 use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
@@ -23,8 +24,6 @@ use crate::write::{Change, Kind, Target, Write};
 const MOST_IN_ENV: usize = 96 * 1024;
 /// How often another name is tried when a ConfigMap's five digits are taken.
 const ATTEMPTS: u8 = 16;
-/// The action that takes a cluster down.
-const LEAVES: &str = "terminating";
 /// Seconds that a Job stays when it ended. Its log is kept by then; an operator that was away for longer would take it for
 /// one that somebody deleted.
 const STAYS: i64 = 7 * 24 * 3600;
@@ -103,7 +102,8 @@ fn state_is_there(
     let begun =
         |one: &ClusterOperation| of_it(one) && one.status.as_ref().is_some_and(|it| it.job_ref.is_some());
     let begun = s.operations.iter().any(|one| begun(one));
-    if operation.spec.main.action == "creating" && begun && s.objects.meta(&state).is_none() {
+    let creates = Action::of(operation) == Some(Action::Create);
+    if creates && begun && s.objects.meta(&state).is_none() {
         return Err(Obstacle::Wait(Wait::Missing(super::state_gone(object, &state))));
     }
     Ok(())
@@ -215,6 +215,10 @@ fn inline(auth: &AuthConfig) -> Values {
     values
 }
 
+fn takes_down(operation: &ClusterOperation) -> bool {
+    Action::of(operation) == Some(Action::Terminate)
+}
+
 /// The ConfigMap `kube-<action>-<5 hex>`: the Job's name, the wish, the inventory.
 fn config(
     s: &Snapshot<'_>,
@@ -246,7 +250,7 @@ fn config(
     });
     // Whoever takes a cluster down is told its name. Elsewhere the logins stand in the wish, and room is scarce: a ConfigMap
     // of 5,000 hosts is nearly full.
-    let hosts = if action == LEAVES { inventory::with_logins } else { inventory::yaml };
+    let hosts = if takes_down(operation) { inventory::with_logins } else { inventory::yaml };
     let mut data = json!({
         "job-name": at.name,
         "cluster.json": wish.to_string(),
@@ -332,7 +336,7 @@ fn the_job(
         mounts.push(Mount::bundle(image, &version));
     }
     mounts.extend(callback::token(s.settings, operation));
-    let leaving = operation.spec.main.action == LEAVES;
+    let leaving = takes_down(operation);
     // Deleting the object would take its Jobs along: the one that takes the cluster down belongs to nobody.
     let owner = (!leaving).then(|| {
         json!({

@@ -6,6 +6,7 @@
 //!   last applied spec, annotation                                                         (what was applied)
 //! ```
 
+mod action;
 mod applied;
 mod callback;
 mod derive;
@@ -31,6 +32,7 @@ use crate::order;
 use crate::snapshot::{Data, Seen, Snapshot, Subject};
 use crate::write::{Change, Kind, Notice, Plan, Target, Turn, Write};
 
+pub(crate) use action::Action;
 pub use applied::without_secrets;
 pub(crate) use past::told;
 pub use want::{Want, want};
@@ -101,7 +103,8 @@ fn step(s: &Snapshot<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperati
 }
 
 fn go_on(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> Plan {
-    let leaving = object.metadata.deletion_timestamp.is_some() && operation.spec.main.action != "terminating";
+    let deleting = object.metadata.deletion_timestamp.is_some();
+    let leaving = deleting && Action::of(operation) != Some(Action::Terminate);
     let ordered = leaving.then(|| ("Deleted", "the KubernetesCluster is being deleted".to_owned()));
     let progress = match running::job_of(s, operation) {
         Some(at) => running::turn(s, operation, &at, ordered),
@@ -165,7 +168,7 @@ fn untouched(
     mine: &[Arc<ClusterOperation>],
     wanted: Want,
 ) -> Result<Want, Vec<Target>> {
-    let leaves = matches!(&wanted, Want::Operation(wish) if wish.action == "terminating");
+    let leaves = matches!(&wanted, Want::Operation(wish) if wish.action == Action::Terminate);
     // What was applied once stands, whoever took its state away; a runner that still works may be about to save.
     if !leaves || !matches!(applied::applied(object), Ok(None)) || crate::cluster::left_over(s).is_some() {
         return Ok(wanted);
@@ -333,13 +336,13 @@ fn needs_finalizer(object: &KubernetesCluster) -> bool {
     !has_finalizer(object) && object.metadata.deletion_timestamp.is_none()
 }
 
-fn finalizer(object: &KubernetesCluster, action: &str) -> Turn {
+fn finalizer(object: &KubernetesCluster, action: Action) -> Turn {
     let mut all = object.metadata.finalizers.clone().unwrap_or_default();
     all.push(our_finalizer(object));
     let metadata = json!({"finalizers": all, "resourceVersion": object.metadata.resource_version});
     let mut turn = Turn::of(object_write(
         object,
-        format!("before {action} touches a host"),
+        format!("before {} touches a host", action.as_str()),
         Change::Merge(json!({"metadata": metadata})),
     ));
     turn.notices.push(object_notice(

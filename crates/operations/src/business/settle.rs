@@ -5,6 +5,7 @@ use kubeon_api::kubeonkube::OperationResult;
 use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels};
 use serde_json::{Map, Value, json};
 
+use super::action::Action;
 use super::{
     derive, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer, past, show,
     standing, status_write,
@@ -20,14 +21,14 @@ use crate::write::{Change, Kind, Plan, Target, Turn, Write};
 pub(super) fn settle(s: &Snapshot<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> Turn {
     let succeeded =
         operation.status.as_ref().and_then(|status| status.status) == Some(OperationResult::Succeeded);
-    let action = operation.spec.main.action.as_str();
-    if action == "terminating" && succeeded {
+    let action = Action::of(operation);
+    if action == Some(Action::Terminate) && succeeded {
         return release(s, object, &taken_down(object, operation));
     }
     let phase = object.status.as_ref().and_then(|status| status.phase);
     if succeeded && phase == Some(Phase::Prechecking) {
         // Who watches the phases sees all of them.
-        let phase = if action == "creating" { Phase::Creating } else { Phase::Scaling };
+        let phase = if action == Some(Action::Create) { Phase::Creating } else { Phase::Scaling };
         return moved_on(s, object, operation, phase);
     }
     let (finished, failed) = derive::words(action);
@@ -89,10 +90,10 @@ fn ended(
     new.operation = None;
     new.step = None;
     new.reason = (!succeeded).then(|| failure(operation));
-    let creating = operation.spec.main.action == "creating";
+    let action = Action::of(operation);
     let left_out = past::left_out(operation);
     let text = new.reason.clone().unwrap_or_else(|| show::as_declared(object, &left_out));
-    show::settled(&mut new, (succeeded, creating), &text, s.now);
+    show::settled(&mut new, (succeeded, action == Some(Action::Create)), &text, s.now);
     if succeeded {
         let spec = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::APPLIED_SPEC));
         let spec: Option<KubernetesClusterSpec> = spec.and_then(|text| serde_json::from_str(text).ok());
@@ -104,15 +105,6 @@ fn ended(
             standing::show(&mut new, cluster, &left_out);
         }
     }
-    let reason = match (operation.spec.main.action.as_str(), succeeded) {
-        ("creating", true) => "CreateKubeJobSuccess",
-        ("creating", false) => "CreateKubeJobFailed",
-        ("scaling-up", true) => "CreateScaleUpJobSuccess",
-        ("scaling-up", false) => "CreateScaleUpJobFailed",
-        ("scaling-down", true) => "CreateScaleDownJobSuccess",
-        ("scaling-down", false) => "CreateScaleDownJobFailed",
-        _ => "DeleteKubeJobFailed",
-    };
     let mut turn = Turn { notices: show::pinned(&mut new, object, operation), ..Turn::default() };
     turn.notices.extend(show::failed_steps(&mut new, object, operation));
     if unfit(operation) {
@@ -120,7 +112,8 @@ fn ended(
     }
     new.conditions.retain(|condition| !succeeded || condition.type_ != STEP_FAILED);
     turn.stages.push(status_write(object, &new, "its operation ended").into_iter().collect());
-    turn.notices.push(object_notice(object, !succeeded || !left_out.is_empty(), reason, text));
+    let warning = !succeeded || !left_out.is_empty();
+    turn.notices.push(object_notice(object, warning, reason(action, succeeded), text));
     if let Some(way) = past::way_out(operation, &words(operation)).filter(|_| !succeeded) {
         let hosts: Vec<String> = way.hosts.iter().map(ToString::to_string).collect();
         let text = format!(
@@ -131,6 +124,19 @@ fn ended(
         turn.notices.push(object_notice(object, true, "HostUnreachable", text));
     }
     turn
+}
+
+/// The reason of the event that it ended, but for a cluster that was taken down: that is told by [`release`].
+fn reason(action: Option<Action>, succeeded: bool) -> &'static str {
+    match (action, succeeded) {
+        (Some(Action::Create), true) => "CreateKubeJobSuccess",
+        (Some(Action::Create), false) => "CreateKubeJobFailed",
+        (Some(Action::ScaleUp), true) => "CreateScaleUpJobSuccess",
+        (Some(Action::ScaleUp), false) => "CreateScaleUpJobFailed",
+        (Some(Action::ScaleDown), true) => "CreateScaleDownJobSuccess",
+        (Some(Action::ScaleDown), false) => "CreateScaleDownJobFailed",
+        (Some(Action::Terminate) | None, _) => "DeleteKubeJobFailed",
+    }
 }
 
 fn taken_down(object: &KubernetesCluster, operation: &ClusterOperation) -> String {

@@ -5,6 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::SecretName;
 use kubeon_api::{ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterStatus, Phase, labels};
 
+use super::action::Action;
 use super::want::Want;
 use super::{namespace, object_name, object_notice, object_target, past, status_write};
 use crate::condition::{
@@ -67,11 +68,11 @@ pub(super) fn said<'o>(operation: &'o ClusterOperation, type_: &str) -> Option<&
 /// The phase of an operation that works.
 fn phase(operation: &ClusterOperation) -> Phase {
     let fit = said(operation, PRECHECKED).is_some_and(|found| found.status == "True");
-    match operation.spec.main.action.as_str() {
-        "terminating" => Phase::Terminating,
+    match Action::of(operation) {
+        Some(Action::Terminate) => Phase::Terminating,
         _ if !fit => Phase::Prechecking,
-        "creating" => Phase::Creating,
-        _ => Phase::Scaling,
+        Some(Action::Create) => Phase::Creating,
+        Some(Action::ScaleUp | Action::ScaleDown) | None => Phase::Scaling,
     }
 }
 

@@ -7,6 +7,7 @@ use kubeon_api::{
     ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels,
 };
 
+use super::action::Action;
 use super::applied::{Difference, applied, as_it_stands, difference, without_secrets};
 use super::past;
 use crate::settings::Settings;
@@ -38,8 +39,8 @@ pub enum Want {
 /// An operation that is wanted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wish {
-    /// `creating`, `scaling-up`, `scaling-down`, `terminating`.
-    pub action: &'static str,
+    /// What it does.
+    pub action: Action,
     /// The spec that will have been applied, without secrets.
     pub spec: KubernetesClusterSpec,
     /// The workers that it is about.
@@ -124,7 +125,8 @@ fn terminate(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want
         _ => without_secrets(&object.spec),
     };
     let hosts = addresses(&spec.cluster.node_list);
-    Want::Operation(Box::new(Wish { action: "terminating", spec, hosts, why: "it was deleted".to_owned() }))
+    let why = "it was deleted".to_owned();
+    Want::Operation(Box::new(Wish { action: Action::Terminate, spec, hosts, why }))
 }
 
 fn create(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want {
@@ -135,7 +137,7 @@ fn create(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Want {
     let hosts = addresses(&spec.cluster.node_list);
     let masters = spec.cluster.master_list.len();
     let why = format!("it was declared: {masters} master(s), {} worker(s)", hosts.len());
-    Want::Operation(Box::new(Wish { action: "creating", spec, hosts, why }))
+    Want::Operation(Box::new(Wish { action: Action::Create, spec, hosts, why }))
 }
 
 fn change(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<ClusterOperation>]) -> Want {
@@ -144,25 +146,25 @@ fn change(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<Clus
         return Want::Refused(text);
     }
     let Difference { added, removed, .. } = difference;
-    let (action, word, nodes) = if !added.is_empty() {
-        ("scaling-up", Operation::ScalingUp, added)
+    let (action, nodes) = if !added.is_empty() {
+        (Action::ScaleUp, added)
     } else if !removed.is_empty() {
-        ("scaling-down", Operation::ScalingDown, removed)
+        (Action::ScaleDown, removed)
     } else if failed(object) {
         return take_back(object, before, mine);
     } else {
         return answer(object, before);
     };
-    if rests(object, mine, &[word]) {
+    if rests(object, mine, &[action.word()]) {
         return Want::Nothing;
     }
     // What is to go as well goes afterwards, by an operation of its own.
-    let spec = match word {
-        Operation::ScalingUp => with_all(object, before),
-        _ => as_declared(object, before),
+    let (spec, sign) = if action == Action::ScaleUp {
+        (with_all(object, before), '+')
+    } else {
+        (as_declared(object, before), '-')
     };
     let hosts = addresses(&nodes);
-    let sign = if word == Operation::ScalingUp { '+' } else { '-' };
     let why = format!("nodeList: {sign}{}", listed(&hosts));
     Want::Operation(Box::new(Wish { action, spec, hosts, why }))
 }
@@ -176,8 +178,8 @@ fn take_back(object: &KubernetesCluster, before: &DeclaredCluster, mine: &[Arc<C
         return Want::Nothing;
     }
     let action = match requested(object) {
-        Some(Operation::ScalingDown | Operation::ScaleUpFailed) => "scaling-down",
-        _ => "scaling-up",
+        Some(Operation::ScalingDown | Operation::ScaleUpFailed) => Action::ScaleDown,
+        _ => Action::ScaleUp,
     };
     let hosts = past::touched(mine);
     let which = if hosts.is_empty() { String::new() } else { format!(" ({})", listed(&hosts)) };
@@ -233,7 +235,7 @@ fn answer(object: &KubernetesCluster, before: &DeclaredCluster) -> Want {
         Some(Operation::Creating | Operation::ScalingUp) if !lacking.is_empty() => {
             let why = format!("nodeList: {} was left out", listed(&lacking));
             let spec = as_declared(object, before);
-            Want::Operation(Box::new(Wish { action: "scaling-up", spec, hosts: lacking, why }))
+            Want::Operation(Box::new(Wish { action: Action::ScaleUp, spec, hosts: lacking, why }))
         }
         Some(Operation::Creating | Operation::CreateFailed) => Want::Answer(Operation::CreateFinished),
         Some(Operation::ScalingUp | Operation::ScaleUpFailed) => Want::Answer(Operation::ScaleUpFinished),

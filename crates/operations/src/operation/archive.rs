@@ -78,7 +78,7 @@ fn log(s: &Snapshot<'_>, operation: &ClusterOperation, of: impl Fn(&Pod) -> bool
 pub(crate) fn owner(operation: &ClusterOperation) -> serde_json::Value {
     json!({
         "apiVersion": "kubeonkube.clay.io/v1alpha1",
-        "kind": "ClusterOperation",
+        "kind": Kind::Operation.as_str(),
         "name": name(operation),
         "uid": uid(operation),
         "controller": true,

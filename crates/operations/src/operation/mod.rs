@@ -66,8 +66,9 @@ pub(crate) fn notice(
 /// the object is collected with it.
 #[must_use]
 pub fn left_behind(target: &Target, owners: &[OwnerReference], name: &str, uid: &str) -> Option<String> {
-    let is_another =
-        |owner: &OwnerReference| owner.kind == "ClusterOperation" && owner.name == name && owner.uid != uid;
+    let is_another = |owner: &OwnerReference| {
+        owner.kind == Kind::Operation.as_str() && owner.name == name && owner.uid != uid
+    };
     owners.iter().any(is_another).then(|| {
         format!(
             "{} {}/{} of an operation of this name that was deleted is still there",

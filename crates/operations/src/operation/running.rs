@@ -10,6 +10,7 @@ use serde_json::json;
 use super::finish::{CANCELLED, End, finish, finish_from};
 use super::wait::changed;
 use super::{Progress, at, name, notice, shown, status, status_write, uid};
+use crate::business::Action;
 use crate::cluster;
 use crate::condition::{self, INPUTS_FOUND, STOPPING, Says};
 use crate::job_state::{self, JobState, Stuck};
@@ -20,9 +21,6 @@ use crate::write::{Change, Kind, Target, Write};
 
 /// Why a Job must not go on: one word, and a text for a person.
 pub(crate) type Stop = (&'static str, String);
-
-/// What derived operations do.
-const ACTIONS: [&str; 4] = ["creating", "scaling-up", "scaling-down", "terminating"];
 
 /// Whether a Job bears the UID of this operation.
 pub(crate) fn bears_uid_of(job: &Job, operation: &ClusterOperation) -> bool {
@@ -45,8 +43,8 @@ fn is_called_after(lane: &Lane, job: &str, operation: &ClusterOperation) -> bool
     match lane {
         Lane::Cluster(_) => job == names::job(name(operation)),
         Lane::Business { namespace, name: cluster } => {
-            let mut actions = ACTIONS.into_iter().chain([operation.spec.main.action.as_str()]);
-            actions.any(|action| job == names::derived_job(action, namespace, cluster, name(operation)))
+            let is_of = |action: &str| job == names::derived_job(action, namespace, cluster, name(operation));
+            is_of(&operation.spec.main.action) || Action::ALL.iter().any(|action| is_of(action.as_str()))
         }
     }
 }

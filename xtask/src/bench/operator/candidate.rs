@@ -93,6 +93,11 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Reads a folder.
     pub(super) fn load(folder: &Path) -> Result<Self> {
+        Self::load_with(folder, None)
+    }
+
+    /// Reads a folder; the program is another one than it names, if given.
+    pub(super) fn load_with(folder: &Path, program: Option<&Path>) -> Result<Self> {
         let path = folder.join("peer.toml");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let it: Description = toml::from_str(&text).with_context(|| path.display().to_string())?;
@@ -100,7 +105,7 @@ impl Candidate {
             let path = folder.join("templates").join(format!("{name}.yaml"));
             fs::read_to_string(&path).with_context(|| path.display().to_string())
         };
-        let program = folder.join(&it.operator);
+        let program = program.map_or_else(|| folder.join(&it.operator), Path::to_owned);
         ensure!(program.is_file(), "{} is missing: build it first", program.display());
         let job = it.job.split_once("{{name}}").context("job: there is no {{name}} in it")?;
         Ok(Self {

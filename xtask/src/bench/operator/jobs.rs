@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use futures::StreamExt as _;
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
+use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
-use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::candidate::Candidate;
@@ -18,10 +19,14 @@ use super::world::{Shared, applied};
 /// How long every Job works.
 pub(super) const WORK: Duration = Duration::from_secs(5);
 
+/// Writes at once: kube-controller-manager has so many workers for Jobs (`--concurrent-job-syncs`).
+const WORKERS: usize = 5;
+
 /// Completes the Jobs of operations until it is dropped.
 pub(super) async fn complete(jobs: Api<Job>, candidate: Arc<Candidate>, shared: Arc<Shared>) {
     let mut stream = std::pin::pin!(applied(jobs.clone()));
     let mut works = JoinSet::new();
+    let workers = Arc::new(Semaphore::new(WORKERS));
     while let Some(job) = stream.next().await {
         let (now, name) = (Instant::now(), job.name_any());
         let Some(operation) = candidate.operation_of(&name) else { continue };
@@ -35,9 +40,9 @@ pub(super) async fn complete(jobs: Api<Job>, candidate: Arc<Candidate>, shared: 
             }
         });
         if is_new && !ended {
-            let (jobs, shared) = (jobs.clone(), Arc::clone(&shared));
+            let (jobs, shared, workers) = (jobs.clone(), Arc::clone(&shared), Arc::clone(&workers));
             works.spawn(async move {
-                if let Err(error) = work(&jobs, &name, &operation, &shared).await {
+                if let Err(error) = work(&jobs, job, &operation, &shared, &workers).await {
                     shared.note(|sights| sights.errors.push(format!("Job {name}: {error:#}")));
                 }
             });
@@ -47,27 +52,59 @@ pub(super) async fn complete(jobs: Api<Job>, candidate: Arc<Candidate>, shared: 
 }
 
 /// What the real controller writes: the start, and then the end in one go.
-async fn work(jobs: &Api<Job>, name: &str, operation: &str, shared: &Shared) -> Result<()> {
-    let started = Timestamp::now();
-    let start = json!({ "status": { "startTime": time(started), "active": 1, "ready": 0 } });
-    jobs.patch_status(name, &PatchParams::default(), &Patch::Merge(start)).await?;
-    tokio::time::sleep(WORK).await;
-    let end = Timestamp::now();
-    let condition = |kind: &str| {
-        json!({ "type": kind, "status": "True", "reason": "CompletionsReached",
-            "lastProbeTime": time(end), "lastTransitionTime": time(end) })
+async fn work(
+    jobs: &Api<Job>,
+    job: Job,
+    operation: &str,
+    shared: &Shared,
+    workers: &Semaphore,
+) -> Result<()> {
+    let worker = workers.acquire().await?;
+    let start = |status: &mut JobStatus| {
+        (status.start_time, status.active, status.ready) = (Some(now()), Some(1), Some(0));
     };
-    let done = json!({ "status": { "active": 0, "succeeded": 1, "completionTime": time(end),
-        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")] } });
-    let now = Instant::now();
+    let job = says(jobs, job, start).await?;
+    drop(worker);
+    tokio::time::sleep(WORK).await;
+    let _worker = workers.acquire().await?;
+    let done = |status: &mut JobStatus| {
+        (status.active, status.succeeded, status.completion_time) = (Some(0), Some(1), Some(now()));
+        status.conditions = Some(vec![condition("SuccessCriteriaMet"), condition("Complete")]);
+    };
+    let sent = Instant::now();
     shared.note(|sights| {
-        sights.ending.insert(operation.to_owned(), now);
+        sights.ending.insert(operation.to_owned(), sent);
     });
-    jobs.patch_status(name, &PatchParams::default(), &Patch::Merge(done)).await?;
+    says(jobs, job, done).await?;
     Ok(())
 }
 
+/// Writes a Job's status whole, as the real controller does; once more when somebody else changed the Job meanwhile.
+async fn says(jobs: &Api<Job>, mut job: Job, news: impl Fn(&mut JobStatus)) -> Result<Job> {
+    let (name, how) = (job.name_any(), PostParams::default());
+    news(job.status.get_or_insert_default());
+    let answer = jobs.replace_status(&name, &how, &job).await;
+    if !matches!(&answer, Err(kube::Error::Api(refusal)) if refusal.code == 409) {
+        return Ok(answer?);
+    }
+    let mut job = jobs.get(&name).await?;
+    news(job.status.get_or_insert_default());
+    Ok(jobs.replace_status(&name, &how, &job).await?)
+}
+
+fn condition(kind: &str) -> JobCondition {
+    JobCondition {
+        type_: kind.to_owned(),
+        status: "True".to_owned(),
+        reason: Some("CompletionsReached".to_owned()),
+        last_probe_time: Some(now()),
+        last_transition_time: Some(now()),
+        message: None,
+    }
+}
+
 /// The API server keeps whole seconds.
-fn time(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+fn now() -> Time {
+    let now = Timestamp::now();
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
