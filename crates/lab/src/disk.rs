@@ -26,6 +26,8 @@ pub(crate) struct Identity {
     pub shadow_group: u32,
 }
 
+/// Folder of all hosts' disks in the lab's.
+pub(crate) const DISKS: &str = "hosts";
 /// Files of the lab's logins.
 pub(crate) const KEY: &str = "id_ed25519";
 pub(crate) const PASSWORD: &str = "password";

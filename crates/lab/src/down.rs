@@ -5,6 +5,7 @@ use std::{fs, io::ErrorKind, path::Path, thread};
 use crate::{
     Error, LabName, Places, Result,
     cgroup::Cgroups,
+    disk::{DISKS, KEY},
     leftovers::{self, mounts},
     net, process, stale,
     tool::Tool,
@@ -57,22 +58,68 @@ fn remove_files(places: &Places, lab: &LabName) -> Result<()> {
         // Removing files now would remove those of whatever is mounted there.
         return Err(Error::Remaining(vec![leftovers::Leftover::Mount(point)]));
     }
-    let hosts: Vec<_> =
-        fs::read_dir(dir.join("hosts")).into_iter().flatten().flatten().map(|e| e.path()).collect();
-    let results: Vec<Result<()>> = thread::scope(|scope| {
-        let workers: Vec<_> = hosts.iter().map(|host| scope.spawn(move || remove_tree(host))).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(()))).collect()
-    });
-    results.into_iter().collect::<Result<()>>()?;
+    remove_disks(&dir)?;
+    // The private key first: one that is there has its public half.
+    remove_file(&dir.join(KEY))?;
     remove_tree(&dir)?;
     // Only the last lab's end empties these.
     let _ = fs::remove_dir(&places.labs).and_then(|()| places.labs.parent().map_or(Ok(()), fs::remove_dir));
     Ok(())
 }
 
+/// Removes the disks of all hosts. They vanish at once, so that a command which finds a disk finds it whole, and takes
+/// none for a host's that a killed one has begun to remove.
+fn remove_disks(dir: &Path) -> Result<()> {
+    let (disks, gone) = (dir.join(DISKS), dir.join(DISKS).with_extension("gone"));
+    remove_gone(&gone)?;
+    match fs::rename(&disks, &gone) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::file("rename", disks)(error)),
+        Ok(()) => remove_gone(&gone),
+    }
+}
+
+fn remove_gone(gone: &Path) -> Result<()> {
+    let disks: Vec<_> = fs::read_dir(gone).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    let results: Vec<Result<()>> = thread::scope(|scope| {
+        let workers: Vec<_> = disks.iter().map(|disk| scope.spawn(move || remove_tree(disk))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(()))).collect()
+    });
+    results.into_iter().collect::<Result<()>>()?;
+    remove_tree(gone)
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
 fn remove_tree(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_that_was_killed_is_completed_and_no_disk_is_half_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        };
+        // Killed after the rename; another command has made new disks since.
+        file("hosts.gone/h1/upper/etc/hostname");
+        file("hosts/h1/upper/etc/hostname");
+        remove_disks(dir.path()).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        remove_disks(dir.path()).unwrap();
     }
 }

@@ -94,7 +94,7 @@ impl Lab {
             None => base::ensure(places, name, progress)?,
         };
         make_dir(&dir, 0o700)?;
-        make_dir(&dir.join("hosts"), 0o700)?;
+        make_dir(&dir.join(disk::DISKS), 0o700)?;
         disk::check_place(&dir, "KUBEON_HOME")?;
         disk::check_place(&base, "KUBEON_CACHE")?;
         let lab = claim(options, dir, known, base, hosts)?;
@@ -361,7 +361,7 @@ impl Lab {
     }
 
     fn host_dir(&self, host: &str) -> PathBuf {
-        self.dir.join("hosts").join(host)
+        self.dir.join(disk::DISKS).join(host)
     }
 
     fn number(&self, host: &str) -> Result<u8> {
