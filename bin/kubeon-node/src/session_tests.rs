@@ -282,7 +282,7 @@ fn the_end_of_the_input_ends_waiting_steps() {
     let start = Instant::now();
     let events = run(&root, &Lines::open().ask(&wait_for_ever()));
     assert_eq!(failure(&events, "h1/wait").category, Category::Cancelled);
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 #[test]

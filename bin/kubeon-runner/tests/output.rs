@@ -16,8 +16,10 @@ use support::Place;
 fn every_line_is_passed_on_before_the_next_one_exists() {
     let place = Place::new();
     Command::new("mkfifo").arg(place.file("go")).status().unwrap();
-    let running = place
-        .begin("for i in 1 2 3; do echo out $i; read -r _ <go; echo err $i >&2; read -r _ <go; done", &[]);
+    // Held open: a read that opens the pipe while the writer of the line before still has it would see its end.
+    let script =
+        "exec 3<>go; for i in 1 2 3; do echo out $i; read -r _ <&3; echo err $i >&2; read -r _ <&3; done";
+    let running = place.begin(script, &[]);
     for number in 1..=3 {
         assert_eq!(running.line(), format!("out {number}"));
         std::fs::write(place.file("go"), "\n").unwrap();

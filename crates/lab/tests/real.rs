@@ -56,17 +56,17 @@ fn hosts_are_whole_and_reach_each_other_and_nobody_else() {
     {
         let begin = Instant::now();
         let result =
-            world::ssh(&lab, "h1", User::Root, &format!("timeout 3 bash -c 'echo > /dev/tcp/{target}/22'"));
+            world::ssh(&lab, "h1", User::Root, &format!("timeout 6 bash -c 'echo > /dev/tcp/{target}/22'"));
         assert!(result.is_err(), "{target} was reached");
         assert!(
-            begin.elapsed() < Duration::from_millis(2500),
+            begin.elapsed() < Duration::from_secs(5),
             "{target} was refused only after {:?}",
             begin.elapsed()
         );
     }
     let begin = Instant::now();
     assert!(world::ssh(&lab, "h1", User::Root, "getent hosts example.com").is_err());
-    assert!(begin.elapsed() < Duration::from_secs(2), "a name look-up waited {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(4), "a name look-up waited {:?}", begin.elapsed());
 
     scratch.down();
     before.assert_unchanged(&scratch);

@@ -29,7 +29,7 @@ fn waits_for_a_port_to_open() {
     });
     let start = Instant::now();
     hold(&bench.job(), &check, &never).unwrap();
-    assert!(start.elapsed() < Duration::from_secs(1));
+    assert!(start.elapsed() < Duration::from_secs(4));
     late.join().unwrap();
 }
 
@@ -120,7 +120,7 @@ fn a_watch_in_vain_ends_at_the_deadline_with_what_was_seen() {
     let failure = hold(&job, &[Check::NodesReady { nodes }], &never).unwrap_err();
     assert_eq!(failure.category, Category::Timeout);
     assert_eq!(failure.cause, "node h1 is not Ready: network not ready; node h2 has not joined");
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 #[test]

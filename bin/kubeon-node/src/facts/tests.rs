@@ -81,7 +81,7 @@ fn an_api_server_that_hangs_does_not_hold_the_facts_up() {
     let facts = collect(&Arc::new(host)).unwrap();
     assert_eq!(facts.journal[0].standing, Standing::Stands, "what cannot be told stands");
     assert!(!facts.cluster.unwrap_or_default().api_ready);
-    assert!(start.elapsed() < Duration::from_millis(3300), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
 }
 
 #[test]

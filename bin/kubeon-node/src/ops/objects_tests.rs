@@ -84,7 +84,7 @@ fn tries_again_what_may_pass_and_gives_up_on_what_will_not() {
     assert_eq!(failure.cause, "/api/v1/x is refused (422): ConfigMap \"x\" is invalid: data");
     let failure = run(&bench.job(), &[object("ConfigMap", "/api/v1/y")]).unwrap_err();
     assert!(failure.cause.contains("is refused (500)"), "{failure}");
-    assert!(start.elapsed() < Duration::from_secs(1));
+    assert!(start.elapsed() < Duration::from_secs(4));
 }
 
 #[test]

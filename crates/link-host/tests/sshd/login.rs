@@ -281,7 +281,7 @@ async fn a_closed_port_is_unreachable_within_seconds() {
     let failure = run(&pool, "exit 0").await.unwrap_err();
     assert_eq!(failure.category, Category::Unreachable);
     assert!(failure.to_string().contains("connection refused"), "{failure}");
-    assert!(start.elapsed() < Duration::from_secs(3));
+    assert!(start.elapsed() < Duration::from_secs(8));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -309,7 +309,7 @@ async fn a_host_that_does_not_answer_costs_the_connect_time_once() {
     let pool = SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)));
     let start = Instant::now();
     let failures = join_all((0..10).map(|_| run(&pool, "exit 0"))).await;
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
     for failure in failures {
         let failure = failure.unwrap_err();
         assert_eq!(failure.category, Category::Unreachable);
