@@ -313,7 +313,7 @@ fn pings_keep_a_session_open_while_a_step_works() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     let (input, mut engine) = std::io::pipe().unwrap();
-    let silence = Duration::from_secs(1);
+    let silence = Duration::from_secs(2);
     let talking = thread::spawn({
         let root = root.clone();
         move || talk(&root, Live::new(input, silence))

@@ -120,7 +120,7 @@ async fn hangs_before_or_after_the_server_did_it() {
     ground.fail(When::nth_write(1), Fault::Hang);
     ground.fail(When::nth_write(2), Fault::HangAfter);
     for (name, done) in [("a", false), ("b", true)] {
-        let waited = tokio::time::timeout(Duration::from_millis(700), ground.create(name)).await;
+        let waited = tokio::time::timeout(Duration::from_secs(3), ground.create(name)).await;
         assert!(waited.is_err());
         assert_eq!(ground.is_there(name).await, done);
     }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Much less than what a connection may be quiet for.
-const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 async fn lists_and_watches_that_are_not_answered_are_asked_for_again() {

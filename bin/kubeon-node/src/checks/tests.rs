@@ -115,7 +115,7 @@ fn a_watch_in_vain_ends_at_the_deadline_with_what_was_seen() {
     let mut bench = Bench::new();
     serve(&mut bench, |_, _, _| Reply::Hang(vec![node_line("ADDED", "h1", "False")]));
     let start = Instant::now();
-    let job = Job { deadline: start + Duration::from_millis(400), ..bench.job() };
+    let job = Job { deadline: start + Duration::from_secs(2), ..bench.job() };
     let nodes = vec!["h1".parse().unwrap(), "h2".parse().unwrap()];
     let failure = hold(&job, &[Check::NodesReady { nodes }], &never).unwrap_err();
     assert_eq!(failure.category, Category::Timeout);
@@ -137,7 +137,7 @@ fn an_unavailable_deployment_says_what_holds_its_pods_up() {
             "spec": {"replicas": 1, "selector": {"matchLabels": {"k8s-app": "dns", "a/b": "c"}}}});
         Reply::Hang(vec![serde_json::json!({"type": "ADDED", "object": object}).to_string()])
     });
-    let job = Job { deadline: Instant::now() + Duration::from_millis(400), ..bench.job() };
+    let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
     let check = Check::DeploymentAvailable { namespace: "kube-system".into(), name: "coredns".into() };
     let failure = hold(&job, &[check], &never).unwrap_err();
     let cause = "Deployment coredns has 0 of 1 replicas available: pod coredns-1 ErrImagePull: not found";

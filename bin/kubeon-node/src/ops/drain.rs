@@ -41,28 +41,37 @@ pub fn run(job: &Job<'_>, node: &HostName) -> Result<Effect, StepFailure> {
     if !cordon(job, &api, node)? {
         return Ok(Effect::default());
     }
-    let (mut told, mut said) = (None, BTreeMap::new());
+    let (mut known, mut said) = (Vec::new(), BTreeMap::new());
     loop {
-        let left = evict(job, &api, node, &mut said)?;
+        // The last list may be cut short by the deadline: the one before it tells what is left.
+        let left = evict(job, &api, node, &mut said).map_err(|failure| in_vain(node, &known, failure))?;
         if left.is_empty() {
             return Ok(Effect { changed: true, ..Effect::default() });
         }
-        if told != Some(left.len()) {
-            told = Some(left.len());
+        if known.len() != left.len() {
             job.note(words(&left));
         }
-        let blocked = left.iter().any(|pod| pod.blocked);
+        known = left;
+        let blocked = known.iter().any(|pod| pod.blocked);
         let round = if blocked { BLOCKED } else { ROUND };
         // A watch that breaks only means that the next round comes at once.
         let _ = api.watch("/api/v1/pods", &on_node(node), round.min(job.left()), &mut |event| {
             event.kind == "DELETED" || (!blocked && stays_ended(&event.object))
         });
-        let in_vain = || format!("node {node} is not empty: {}", words(&left));
-        job.pause(BREATH, in_vain).map_err(|failure| match failure.category {
-            Category::Timeout => failed(failure.cause),
-            _ => failure,
-        })?;
+        job.pause(BREATH, || not_empty(node, &known)).map_err(|failure| in_vain(node, &known, failure))?;
     }
+}
+
+/// Once time is up, the pods that were left when it was last asked are the cause.
+fn in_vain(node: &HostName, left: &[Left], failure: StepFailure) -> StepFailure {
+    match failure.category {
+        Category::Timeout if !left.is_empty() => failed(not_empty(node, left)),
+        _ => failure,
+    }
+}
+
+fn not_empty(node: &HostName, left: &[Left]) -> String {
+    format!("node {node} is not empty: {}", words(left))
 }
 
 /// A pod that has to go.

@@ -96,7 +96,7 @@ fn waits_until_the_budget_allows_it() {
 fn names_the_pod_and_its_budget_when_time_is_up() {
     let mut bench = Bench::new();
     cluster(&mut bench, vec![pod("held", json!({}))], usize::MAX);
-    let job = Job { deadline: Instant::now() + Duration::from_millis(400), ..bench.job() };
+    let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
     let failure = run(&job, &node()).unwrap_err();
     assert_eq!(failure.category, Category::Failed, "for a person to decide on");
     assert_eq!(
@@ -107,11 +107,34 @@ fn names_the_pod_and_its_budget_when_time_is_up() {
 }
 
 #[test]
+fn names_the_pods_of_the_last_answer_when_the_server_falls_silent() {
+    let mut bench = Bench::new();
+    let lists = Mutex::new(0);
+    serve(&mut bench, move |method, path, _| {
+        let first = method == "GET" && !path.contains("watch=true") && {
+            let mut lists = lists.lock().unwrap();
+            *lists += 1;
+            *lists == 1
+        };
+        let ending = pod("web", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
+        match method {
+            "PATCH" => Reply::Json(200, "{}".into()),
+            "GET" if first => Reply::Json(200, json!({ "items": [ending] }).to_string()),
+            _ => Reply::Json(503, "{}".into()),
+        }
+    });
+    let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
+    let failure = run(&job, &node()).unwrap_err();
+    assert_eq!(failure.category, Category::Failed, "for a person to decide on");
+    assert_eq!(failure.cause, "node h3 is not empty: pod default/web is still ending");
+}
+
+#[test]
 fn names_pods_that_do_not_end() {
     let mut bench = Bench::new();
     let ending = |name: &str| pod(name, json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
     let asked = cluster(&mut bench, (0..7).map(|i| ending(&format!("p{i}"))).collect(), 0);
-    let job = Job { deadline: Instant::now() + Duration::from_millis(300), ..bench.job() };
+    let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
     let failure = run(&job, &node()).unwrap_err();
     assert!(failure.cause.contains("pod default/p0 is still ending"), "{failure}");
     assert!(failure.cause.ends_with("and 2 more"), "{failure}");
@@ -123,7 +146,7 @@ fn one_that_was_evicted_and_ended_is_still_there_until_its_kubelet_took_it_away(
     let mut bench = Bench::new();
     let ended = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "phase": "Failed"});
     cluster(&mut bench, vec![pod("web", ended)], 0);
-    let job = Job { deadline: Instant::now() + Duration::from_millis(300), ..bench.job() };
+    let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
     assert!(run(&job, &node()).unwrap_err().cause.contains("pod default/web is still ending"));
 }
 

@@ -92,7 +92,7 @@ fn says_at_the_deadline_that_nobody_answers() {
     let mut bench = Bench::new();
     serve(&mut bench, |_, _, _| revision(1));
     bench.host.api = "https://127.0.0.1:1".into();
-    let job = Job { deadline: Instant::now() + Duration::from_millis(300), ..bench.job() };
+    let job = Job { deadline: Instant::now() + Duration::from_secs(2), ..bench.job() };
     let failure = run(&job, &[object("ConfigMap", "/api/v1/x")]).unwrap_err();
     assert_eq!(failure.category, Category::Timeout);
     let cause = "/api/v1/x is not applied: the API server on this host does not answer: connection refused";

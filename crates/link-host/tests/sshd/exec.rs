@@ -87,8 +87,15 @@ async fn a_command_nobody_waits_for_is_ended() {
     let heard = Heard::default();
     let hear = |stream, bytes: &[u8]| heard.hear(stream, bytes);
     let running = pool.exec(host(), Command::new("trap '' TERM; echo begun; sleep 4712 & wait; wait"), &hear);
-    tokio::time::timeout(Duration::from_secs(1), running).await.unwrap_err();
-    assert_eq!(heard.out(), "begun\n");
+    let begun = async {
+        while heard.out() != "begun\n" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        ended = running => panic!("{ended:?}"),
+        begun = tokio::time::timeout(Duration::from_secs(30), begun) => begun.expect("it begins"),
+    }
     let start = Instant::now();
     loop {
         let (exit, ..) = said(&pool, Command::new("pgrep -f 'sleep 471[2]'")).await;
