@@ -80,11 +80,27 @@ impl Installed {
     }
 
     async fn declare(&self, name: &str, version: &str, master: &str) -> Result<(), String> {
+        self.asks_for(name, version, master, &PostParams::default()).await
+    }
+
+    /// What would be said to it; nothing is made.
+    async fn tries(&self, name: &str, version: &str, master: &str) -> Result<(), String> {
+        let trial = PostParams { dry_run: true, ..PostParams::default() };
+        self.asks_for(name, version, master, &trial).await
+    }
+
+    async fn asks_for(
+        &self,
+        name: &str,
+        version: &str,
+        master: &str,
+        how: &PostParams,
+    ) -> Result<(), String> {
         let wish = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
             "spec": {"cluster": {"kubeVersion": version, "masterList": [{"ip": master}],
                 "nodeList": [{"ip": "10.0.0.2"}], "authConfig": {"password": "hunter2"}}}});
         let wish = serde_json::from_value(wish).unwrap();
-        let made = self.businesses().create(&PostParams::default(), &wish).await;
+        let made = self.businesses().create(how, &wish).await;
         made.map(drop).map_err(|error| error.to_string())
     }
 
@@ -254,6 +270,10 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
     })
     .await;
     installed.declare("shop", "v1.36.3", "10.0.0.1").await.unwrap();
+    eventually("the webhook was told of shop", || async {
+        installed.tries("rival", "v1.36.3", "10.0.0.1").await.is_err()
+    })
+    .await;
     let taken = installed.declare("rival", "v1.36.3", "10.0.0.1").await.unwrap_err();
     assert!(taken.contains("10.0.0.1") && taken.contains("default/shop"), "{taken}");
 
