@@ -271,7 +271,8 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
     .await;
     installed.declare("shop", "v1.36.3", "10.0.0.1").await.unwrap();
     eventually("the webhook was told of shop", || async {
-        installed.tries("rival", "v1.36.3", "10.0.0.1").await.is_err()
+        let said = installed.tries("rival", "v1.36.3", "10.0.0.1").await;
+        said.is_err_and(|said| said.contains("default/shop"))
     })
     .await;
     let taken = installed.declare("rival", "v1.36.3", "10.0.0.1").await.unwrap_err();
