@@ -14,7 +14,7 @@ fmt:
     cargo fmt --all
 
 clippy:
-    cargo clippy --release --workspace --all-targets -- -D warnings
+    cargo clippy --workspace --all-targets -- -D warnings
 
 check:
     cargo xtask check
@@ -24,7 +24,7 @@ gen:
 
 # The golden stories of the planner, written anew: read the diff.
 golden:
-    UPDATE_GOLDEN=1 cargo test --release -p kubeon-plan --test stories
+    UPDATE_GOLDEN=1 cargo test -p kubeon-plan --test stories
 
 bench-create:
     cargo xtask bench create

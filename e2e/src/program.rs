@@ -20,7 +20,7 @@ pub struct Answer {
 /// The folder that holds the programs under test: the one that cargo built this test beside.
 #[must_use]
 pub fn folder() -> PathBuf {
-    let lab_client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/x86_64-unknown-linux-gnu/release");
+    let lab_client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/x86_64-unknown-linux-gnu/debug");
     std::env::var_os("KUBEON_PROGRAMS").map_or(lab_client, PathBuf::from)
 }
 

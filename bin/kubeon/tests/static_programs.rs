@@ -38,7 +38,7 @@ fn the_programs_are_static() {
     for program in ["kubeon-node", "kubeon"] {
         let file = folder.join(program);
         let elf = std::fs::read(&file).unwrap_or_else(|error| {
-            panic!("{}: {error}; make it with: cargo build --release --workspace --bins", file.display())
+            panic!("{}: {error}; make it with: cargo build --workspace --bins", file.display())
         });
         assert_eq!(segments(&elf, PT_INTERP), [], "{program} asks for an interpreter");
         assert_eq!(libraries(&elf), 0, "{program} asks for libraries");

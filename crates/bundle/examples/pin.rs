@@ -1,5 +1,5 @@
 //! A maintainer's door: writes `catalogue/go/COMPONENT/VERSION/{go.mod,go.sum}` for a new version of a component that the
-//! catalogue knows. `cargo run --release -p kubeon-bundle --example pin -- kubernetes v1.37.0`
+//! catalogue knows. `cargo run -p kubeon-bundle --example pin -- kubernetes v1.37.0`
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;

@@ -1,5 +1,5 @@
 //! Lists the business clusters of a meta cluster, then tells every change, by the public types alone:
-//! `cargo run --release -p kubeon-link-kube --example watch_clusters [KUBECONFIG]`. What older clients did with a generated
+//! `cargo run -p kubeon-link-kube --example watch_clusters [KUBECONFIG]`. What older clients did with a generated
 //! clientset, informer and lister: `Api` asks, `watch` informs, the map is the lister.
 
 use std::collections::BTreeMap;
