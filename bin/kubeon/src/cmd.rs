@@ -28,8 +28,8 @@ use clap::CommandFactory as _;
 use kubeon_api::ClusterName;
 
 use crate::args::{Cli, Command, Environment, Typed};
+use crate::cli_error::CliError;
 use crate::output::Talk;
-use crate::stop::Stop;
 
 /// What every command is given.
 pub struct Context<'a> {
@@ -64,7 +64,7 @@ impl Context<'_> {
 ///
 /// # Errors
 /// Why it could not be done.
-pub async fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(), Stop> {
+pub async fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(), CliError> {
     dispatch(&Context { environment, talk }, cli).await
 }
 
@@ -72,7 +72,7 @@ pub async fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(),
 ///
 /// # Errors
 /// Why it could not be done.
-pub async fn dispatch(context: &Context<'_>, cli: &Cli) -> Result<(), Stop> {
+pub async fn dispatch(context: &Context<'_>, cli: &Cli) -> Result<(), CliError> {
     let Some(command) = &cli.command else { return help(context.talk, &[]) };
     match command {
         Command::Create(args) => create::run(context, args).await,
@@ -102,14 +102,14 @@ pub async fn dispatch(context: &Context<'_>, cli: &Cli) -> Result<(), Stop> {
 ///
 /// # Errors
 /// When standard output is closed.
-pub fn help(talk: &Talk, path: &[&str]) -> Result<(), Stop> {
+pub fn help(talk: &Talk, path: &[&str]) -> Result<(), CliError> {
     let mut root = Cli::command();
     root.build();
     let mut command = &mut root;
     for name in path {
         command = command
             .find_subcommand_mut(name)
-            .ok_or_else(|| Stop::failed(format!("there is no help on {name}")))?;
+            .ok_or_else(|| CliError::failed(format!("there is no help on {name}")))?;
     }
     talk.result(&command.render_help().to_string())
 }

@@ -1,7 +1,7 @@
 //! What a person sees while steps are done: a moving board on a terminal, one line a step elsewhere.
 //!
 //! ```text
-//!   Plan ──► Board ◄── Happening (from apply)          board.rs: what is known, no clock, no terminal
+//!   Plan ──► Board ◄── RunEvent (from apply)          board.rs: what is known, no clock, no terminal
 //!              │
 //!              ├──► lines(now, width)                  lines.rs: text, pure
 //!              ├──► events.rs                          lines of JSON, pure

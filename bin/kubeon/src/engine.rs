@@ -30,9 +30,9 @@ use kubeon_plan::{ClusterSpec, HostSpec, Intent, LoadBalancer, Valid};
 use kubeon_ports::Clock;
 use kubeon_store::{Addresses, ClusterState, Lock, Store, StoreError};
 
+use crate::cli_error::{CliError, chain};
 use crate::cmd::Context;
 use crate::selector::Member;
-use crate::stop::{Stop, chain};
 
 /// The state of a cluster as this program keeps it.
 pub type State = ClusterState<ClusterSpec>;
@@ -50,11 +50,11 @@ impl<'a> Engine<'a> {
     ///
     /// # Errors
     /// Refuses when the environment names no place for state.
-    pub fn new(context: &'a Context<'a>) -> Result<Self, Stop> {
+    pub fn new(context: &'a Context<'a>) -> Result<Self, CliError> {
         let base = context
             .environment
             .state_folder()
-            .ok_or_else(|| Stop::refused(StoreError::NoHome.to_string()))?;
+            .ok_or_else(|| CliError::refused(StoreError::NoHome.to_string()))?;
         Ok(Self { context, store: Store::new(base) })
     }
 
@@ -62,9 +62,9 @@ impl<'a> Engine<'a> {
     ///
     /// # Errors
     /// Refuses when none was named and none is chosen, or the name cannot be one.
-    pub fn name(&self, given: Option<&str>) -> Result<ClusterName, Stop> {
+    pub fn name(&self, given: Option<&str>) -> Result<ClusterName, CliError> {
         if let Some(text) = given {
-            return text.parse().map_err(|error: kubeon_api::NameError| Stop::refused(error.to_string()));
+            return text.parse().map_err(|error: kubeon_api::NameError| CliError::refused(error.to_string()));
         }
         let known = || {
             let names = self.store.list().unwrap_or_default();
@@ -72,7 +72,7 @@ impl<'a> Engine<'a> {
             if names.is_empty() { "none is here yet".to_owned() } else { names.join(" ") }
         };
         self.store.current().map_err(stop)?.ok_or_else(|| {
-            Stop::refused("no cluster is named, and none is chosen")
+            CliError::refused("no cluster is named, and none is chosen")
                 .row("clusters", known())
                 .hint("choose one with: kubeon use NAME")
         })
@@ -82,7 +82,7 @@ impl<'a> Engine<'a> {
     ///
     /// # Errors
     /// Refuses when there is none or it cannot be read.
-    pub fn load(&self, name: &ClusterName) -> Result<State, Stop> {
+    pub fn load(&self, name: &ClusterName) -> Result<State, CliError> {
         self.store.load(name).map_err(stop)
     }
 
@@ -90,7 +90,7 @@ impl<'a> Engine<'a> {
     ///
     /// # Errors
     /// As for [`Engine::name`] and [`Engine::load`].
-    pub fn find(&self, given: Option<&str>) -> Result<State, Stop> {
+    pub fn find(&self, given: Option<&str>) -> Result<State, CliError> {
         self.load(&self.name(given)?)
     }
 
@@ -98,7 +98,7 @@ impl<'a> Engine<'a> {
     ///
     /// # Errors
     /// Refuses while another command has it, and when another command changed the state since it was read.
-    pub fn lock(&self, state: &State, known: bool, command: &str) -> Result<Lock, Stop> {
+    pub fn lock(&self, state: &State, known: bool, command: &str) -> Result<Lock, CliError> {
         self.store.lock_as_read(&state.name, command, known.then_some(state)).map_err(stop)
     }
 
@@ -106,16 +106,16 @@ impl<'a> Engine<'a> {
     ///
     /// # Errors
     /// When the catalogue contradicts itself.
-    pub fn supported(&self) -> Result<Vec<Version>, Stop> {
+    pub fn supported(&self) -> Result<Vec<Version>, CliError> {
         Ok(crate::cmd::view::catalogue()?.versions().collect())
     }
 }
 
 /// How a failure of the local state ends a command.
-pub fn stop(error: StoreError) -> Stop {
+pub fn stop(error: StoreError) -> CliError {
     match &error {
-        StoreError::File { .. } | StoreError::WrongLock { .. } => Stop::failed(chain(&error)),
-        _ => Stop::refused(error.to_string()),
+        StoreError::File { .. } | StoreError::WrongLock { .. } => CliError::failed(chain(&error)),
+        _ => CliError::refused(error.to_string()),
     }
 }
 
@@ -167,14 +167,14 @@ pub fn members(spec: &ClusterSpec) -> Vec<Member> {
 ///
 /// # Errors
 /// Refuses what is no address, or no host of the cluster or about to leave it.
-pub fn without(given: &[String], spec: &ClusterSpec, state: &State) -> Result<Vec<HostAddress>, Stop> {
+pub fn without(given: &[String], spec: &ClusterSpec, state: &State) -> Result<Vec<HostAddress>, CliError> {
     let mut addresses = Vec::new();
     for text in given {
         let address =
-            text.parse::<HostAddress>().map_err(|error| Stop::refused(format!("--without {error}")))?;
+            text.parse::<HostAddress>().map_err(|error| CliError::refused(format!("--without {error}")))?;
         let known = spec.hosts().any(|host| host.address == address);
         if !known && !state.leaving.contains_key(&address) {
-            return Err(Stop::refused(format!("--without {address} is no host of {}", spec.name)));
+            return Err(CliError::refused(format!("--without {address} is no host of {}", spec.name)));
         }
         addresses.push(address);
     }
@@ -185,10 +185,10 @@ pub fn without(given: &[String], spec: &ClusterSpec, state: &State) -> Result<Ve
 ///
 /// # Errors
 /// Refuses what is no check, or cannot be ignored.
-pub fn ignored(given: &[String]) -> Result<BTreeSet<String>, Stop> {
+pub fn ignored(given: &[String]) -> Result<BTreeSet<String>, CliError> {
     for name in given {
         kubeon_plan::precheck::may_be_ignored(name)
-            .map_err(|why| Stop::refused(format!("--ignore {why}")))?;
+            .map_err(|why| CliError::refused(format!("--ignore {why}")))?;
     }
     Ok(given.iter().cloned().collect())
 }

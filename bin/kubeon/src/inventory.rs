@@ -12,16 +12,16 @@ use crate::args::inventory::InventoryFlags;
 use crate::args::login::LoginWishes;
 use crate::args::settings::SettingFlags;
 use crate::args::wish::WishArgs;
+use crate::cli_error::CliError;
 use crate::engine::said::{keep_others, role};
 use crate::engine::{Engine, State};
-use crate::stop::Stop;
 use crate::wish::{self, SaidLogin, Wish};
 
 /// The wish that an inventory makes.
 ///
 /// # Errors
 /// Every reason at once.
-pub fn wished(engine: &Engine<'_>, args: &WishArgs, supported: &[Version]) -> Result<Wish, Stop> {
+pub fn wished(engine: &Engine<'_>, args: &WishArgs, supported: &[Version]) -> Result<Wish, CliError> {
     let name = only_the_inventory(args)?;
     let mut inventory = read(&args.inventory, &name)?;
     if !args.limit.limit.is_empty() {
@@ -48,7 +48,7 @@ pub fn known_better(
     flags: &LoginWishes,
     state: &State,
     mut said: BTreeMap<HostAddress, SaidLogin>,
-) -> Result<BTreeMap<HostAddress, SaidLogin>, Stop> {
+) -> Result<BTreeMap<HostAddress, SaidLogin>, CliError> {
     if inventory.inventory.is_some() {
         let inventory = read(inventory, &state.name)?;
         let hosts = inventory.cluster.spec.cluster.by_address();
@@ -75,33 +75,33 @@ fn add_logins(said: &mut BTreeMap<HostAddress, SaidLogin>, logins: BTreeMap<Host
     }
 }
 
-fn only_the_inventory(args: &WishArgs) -> Result<ClusterName, Stop> {
+fn only_the_inventory(args: &WishArgs) -> Result<ClusterName, CliError> {
     let settings = args.settings != SettingFlags::default() || !args.missing.refusals.is_empty();
     if args.file.is_some() || args.version.is_some() || args.nodes.names_hosts() || settings {
-        let stop = Stop::refused(
+        let stop = CliError::refused(
             "--inventory and --vars say everything about the cluster: leave out its version, hosts and settings",
         );
         return Err(stop.row("allowed", "NAME, --limit, --default-*, --accept-new, --known-hosts, --without"));
     }
     let Some(name) = &args.name else {
-        let stop = Stop::refused("an inventory does not name its cluster");
+        let stop = CliError::refused("an inventory does not name its cluster");
         return Err(stop.hint("try: kubeon create NAME --inventory hosts.yml --vars group_vars.yml"));
     };
     crate::target::no_lists(name, &args.nodes)?;
-    name.parse().map_err(|error: kubeon_api::NameError| Stop::refused(error.to_string()))
+    name.parse().map_err(|error: kubeon_api::NameError| CliError::refused(error.to_string()))
 }
 
-fn read(flags: &InventoryFlags, name: &ClusterName) -> Result<Inventory, Stop> {
+fn read(flags: &InventoryFlags, name: &ClusterName) -> Result<Inventory, CliError> {
     let text = |path: &Path| {
         std::fs::read_to_string(path)
-            .map_err(|error| Stop::refused(format!("cannot read {}: {error}", path.display())))
+            .map_err(|error| CliError::refused(format!("cannot read {}: {error}", path.display())))
     };
     let hosts = flags.inventory.as_deref().map(text).transpose()?.unwrap_or_default();
     let variables = flags.vars.as_deref().map(text).transpose()?.unwrap_or_default();
     kubeon_inventory::read(name, &hosts, &variables).map_err(|mistakes| {
         let count = mistakes.0.len();
         let plural = if count == 1 { "" } else { "s" };
-        let mut stop = Stop::refused(format!("the inventory has {count} mistake{plural}"));
+        let mut stop = CliError::refused(format!("the inventory has {count} mistake{plural}"));
         stop.rows = mistakes.0.into_iter().map(|mistake| row(flags, mistake)).collect();
         stop
     })
@@ -125,29 +125,31 @@ fn row(flags: &InventoryFlags, mistake: Mistake) -> (String, String) {
 }
 
 /// The cluster as it is written down.
-fn standing(engine: &Engine<'_>, name: &ClusterName) -> Result<ClusterSpec, Stop> {
+fn standing(engine: &Engine<'_>, name: &ClusterName) -> Result<ClusterSpec, CliError> {
     if engine.store.exists(name) {
         return Ok(engine.load(name)?.spec);
     }
-    let stop = Stop::refused(format!("Cluster[{name}] not exist, so there is nothing to add hosts to"));
+    let stop = CliError::refused(format!("Cluster[{name}] not exist, so there is nothing to add hosts to"));
     Err(stop.row("first", format!("kubeon create {name} --inventory …, or the playbook cluster.yml")))
 }
 
 /// Leaves workers out that neither are in the cluster nor are named.
-fn limit(cluster: &mut DeclaredCluster, names: &[String], stands: &ClusterSpec) -> Result<(), Stop> {
+fn limit(cluster: &mut DeclaredCluster, names: &[String], stands: &ClusterSpec) -> Result<(), CliError> {
     let is = |host: &kubeon_api::kubernetes_cluster::DeclaredNode, name: &str| {
         host.ip.to_string() == name || host.name.as_ref().is_some_and(|own| own.as_str() == name)
     };
     let known =
         |name: &String| cluster.master_list.iter().chain(cluster.node_list.iter()).any(|host| is(host, name));
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        return Err(Stop::refused(format!("--limit {unknown} is no master and no worker of the inventory")));
+        return Err(CliError::refused(format!(
+            "--limit {unknown} is no master and no worker of the inventory"
+        )));
     }
     let stays = |host: &kubeon_api::kubernetes_cluster::DeclaredNode| {
         stands.workers.iter().any(|worker| worker.address == host.ip)
             || names.iter().any(|name| is(host, name))
     };
     let kept: Vec<_> = cluster.node_list.iter().filter(|host| stays(host)).cloned().collect();
-    cluster.node_list = NodeList::try_from(kept).map_err(|error| Stop::refused(error.to_string()))?;
+    cluster.node_list = NodeList::try_from(kept).map_err(|error| CliError::refused(error.to_string()))?;
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! ```
 
 mod args;
+mod cli_error;
 mod cmd;
 mod display;
 mod engine;
@@ -14,7 +15,6 @@ mod inventory;
 mod output;
 mod report;
 mod selector;
-mod stop;
 mod target;
 mod wish;
 
@@ -24,8 +24,8 @@ use clap::Parser as _;
 use mimalloc::MiMalloc;
 
 use args::{Cli, Environment};
+use cli_error::{CliError, Code};
 use output::Talk;
-use stop::{Code, Stop};
 
 /// A plan of 5,000 hosts is 150,000 steps of small texts, made and let go of by many threads at once: a third faster.
 #[global_allocator]
@@ -68,11 +68,11 @@ fn told_by_parser(message: &clap::Error) -> ExitCode {
     ExitCode::from(if wrong { Code::Refused as u8 } else { 0 })
 }
 
-fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(), Stop> {
+fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Stop::failed(format!("cannot start: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(cmd::run(cli, environment, talk));
     // What still runs belongs to nobody any more; hosts end their part by themselves.
     runtime.shutdown_background();

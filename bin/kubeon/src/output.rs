@@ -8,7 +8,7 @@ pub mod words;
 use serde::Serialize;
 
 use crate::args::Format;
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 
 pub use table::Table;
 pub use talk::Talk;
@@ -27,9 +27,9 @@ impl Answer {
     ///
     /// # Errors
     /// When the data has no JSON form.
-    pub fn new(value: &impl Serialize, table: Table, names: Vec<String>) -> Result<Self, Stop> {
+    pub fn new(value: &impl Serialize, table: Table, names: Vec<String>) -> Result<Self, CliError> {
         let value = serde_json::to_value(value)
-            .map_err(|error| Stop::failed(format!("cannot write JSON: {error}")))?;
+            .map_err(|error| CliError::failed(format!("cannot write JSON: {error}")))?;
         Ok(Self { value, table, names, foot: String::new() })
     }
 
@@ -44,11 +44,11 @@ impl Answer {
     ///
     /// # Errors
     /// When the data has no form of that kind.
-    pub fn text(&self, format: Format) -> Result<String, Stop> {
+    pub fn text(&self, format: Format) -> Result<String, CliError> {
         Ok(match format {
             Format::Json => format!("{:#}\n", self.value),
             Format::Yaml => serde_saphyr::to_string(&self.value)
-                .map_err(|error| Stop::failed(format!("cannot write YAML: {error}")))?,
+                .map_err(|error| CliError::failed(format!("cannot write YAML: {error}")))?,
             Format::Name => self.names.iter().map(|name| format!("{name}\n")).collect(),
             Format::Table => self.table.text(false) + &self.foot,
             Format::Wide => self.table.text(true) + &self.foot,

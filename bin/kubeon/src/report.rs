@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
 use kubeon_plan::{Plan, Step, StepOutcome};
-use kubeon_reconcile::Turn;
+use kubeon_reconcile::Reconciled;
 use kubeon_wire::{Op, StepFailure};
 
+use crate::cli_error::{CliError, Code};
 use crate::output::words;
-use crate::stop::{Code, Stop};
 
 /// How many hosts besides the first are told of.
 const OTHERS: usize = 5;
@@ -16,7 +16,7 @@ const OTHERS: usize = 5;
 const LOG_LINES: usize = 10;
 
 /// Why the run of `turn` is not complete, and what to type next: `again`.
-pub fn incomplete(turn: &Turn, interrupted: bool, again: &str) -> Stop {
+pub fn incomplete(turn: &Reconciled, interrupted: bool, again: &str) -> CliError {
     let plan = &turn.plan;
     let failed: Vec<(usize, &Step, &StepFailure)> = plan
         .steps
@@ -31,12 +31,14 @@ pub fn incomplete(turn: &Turn, interrupted: bool, again: &str) -> Stop {
     let Some((place, step, failure)) = failed.first() else {
         let title = if interrupted { "stopped before the end" } else { "not all steps were done" };
         let code = if interrupted { Code::Interrupted } else { Code::Failed };
-        return Stop::new(code, format!("{}: {title}", plan.cluster)).row("done", stands(turn)).hint(again);
+        return CliError::new(code, format!("{}: {title}", plan.cluster))
+            .row("done", stands(turn))
+            .hint(again);
     };
     let total = plan.steps.len();
     let title =
         format!("{}: step {} of {total} failed on {}", plan.cluster, place + 1, name(plan, step.host));
-    let mut stop = Stop::new(if interrupted { Code::Interrupted } else { Code::Failed }, title)
+    let mut stop = CliError::new(if interrupted { Code::Interrupted } else { Code::Failed }, title)
         .row("step", format!("{}: {}{}", step.stage, step.title, digest(step)))
         .row("cause", &failure.cause);
     let lines = &failure.log[failure.log.len().saturating_sub(LOG_LINES)..];
@@ -90,8 +92,8 @@ fn others(plan: &Plan, failed: &[(usize, &Step, &StepFailure)]) -> Vec<(String, 
 }
 
 /// `18 steps stand; h1 and h2 are complete`.
-fn stands(turn: &Turn) -> String {
-    let Turn { plan, outcome, .. } = turn;
+fn stands(turn: &Reconciled) -> String {
+    let Reconciled { plan, outcome, .. } = turn;
     let is_done = |step: &Step| matches!(outcome.steps.get(&step.id), Some(StepOutcome::Done { .. }));
     let done = plan.steps.iter().filter(|step| is_done(step)).count();
     let unfinished: BTreeSet<_> =

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 
 /// A node of a cluster, as selectors see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,11 +61,11 @@ impl Selector {
     ///
     /// # Errors
     /// Refuses what has no cluster or an unknown key.
-    pub fn parse(text: &str) -> Result<Self, Stop> {
+    pub fn parse(text: &str) -> Result<Self, CliError> {
         let (cluster, sel) = match text.split_once('@') {
             Some((cluster, sel)) if !cluster.is_empty() && !sel.is_empty() => (cluster, sel),
             _ => {
-                let stop = Stop::refused(format!("selector format error: {text:?} is not CLUSTER@SEL"));
+                let stop = CliError::refused(format!("selector format error: {text:?} is not CLUSTER@SEL"));
                 return Err(stop.hint("try: kubeon exec CLUSTER@all uptime"));
             }
         };
@@ -76,7 +76,7 @@ impl Selector {
     ///
     /// # Errors
     /// Refuses when no node is meant, naming those that are there, or when a value of a list means none.
-    pub fn choose(&self, members: &[Member]) -> Result<Vec<Member>, Stop> {
+    pub fn choose(&self, members: &[Member]) -> Result<Vec<Member>, CliError> {
         let strays = self.strays(members);
         if !strays.is_empty() {
             return Err(self.nothing(members, &strays.join("; ")));
@@ -115,23 +115,23 @@ impl Selector {
         values.iter().filter(stray).map(why).collect()
     }
 
-    fn nothing(&self, members: &[Member], title: &str) -> Stop {
+    fn nothing(&self, members: &[Member], title: &str) -> CliError {
         let names = |master: bool| {
             let names: Vec<_> =
                 members.iter().filter(|m| m.master == master).map(|m| m.name.as_str()).collect();
             if names.is_empty() { "none".to_owned() } else { names.join(" ") }
         };
-        Stop::refused(title).row("masters", names(true)).row("workers", names(false))
+        CliError::refused(title).row("masters", names(true)).row("workers", names(false))
     }
 }
 
-fn pick(sel: &str) -> Result<Pick, Stop> {
+fn pick(sel: &str) -> Result<Pick, CliError> {
     if let Some((key, values)) = sel.split_once('=') {
         let values: Vec<_> = values.split(',').filter(|value| !value.is_empty()).map(str::to_owned).collect();
         return match key {
             "ip" if !values.is_empty() => Ok(Pick::Addresses(values)),
             "name" | "n" if !values.is_empty() => Ok(Pick::Names(values)),
-            _ => Err(Stop::refused(format!(
+            _ => Err(CliError::refused(format!(
                 "Invalid node selector \"{sel}\". Use one of [ip=ipv4, name=hostname]"
             ))),
         };
@@ -245,7 +245,7 @@ mod tests {
         let only_master = vec![members().remove(0)];
         let stop = Selector::parse("t@w*").unwrap().choose(&only_master).unwrap_err();
         assert_eq!(stop.title, "Selector[t@w*] can not get some node");
-        assert_eq!(stop.code, crate::stop::Code::Refused);
+        assert_eq!(stop.code, crate::cli_error::Code::Refused);
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
             ("t@name=n9,n1,n8", "t has no node n9; t has no node n8"),
         ] {
             let stop = Selector::parse(text).unwrap().choose(&members()).unwrap_err();
-            assert_eq!((stop.title.as_str(), stop.code), (title, crate::stop::Code::Refused), "{text}");
+            assert_eq!((stop.title.as_str(), stop.code), (title, crate::cli_error::Code::Refused), "{text}");
             assert_eq!(stop.rows[0].1, "n1 n2", "{text}: those that are there are named");
         }
         // A node that has no name yet goes by its address under both keys.

@@ -13,9 +13,9 @@ use crate::args::login::LoginWishes;
 use crate::args::node::NodeFlags;
 use crate::args::settings::SettingFlags;
 use crate::args::wish::WishArgs;
+use crate::cli_error::CliError;
 use crate::engine::said::{keep_others, refuse_idle, with_remembered};
 use crate::engine::{self, Engine, State};
-use crate::stop::Stop;
 use crate::wish::{self, SaidLogin, Wish};
 
 /// What hosts are checked for that are to be no cluster yet.
@@ -59,7 +59,7 @@ impl Target {
     ///
     /// # Errors
     /// Refuses, with every reason at once, what cannot be planned whatever the hosts say.
-    pub fn find(engine: &Engine<'_>, args: &WishArgs, asks: Asks) -> Result<Self, Stop> {
+    pub fn find(engine: &Engine<'_>, args: &WishArgs, asks: Asks) -> Result<Self, CliError> {
         let supported = engine.supported()?;
         let ignore = engine::ignored(&args.ignore.ignore)?;
         let mut target = Self::meant(engine, args, asks, &supported)?;
@@ -69,7 +69,12 @@ impl Target {
         Ok(target)
     }
 
-    fn meant(engine: &Engine<'_>, args: &WishArgs, asks: Asks, supported: &[Version]) -> Result<Self, Stop> {
+    fn meant(
+        engine: &Engine<'_>,
+        args: &WishArgs,
+        asks: Asks,
+        supported: &[Version],
+    ) -> Result<Self, CliError> {
         let newest = supported.iter().max().map(ToString::to_string).unwrap_or_default();
         let wish = match (&args.file, &args.name, &args.version) {
             (None, name, None) if asks == Asks::Precheck && args.nodes.names_hosts() => {
@@ -86,7 +91,7 @@ impl Target {
         Self::wished(engine, wish, args)
     }
 
-    fn wished(engine: &Engine<'_>, wish: Wish, args: &WishArgs) -> Result<Self, Stop> {
+    fn wished(engine: &Engine<'_>, wish: Wish, args: &WishArgs) -> Result<Self, CliError> {
         let Wish { spec, notes, logins } = wish;
         if !engine.store.exists(&spec.name) {
             let state = State::new(spec.name.clone(), (*spec).clone());
@@ -125,7 +130,7 @@ impl Target {
         flags: &LoginWishes,
         without: &[String],
         back: scaling::Back,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, CliError> {
         let mut newly_leaving = Vec::new();
         // Before anything is written to a host the wish may still change.
         if spec != state.spec && state.may_be_on_hosts() {
@@ -139,7 +144,7 @@ impl Target {
         Ok(Self { spec, notes, logins, state, known: true, without, newly_leaving, drain_seconds, ignore })
     }
 
-    fn known(engine: &Engine<'_>, args: &WishArgs, name: Option<&str>, asks: Asks) -> Result<Self, Stop> {
+    fn known(engine: &Engine<'_>, args: &WishArgs, name: Option<&str>, asks: Asks) -> Result<Self, CliError> {
         let has_flags = args.nodes.names_hosts()
             || args.settings != SettingFlags::default()
             || !args.missing.refusals.is_empty();
@@ -149,7 +154,7 @@ impl Target {
             None => asks != Asks::Create,
         };
         if has_flags || (asks == Asks::Create && !known) {
-            let mut stop = Stop::refused(format!("accepts 2 arg(s), received {given}"));
+            let mut stop = CliError::refused(format!("accepts 2 arg(s), received {given}"));
             if let Some(name) = name {
                 stop = stop.row("missing", format!("the version: kubeon create {name} VERSION -m ADDRESS"));
                 if !known {
@@ -177,14 +182,15 @@ impl Target {
     }
 }
 
-fn only_the_file(args: &WishArgs) -> Result<(), Stop> {
+fn only_the_file(args: &WishArgs) -> Result<(), CliError> {
     let settings = args.settings != SettingFlags::default() || !args.missing.refusals.is_empty();
     if args.name.is_none() && !args.nodes.names_hosts() && !settings {
         let file = args.file.as_deref().unwrap_or(Path::new("-"));
         return no_lists(&file.display().to_string(), &args.nodes);
     }
-    let stop =
-        Stop::refused("-f says everything about the cluster: leave out its name, its hosts and its settings");
+    let stop = CliError::refused(
+        "-f says everything about the cluster: leave out its name, its hosts and its settings",
+    );
     Err(stop.row("allowed", "--default-*, --accept-new, --known-hosts, --without"))
 }
 
@@ -192,13 +198,13 @@ fn only_the_file(args: &WishArgs) -> Result<(), Stop> {
 ///
 /// # Errors
 /// Names every such list, and the flag that says the same of all.
-pub fn no_lists(cluster: &str, nodes: &NodeFlags) -> Result<(), Stop> {
+pub fn no_lists(cluster: &str, nodes: &NodeFlags) -> Result<(), CliError> {
     let mut refusals = Vec::new();
     nodes.hosts(&mut refusals);
-    if refusals.is_empty() { Ok(()) } else { Err(Stop::refusals(cluster, refusals, &[])) }
+    if refusals.is_empty() { Ok(()) } else { Err(CliError::refusals(cluster, refusals, &[])) }
 }
 
-fn read(args: &WishArgs) -> Result<KubernetesCluster, Stop> {
+fn read(args: &WishArgs) -> Result<KubernetesCluster, CliError> {
     let path = args.file.clone().unwrap_or_default();
     let shown = path.display().to_string();
     let text = if shown == "-" {
@@ -207,18 +213,18 @@ fn read(args: &WishArgs) -> Result<KubernetesCluster, Stop> {
     } else {
         std::fs::read_to_string(&path)
     };
-    let text = text.map_err(|error| Stop::refused(format!("cannot read {shown}: {error}")))?;
+    let text = text.map_err(|error| CliError::refused(format!("cannot read {shown}: {error}")))?;
     read_yaml(&text).map_err(|error| match error {
         ReadError::Mistakes(mistakes) => {
             let plural = if mistakes.len() == 1 { "" } else { "s" };
-            let mut stop = Stop::refused(format!("{shown} has {} mistake{plural}", mistakes.len()));
+            let mut stop = CliError::refused(format!("{shown} has {} mistake{plural}", mistakes.len()));
             stop.rows = mistakes
                 .into_iter()
                 .map(|mistake| (format!("line {}: {}", mistake.line, mistake.field), mistake.reason))
                 .collect();
             stop
         }
-        other => Stop::refused(format!("{shown}: {other}")),
+        other => CliError::refused(format!("{shown}: {other}")),
     })
 }
 

@@ -16,7 +16,7 @@ use crate::args::login::LoginWish;
 use crate::args::node::HostWish;
 use crate::args::settings::SettingFlags;
 use crate::args::wish::WishArgs;
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 
 pub use file::from_file;
 
@@ -52,7 +52,12 @@ fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
 ///
 /// # Errors
 /// Every reason at once.
-pub fn from_flags(args: &WishArgs, name: &str, version: &str, supported: &[Version]) -> Result<Wish, Stop> {
+pub fn from_flags(
+    args: &WishArgs,
+    name: &str,
+    version: &str,
+    supported: &[Version],
+) -> Result<Wish, CliError> {
     let mut refusals = args.missing.refusals.clone();
     refusals.extend(args.settings.refusals());
     let cluster =
@@ -77,7 +82,7 @@ pub fn from_flags(args: &WishArgs, name: &str, version: &str, supported: &[Versi
         // A name or version that cannot be read is refused below; a stand-in lets the rest be checked as well.
         cluster
             .map_or_else(|| "x".parse(), Ok)
-            .map_err(|error: NameError| Stop::failed(error.to_string()))?,
+            .map_err(|error: NameError| CliError::failed(error.to_string()))?,
         version.or_else(|| supported.last().copied()),
         &settings,
         hosts.masters.into_iter().map(host).collect(),
@@ -96,7 +101,7 @@ pub fn from_flags(args: &WishArgs, name: &str, version: &str, supported: &[Versi
 ///
 /// # Errors
 /// Every reason at once why it cannot be planned any more.
-pub fn stored(spec: ClusterSpec, supported: &[Version]) -> Result<(Valid<ClusterSpec>, Vec<Note>), Stop> {
+pub fn stored(spec: ClusterSpec, supported: &[Version]) -> Result<(Valid<ClusterSpec>, Vec<Note>), CliError> {
     Ok(kubeon_plan::validate(spec, supported)?)
 }
 
@@ -106,22 +111,22 @@ fn validated(
     mut refusals: Vec<Refusal>,
     name: &str,
     unread_masters: bool,
-) -> Result<(Valid<ClusterSpec>, Vec<Note>), Stop> {
+) -> Result<(Valid<ClusterSpec>, Vec<Note>), CliError> {
     match kubeon_plan::validate(spec, supported) {
         Ok(valid) if refusals.is_empty() => Ok(valid),
-        Ok((_, notes)) => Err(Stop::refusals(name, refusals, &notes)),
+        Ok((_, notes)) => Err(CliError::refusals(name, refusals, &notes)),
         Err(PlanError { refusals: more, notes, .. }) => {
             refusals.extend(more.into_iter().filter(|refusal| !(unread_masters && refusal.subject == "-m")));
-            Err(Stop::refusals(name, refusals, &notes))
+            Err(CliError::refusals(name, refusals, &notes))
         }
     }
 }
 
-fn settings(declared: &DeclaredCluster, refusals: &mut Vec<Refusal>) -> Result<Settings, Stop> {
+fn settings(declared: &DeclaredCluster, refusals: &mut Vec<Refusal>) -> Result<Settings, CliError> {
     declared.settings().or_else(|error| {
         refusals.push(refuse("load balancer", error.to_string()));
         let plain = DeclaredCluster { load_balancer: None, external_load_balancer: None, ..declared.clone() };
-        plain.settings().map_err(|error| Stop::failed(crate::stop::chain(&error)))
+        plain.settings().map_err(|error| CliError::failed(crate::cli_error::chain(&error)))
     })
 }
 
@@ -132,8 +137,8 @@ fn spec(
     masters: Vec<HostSpec>,
     workers: Vec<HostSpec>,
     refusals: &mut Vec<Refusal>,
-) -> Result<ClusterSpec, Stop> {
-    let version = version.ok_or_else(|| Stop::failed("the catalogue holds no version"))?;
+) -> Result<ClusterSpec, CliError> {
+    let version = version.ok_or_else(|| CliError::failed("the catalogue holds no version"))?;
     let load_balancer = match &settings.reach {
         Reach::External { address, port } => match address.ip() {
             Some(address) => LoadBalancer::External { address, port: *port },

@@ -9,12 +9,16 @@ use tokio::time::sleep;
 
 use crate::line::{Line, millis, pause_after};
 use crate::seal::seal;
-use crate::{Hands, Happening};
+use crate::{HostPorts, RunEvent};
 
 /// Does the step on its host. Tries again where the kind of failure says that it may help.
-pub(crate) async fn attempt(line: &Line<'_>, step: &Step, hands: &Hands<'_>) -> Result<Report, StepFailure> {
+pub(crate) async fn attempt(
+    line: &Line<'_>,
+    step: &Step,
+    hands: &HostPorts<'_>,
+) -> Result<Report, StepFailure> {
     let exchange = line.exchange();
-    exchange.watch.happened(Happening::StepStarted { host: line.host, step: step.id.clone() });
+    exchange.watch.on_event(RunEvent::StepStarted { host: line.host, step: step.id.clone() });
     let mut attempt = 1;
     loop {
         let failure = match once(line, step, hands).await {
@@ -24,12 +28,12 @@ pub(crate) async fn attempt(line: &Line<'_>, step: &Step, hands: &Hands<'_>) -> 
         let hopeless = attempt >= step.tries
             || !failure.category.retryable()
             || (waits(step) && exchange.lost.borrow().is_some());
-        if hopeless || line.lost().is_some() || exchange.stop.is_stopped() {
+        if hopeless || line.lost().is_some() || exchange.stop.is_cancelled() {
             return Err(failure);
         }
         let pause = pause_after(attempt);
         attempt += 1;
-        exchange.watch.happened(Happening::Retrying {
+        exchange.watch.on_event(RunEvent::Retrying {
             host: line.host,
             step: step.id.clone(),
             failure: failure.clone(),
@@ -38,18 +42,18 @@ pub(crate) async fn attempt(line: &Line<'_>, step: &Step, hands: &Hands<'_>) -> 
         });
         tokio::select! {
             () = sleep(pause) => {}
-            () = exchange.stop.stopped() => return Err(failure),
+            () = exchange.stop.cancelled() => return Err(failure),
         }
     }
 }
 
-async fn once(line: &Line<'_>, step: &Step, hands: &Hands<'_>) -> Result<Report, StepFailure> {
+async fn once(line: &Line<'_>, step: &Step, hands: &HostPorts<'_>) -> Result<Report, StepFailure> {
     let parcel = seal(step, hands)?;
     let session = line.session().await?;
     let tell = |event: Event| {
         line.heard();
         if let Some(happening) = translate(line, step, event) {
-            line.exchange().watch.happened(happening);
+            line.exchange().watch.on_event(happening);
         }
     };
     let patience = Duration::from_secs(step.timeout_seconds.into());
@@ -79,11 +83,11 @@ fn waits(step: &Step) -> bool {
 }
 
 /// What of a host's event is news. That a step started, ended or failed is told by the run itself.
-fn translate(line: &Line<'_>, step: &Step, event: Event) -> Option<Happening> {
+fn translate(line: &Line<'_>, step: &Step, event: Event) -> Option<RunEvent> {
     let (host, step) = (line.host, step.id.clone());
     match event {
-        Event::Progress { id: _, done, total } => Some(Happening::Progress { host, step, done, total }),
-        Event::Note { id: _, text } => Some(Happening::Note { host, step, text }),
+        Event::Progress { id: _, done, total } => Some(RunEvent::Progress { host, step, done, total }),
+        Event::Note { id: _, text } => Some(RunEvent::Note { host, step, text }),
         Event::Opened { .. }
         | Event::Refused { .. }
         | Event::Started { .. }

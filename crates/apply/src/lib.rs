@@ -10,21 +10,19 @@
 //!            line.rs     one session per host: opened once, opened again when it broke
 //!              │
 //!              ▼
-//!            Outcome     Done | Failed | Skipped for every step       Happening ──► Watch, as it goes
+//!            Outcome     Done | Failed | Skipped for every step       RunEvent ──► RunObserver, as it goes
 //! ```
 //!
 //! Nothing is decided here about what should be: a plan leaves nothing to decide. Only this crate turns a
 //! reference to a secret into its text, and that text goes to the host and nowhere else.
 
 mod attempt;
-mod happening;
 mod line;
 mod order;
 mod run;
+mod run_event;
 mod seal;
-mod stop;
 
-pub use happening::{Happening, Watch};
 pub use run::{FAREWELL, STEPS_AT_ONCE, run};
-pub use seal::Hands;
-pub use stop::Stop;
+pub use run_event::{RunEvent, RunObserver};
+pub use seal::HostPorts;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 use kubeon_api::HostAddress;
 use kubeon_ports::{ActHost, HostSession};
@@ -9,7 +10,7 @@ use kubeon_wire::{Category, Fence, ORPHAN_LIFE, StepFailure};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::{Happening, Stop, Watch};
+use crate::{RunEvent, RunObserver};
 
 /// How often a session is tried to be opened before the host counts as lost.
 const OPEN_TRIES: u8 = 4;
@@ -43,8 +44,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// What all lines of a run share.
 pub(crate) struct Exchange<'a> {
     pub act: &'a dyn ActHost,
-    pub watch: &'a dyn Watch,
-    pub stop: &'a Stop,
+    pub watch: &'a dyn RunObserver,
+    pub stop: &'a CancellationToken,
     /// Bounds how many hosts are being opened at once.
     pub openings: Semaphore,
     /// The first host that was lost.
@@ -94,10 +95,10 @@ impl<'a> Line<'a> {
             opened = self.open() => {
                 let session = opened.inspect_err(|failure| self.lose(failure))?;
                 *slot = Some(Arc::clone(&session));
-                self.exchange.watch.happened(Happening::HostOpened { host: self.host });
+                self.exchange.watch.on_event(RunEvent::HostOpened { host: self.host });
                 Ok(session)
             }
-            () = self.exchange.stop.stopped() => Err(cancelled()),
+            () = self.exchange.stop.cancelled() => Err(cancelled()),
         }
     }
 
@@ -107,7 +108,7 @@ impl<'a> Line<'a> {
         for _ in 0..SESSIONS {
             let Ok(session) = self.session().await else { return self.host };
             let failure = session.ended().await;
-            self.exchange.watch.happened(Happening::HostRetrying {
+            self.exchange.watch.on_event(RunEvent::HostRetrying {
                 host: self.host,
                 failure,
                 pause_milliseconds: 0,
@@ -131,7 +132,7 @@ impl<'a> Line<'a> {
             if !known {
                 let pause_milliseconds = millis(pause);
                 let host = self.host;
-                self.exchange.watch.happened(Happening::HostRetrying { host, failure, pause_milliseconds });
+                self.exchange.watch.on_event(RunEvent::HostRetrying { host, failure, pause_milliseconds });
             }
             sleep(pause).await;
         }
@@ -205,7 +206,7 @@ impl<'a> Line<'a> {
         if first {
             self.exchange.lost.send_if_modified(|lost| lost.replace(self.host).is_none());
             let failure = failure.clone();
-            self.exchange.watch.happened(Happening::HostLost { host: self.host, failure });
+            self.exchange.watch.on_event(RunEvent::HostLost { host: self.host, failure });
         }
     }
 

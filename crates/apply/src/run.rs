@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, join_all};
@@ -16,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::attempt::attempt;
 use crate::line::{Exchange, Line};
 use crate::order::Order;
-use crate::{Hands, Happening, Stop, Watch};
+use crate::{HostPorts, RunEvent, RunObserver};
 
 /// How many steps may run at once on one host, besides one part being sent.
 pub const STEPS_AT_ONCE: usize = 8;
@@ -35,7 +36,12 @@ const OPENINGS_AT_ONCE: usize = 64;
 ///
 /// Never fails: what failed is in the outcome. Dropping the future abandons the sessions; what runs on the
 /// hosts then ends there by itself.
-pub async fn run(plan: &Plan, hands: &Hands<'_>, watch: &dyn Watch, stop: &Stop) -> Outcome {
+pub async fn run(
+    plan: &Plan,
+    hands: &HostPorts<'_>,
+    watch: &dyn RunObserver,
+    stop: &CancellationToken,
+) -> Outcome {
     let Plan { cluster, version: _, generation: _, hosts, steps, standing, facts: _, notes: _ } = plan;
     let mut ledger =
         Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), watch, outcome: Outcome::default() };
@@ -49,7 +55,7 @@ pub async fn run(plan: &Plan, hands: &Hands<'_>, watch: &dyn Watch, stop: &Stop)
         }
     }
     let (cluster, standing) = (cluster.clone(), *standing);
-    watch.happened(Happening::PlanStarted { cluster, steps: steps.len(), hosts: lines.len(), standing });
+    watch.on_event(RunEvent::PlanStarted { cluster, steps: steps.len(), hosts: lines.len(), standing });
     for host in unknown {
         ledger.lose(host, &fault(format!("{host} has steps but is not among the plan's hosts")));
     }
@@ -69,8 +75,8 @@ enum Ended {
 async fn turn_steps(
     ledger: &mut Ledger<'_>,
     lines: &BTreeMap<HostAddress, Line<'_>>,
-    hands: &Hands<'_>,
-    stop: &Stop,
+    hands: &HostPorts<'_>,
+    stop: &CancellationToken,
 ) {
     let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
     for line in lines.values() {
@@ -99,7 +105,7 @@ async fn turn_steps(
                 None => return,
             },
             Some(host) = kept.next() => ledger.notice(host, lines),
-            () = stop.stopped(), if farewell.is_none() => farewell = Some(Instant::now() + FAREWELL),
+            () = stop.cancelled(), if farewell.is_none() => farewell = Some(Instant::now() + FAREWELL),
             () = sleep_until(deadline), if farewell.is_some() => return,
         }
     }
@@ -109,7 +115,7 @@ async fn turn_steps(
 struct Ledger<'a> {
     steps: &'a [Step],
     order: Order<'a>,
-    watch: &'a dyn Watch,
+    watch: &'a dyn RunObserver,
     outcome: Outcome,
 }
 
@@ -144,7 +150,7 @@ impl Ledger<'_> {
     fn done(&mut self, place: usize, report: Report) {
         let Report { changed, milliseconds } = report;
         let (host, step) = self.name(place);
-        self.watch.happened(Happening::Done { host, step: step.clone(), changed, milliseconds });
+        self.watch.on_event(RunEvent::Done { host, step: step.clone(), changed, milliseconds });
         self.outcome.steps.insert(step, StepOutcome::Done { changed, milliseconds });
         self.order.done(place);
     }
@@ -165,9 +171,9 @@ impl Ledger<'_> {
     }
 
     /// Accounts for steps that nothing will start any more.
-    fn close(&mut self, stop: &Stop) {
+    fn close(&mut self, stop: &CancellationToken) {
         for place in [self.order.running(), self.order.waiting()].concat() {
-            if stop.is_stopped() {
+            if stop.is_cancelled() {
                 self.skip(place, "");
             } else {
                 self.note_failure(place, fault("its needs lead back to itself".to_owned()));
@@ -177,7 +183,7 @@ impl Ledger<'_> {
 
     fn note_failure(&mut self, place: usize, failure: StepFailure) {
         let (host, step) = self.name(place);
-        self.watch.happened(Happening::Failed { host, step: step.clone(), failure: failure.clone() });
+        self.watch.on_event(RunEvent::Failed { host, step: step.clone(), failure: failure.clone() });
         self.outcome.steps.insert(step, StepOutcome::Failed { failure });
     }
 
@@ -192,7 +198,7 @@ impl Ledger<'_> {
     fn skip(&mut self, place: usize, because: &str) {
         let (host, step) = self.name(place);
         let because = because.to_owned();
-        self.watch.happened(Happening::Skipped { host, step: step.clone(), because: because.clone() });
+        self.watch.on_event(RunEvent::Skipped { host, step: step.clone(), because: because.clone() });
         self.outcome.steps.insert(step, StepOutcome::Skipped { because });
     }
 

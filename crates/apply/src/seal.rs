@@ -8,7 +8,7 @@ use kubeon_wire::{Category, Content, File, HostStep, Op, StepFailure};
 
 /// What a run works with.
 #[derive(Clone, Copy)]
-pub struct Hands<'a> {
+pub struct HostPorts<'a> {
     /// Opens hosts.
     pub act: &'a dyn ActHost,
     /// Resolves references to secrets.
@@ -25,7 +25,7 @@ pub(crate) struct Parcel {
 }
 
 /// Makes the parcel of a step.
-pub(crate) fn seal(step: &Step, hands: &Hands<'_>) -> Result<Parcel, StepFailure> {
+pub(crate) fn seal(step: &Step, hands: &HostPorts<'_>) -> Result<Parcel, StepFailure> {
     let Step {
         id,
         stage: _,

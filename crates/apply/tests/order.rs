@@ -10,7 +10,7 @@ mod support;
 
 use std::time::Duration;
 
-use kubeon_apply::{Happening, STEPS_AT_ONCE};
+use kubeon_apply::{RunEvent, STEPS_AT_ONCE};
 use kubeon_plan::Plan;
 use kubeon_testkit::{Fault, World, host, plan_of, step};
 use support::{failure, ran};
@@ -107,7 +107,7 @@ async fn sends_parts_one_after_the_other_beside_other_steps() {
     let parts: Vec<String> =
         world.trace().into_iter().filter(|line| line[1..].starts_with("part") && line.len() == 6).collect();
     assert_eq!(parts, ["+part0", "-part0", "+part1", "-part1", "+part2", "-part2", "+part3", "-part3"]);
-    assert_eq!(ran.count(|it| matches!(it, Happening::Progress { .. })), 5);
+    assert_eq!(ran.count(|it| matches!(it, RunEvent::Progress { .. })), 5);
 }
 
 #[tokio::test(start_paused = true)]

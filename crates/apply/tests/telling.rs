@@ -11,10 +11,11 @@ mod support;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use tokio_util::sync::CancellationToken;
 
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
-use kubeon_apply::{Hands, Happening, Stop, run};
+use kubeon_apply::{HostPorts, RunEvent, run};
 use kubeon_ports::{ActHost, EventSink, HostSession, Report};
 use kubeon_testkit::{Fault, Ports, SENTINEL, World, assert_golden, host, plan_of, step};
 use kubeon_wire::{Category, Fence, HostStep, Leaf, SecretRef, StepFailure, Usage};
@@ -114,12 +115,17 @@ async fn secrets_reach_the_host_and_nothing_else() {
     let ports = world.ports();
     let printed = Printed::default();
     let act = Prints { ports: ports.clone(), printed: Arc::clone(&printed) };
-    let watch = |happening: Happening| {
+    let watch = |happening: RunEvent| {
         let json = serde_json::to_string(&happening).unwrap();
         write!(printed.lock().unwrap(), "{happening:?}\n{json}\n").unwrap();
     };
-    let outcome =
-        run(&plan, &Hands { act: &act, secrets: &ports, blobs: &ports }, &watch, &Stop::new()).await;
+    let outcome = run(
+        &plan,
+        &HostPorts { act: &act, secrets: &ports, blobs: &ports },
+        &watch,
+        &CancellationToken::new(),
+    )
+    .await;
     let mut printed = printed.lock().unwrap().clone();
     write!(printed, "{outcome:?}{plan:?}{}", serde_json::to_string(&plan).unwrap()).unwrap();
     writeln!(printed, "{}{:?}", world.picture(), world.log()).unwrap();

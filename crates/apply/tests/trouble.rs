@@ -9,8 +9,9 @@
 mod support;
 
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
-use kubeon_apply::{FAREWELL, Happening, Stop};
+use kubeon_apply::{FAREWELL, RunEvent};
 use kubeon_testkit::{Fault, World, host, plan_of, step};
 use kubeon_wire::{Category, ORPHAN_LIFE};
 use support::{failure, ran, ran_until};
@@ -40,7 +41,7 @@ async fn a_broken_line_is_opened_again_and_the_step_sent_again() {
         .told
         .iter()
         .filter_map(|it| match it {
-            Happening::Retrying { attempt, pause_milliseconds, .. } => Some((*attempt, *pause_milliseconds)),
+            RunEvent::Retrying { attempt, pause_milliseconds, .. } => Some((*attempt, *pause_milliseconds)),
             _ => None,
         })
         .collect();
@@ -66,7 +67,7 @@ async fn many_steps_on_a_broken_line_open_it_once() {
     };
     let (ran, ()) = tokio::join!(ran(&world, &plan), flicker);
     assert!(ran.outcome.is_complete());
-    assert_eq!(ran.count(|it| matches!(it, Happening::Retrying { .. })), 6, "the line broke for all of them");
+    assert_eq!(ran.count(|it| matches!(it, RunEvent::Retrying { .. })), 6, "the line broke for all of them");
     assert_eq!(world.opened(H1), 2);
 }
 
@@ -116,7 +117,7 @@ async fn a_host_that_refuses_the_fence_fails_all_its_steps_and_is_sent_nothing()
         picture.lines().filter(|line| line.starts_with("h1 ")).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(of_h1(world.picture()), of_h1(before));
-    assert_eq!(ran.count(|it| matches!(it, Happening::HostRetrying { .. })), 0, "a refusal is final");
+    assert_eq!(ran.count(|it| matches!(it, RunEvent::HostRetrying { .. })), 0, "a refusal is final");
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,9 +145,9 @@ async fn a_host_that_cannot_be_reached_fails_its_steps_after_four_tries() {
     let ran = ran(&world, &plan).await;
     assert_eq!([ran.failure("a").category, ran.failure("b").category], [Category::Unreachable; 2]);
     assert_eq!(ran.of("c"), "done");
-    assert_eq!(ran.count(|it| matches!(it, Happening::HostRetrying { .. })), 3);
+    assert_eq!(ran.count(|it| matches!(it, RunEvent::HostRetrying { .. })), 3);
     assert_eq!(start.elapsed(), Duration::from_millis(3500));
-    assert_eq!(ran.count(|it| matches!(it, Happening::StepStarted { step, .. } if step != "c")), 0);
+    assert_eq!(ran.count(|it| matches!(it, RunEvent::StepStarted { step, .. } if step != "c")), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +166,7 @@ async fn a_host_that_an_orphaned_session_holds_is_asked_until_it_is_free() {
     world.trouble_opening(H1, faults);
     let ran = ran(&world, &plan_of([step("a", H1)])).await;
     assert_eq!(ran.of("a"), "done");
-    let told = ran.count(|it| matches!(it, Happening::HostRetrying { .. }));
+    let told = ran.count(|it| matches!(it, RunEvent::HostRetrying { .. }));
     assert_eq!(told, 2, "once that it is held, once that the line broke");
 }
 
@@ -207,7 +208,7 @@ async fn a_host_lost_on_the_way_fails_the_rest_of_its_steps_only() {
     let (ran, ()) = tokio::join!(ran(&world, &plan), cut);
     assert_eq!([ran.failure("a").category, ran.failure("b").category], [Category::Unreachable; 2]);
     assert_eq!((ran.of("c").as_str(), ran.of("d").as_str()), ("done", "done"));
-    assert_eq!(ran.count(|it| matches!(it, Happening::HostLost { .. })), 1);
+    assert_eq!(ran.count(|it| matches!(it, RunEvent::HostLost { .. })), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,10 +268,10 @@ async fn a_stop_starts_nothing_more_and_lets_running_steps_end() {
     world.trouble("a", [Fault::Slow(seconds(20))]);
     let plan =
         plan_of([step("a", H1).writes("/a", "a"), step("b", H1).needs(["a"]), step("c", H2).needs(["b"])]);
-    let stop = Stop::new();
+    let stop = CancellationToken::new();
     let later = async {
         sleep(seconds(5)).await;
-        stop.stop();
+        stop.cancel();
     };
     let start = Instant::now();
     let (ran, ()) = tokio::join!(ran_until(&world, &plan, &stop), later);
@@ -284,10 +285,10 @@ async fn a_stop_waits_no_longer_than_its_farewell() {
     let world = world();
     world.trouble("a", [Fault::Silence]);
     let plan = plan_of([step("a", H1).within(600), step("b", H1).needs(["a"])]);
-    let stop = Stop::new();
+    let stop = CancellationToken::new();
     let later = async {
         sleep(seconds(5)).await;
-        stop.stop();
+        stop.cancel();
     };
     let start = Instant::now();
     let (ran, ()) = tokio::join!(ran_until(&world, &plan, &stop), later);
@@ -301,11 +302,11 @@ async fn a_stop_ends_pauses_and_openings_at_once() {
     world.trouble("a", std::iter::repeat_n(Fault::Fail(failure(Category::Timeout)), 9));
     world.trouble_opening(H2, [Fault::Silence]);
     let plan = plan_of([step("a", H1).tries(9), step("b", H2)]);
-    let stop = Stop::new();
+    let stop = CancellationToken::new();
     let later = async {
         // In the pause of 8 s after the fifth try.
         sleep(seconds(9)).await;
-        stop.stop();
+        stop.cancel();
     };
     let start = Instant::now();
     let (ran, ()) = tokio::join!(ran_until(&world, &plan, &stop), later);
@@ -315,8 +316,8 @@ async fn a_stop_ends_pauses_and_openings_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_stopped_before_it_began_does_nothing() {
-    let (world, stop) = (world(), Stop::new());
-    stop.stop();
+    let (world, stop) = (world(), CancellationToken::new());
+    stop.cancel();
     let ran = ran_until(&world, &plan_of([step("a", H1), step("b", H2).needs(["a"])]), &stop).await;
     assert_eq!([ran.of("a"), ran.of("b")], ["skipped, stopped", "skipped, stopped"]);
     assert!(world.trace().is_empty());

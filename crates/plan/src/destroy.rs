@@ -4,11 +4,11 @@
 use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{Facts, Op};
 
+use crate::context::{Host, PlanContext};
 use crate::diff::planned_hosts;
 use crate::hosts;
 use crate::input::{Intent, Snapshot};
 use crate::output::{Plan, PlanError, Step};
-use crate::site::{Host, Site};
 
 /// Plans the removal of a cluster. Hosts that carry nothing of it are left alone, and so are those that were named to be
 /// left out, masters too. Where all are, the plan is empty. A note names those that carry another cluster.
@@ -47,7 +47,7 @@ fn reset_id(name: &HostName) -> String {
     format!("reset/host@{name}")
 }
 
-fn reset(site: &Site<'_>, host: HostAddress, name: &HostName, needs: Vec<String>) -> Step {
+fn reset(site: &PlanContext<'_>, host: HostAddress, name: &HostName, needs: Vec<String>) -> Step {
     Step {
         id: reset_id(name),
         stage: "reset".to_owned(),

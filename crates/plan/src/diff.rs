@@ -9,9 +9,9 @@ use kubeon_wire::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::desired::Wish;
+use crate::context::PlanContext;
+use crate::desired::DesiredStep;
 use crate::output::{Note, Plan, PlannedHost, Step};
-use crate::site::Site;
 use crate::stages::side_by_side;
 
 /// How many pieces the work on all wishes, or on all hosts, is cut into.
@@ -33,7 +33,7 @@ struct Found {
 }
 
 /// Keeps the wishes that are needed, each with its reason.
-pub(crate) fn plan(site: &Site<'_>, now: i64, wishes: Vec<Wish>, notes: Vec<Note>) -> Plan {
+pub(crate) fn plan(site: &PlanContext<'_>, now: i64, wishes: Vec<DesiredStep>, notes: Vec<Note>) -> Plan {
     let seen = look(site);
     let found = find(&wishes, &seen, now);
     let standing = found.iter().filter(|found| found.why.is_none()).count();
@@ -53,13 +53,13 @@ pub(crate) fn plan(site: &Site<'_>, now: i64, wishes: Vec<Wish>, notes: Vec<Note
 }
 
 /// The hosts of the cluster and those that leave it, as far as they were seen.
-fn seen_hosts<'s>(site: &'s Site<'_>) -> impl Iterator<Item = (HostAddress, &'s Facts)> {
+fn seen_hosts<'s>(site: &'s PlanContext<'_>) -> impl Iterator<Item = (HostAddress, &'s Facts)> {
     let leaving =
         site.leaving.iter().filter_map(|host| Some((host.spec.address, *host.facts.as_ref().ok()?)));
     site.hosts.iter().map(|host| (host.address(), host.facts)).chain(leaving)
 }
 
-fn look<'s>(site: &'s Site<'_>) -> HashMap<HostAddress, Seen<'s>> {
+fn look<'s>(site: &'s PlanContext<'_>) -> HashMap<HostAddress, Seen<'s>> {
     let one = |(address, facts): (HostAddress, &'s Facts)| {
         let journal = facts.journal.iter().map(|entry| (entry.id.as_str(), entry)).collect();
         (address, Seen { facts, journal })
@@ -69,7 +69,7 @@ fn look<'s>(site: &'s Site<'_>) -> HashMap<HostAddress, Seen<'s>> {
     side_by_side(pieces.map(|hosts| move || hosts.iter().copied().map(one).collect())).into_iter().collect()
 }
 
-pub(crate) fn planned_hosts(site: &Site<'_>, generation: u64) -> BTreeMap<HostAddress, PlannedHost> {
+pub(crate) fn planned_hosts(site: &PlanContext<'_>, generation: u64) -> BTreeMap<HostAddress, PlannedHost> {
     let planned =
         |name: &HostName, master| PlannedHost { name: name.clone(), fence: site.fence(master, generation) };
     let staying = site.hosts.iter().map(|host| (host.address(), planned(&host.name, host.master)));
@@ -94,7 +94,7 @@ struct Traced {
 }
 
 /// Looks at every wish once. What a wish comes after stands before it in the list.
-fn find(wishes: &[Wish], seen: &HashMap<HostAddress, Seen<'_>>, now: i64) -> Vec<Found> {
+fn find(wishes: &[DesiredStep], seen: &HashMap<HostAddress, Seen<'_>>, now: i64) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::with_capacity(wishes.len());
     for (wish, Traced { effect, needs, reads }) in wishes.iter().zip(trace(wishes)) {
         let read: Vec<&Found> = reads.into_iter().map(|place| &all[place]).collect();
@@ -106,7 +106,7 @@ fn find(wishes: &[Wish], seen: &HashMap<HostAddress, Seen<'_>>, now: i64) -> Vec
 }
 
 /// What can be found out about each wish alone: most of the work of a large plan.
-fn trace(wishes: &[Wish]) -> Vec<Traced> {
+fn trace(wishes: &[DesiredStep]) -> Vec<Traced> {
     let places: HashMap<&str, usize> =
         wishes.iter().enumerate().map(|(place, wish)| (wish.id.as_str(), place)).collect();
     let size = wishes.len().div_ceil(PIECES).max(1);
@@ -121,7 +121,7 @@ fn trace(wishes: &[Wish]) -> Vec<Traced> {
 }
 
 /// `json` is room to write in.
-fn trace_one(wish: &Wish, place: usize, places: &HashMap<&str, usize>, json: &mut Vec<u8>) -> Traced {
+fn trace_one(wish: &DesiredStep, place: usize, places: &HashMap<&str, usize>, json: &mut Vec<u8>) -> Traced {
     let before = |id: &String| places.get(id.as_str()).copied().filter(|found| *found < place);
     let needs: Vec<Option<usize>> = wish.needs.iter().map(before).collect();
     let reads = if wish.check && wish.reads.is_empty() {
@@ -149,7 +149,7 @@ fn digest(mut effect: Sha256, read: &[&Found]) -> String {
 }
 
 /// `read` is what the wish reads; all that it comes after, where it is a check that names nothing closer.
-fn reason(wish: &Wish, digest: &str, seen: &Seen<'_>, read: &[&Found], now: i64) -> Option<String> {
+fn reason(wish: &DesiredStep, digest: &str, seen: &Seen<'_>, read: &[&Found], now: i64) -> Option<String> {
     let anew = read.iter().any(|found| found.why.is_some());
     if wish.unmet.is_some() {
         return wish.unmet.clone();
@@ -202,11 +202,11 @@ fn left(seconds: i64) -> String {
 }
 
 /// The steps that are needed, in order. What is not needed is let go of by as many threads.
-fn steps(wishes: Vec<Wish>, found: Vec<Found>, needed: &[bool]) -> Vec<Step> {
+fn steps(wishes: Vec<DesiredStep>, found: Vec<Found>, needed: &[bool]) -> Vec<Step> {
     let size = wishes.len().div_ceil(PIECES).max(1);
     let mut rest = wishes.into_iter().zip(found);
     let pieces = std::iter::from_fn(move || {
-        let piece: Vec<(Wish, Found)> = rest.by_ref().take(size).collect();
+        let piece: Vec<(DesiredStep, Found)> = rest.by_ref().take(size).collect();
         (!piece.is_empty()).then_some(piece)
     });
     side_by_side(pieces.map(|piece| {
@@ -214,7 +214,7 @@ fn steps(wishes: Vec<Wish>, found: Vec<Found>, needed: &[bool]) -> Vec<Step> {
     }))
 }
 
-fn step(wish: Wish, found: Found, needed: &[bool]) -> Option<Step> {
+fn step(wish: DesiredStep, found: Found, needed: &[bool]) -> Option<Step> {
     let why = found.why?;
     let remains = |place: Option<usize>| place.is_some_and(|place| needed[place]);
     let mut needs: Vec<String> = wish

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::Facts;
 
+use crate::context::{Host, Leaving, PlanContext};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, missing_tool, parts};
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 use crate::output::{Note, PlanError, Refusal};
 use crate::precheck::{self, RULES, Rule};
-use crate::site::{Host, Leaving, Site};
 
 /// The program of kubeon on a host.
 const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
@@ -21,7 +21,7 @@ const TOLD_ALWAYS: [&str; 3] = ["memory", "nftables", "clock"];
 pub(crate) fn admit<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
-) -> Result<(Site<'a>, Vec<Note>), PlanError> {
+) -> Result<(PlanContext<'a>, Vec<Note>), PlanError> {
     // Names are judged below, together with those of hosts that leave.
     let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.name != "name").collect();
     let (mut site, mut notes) = judge(intent, snapshot, &rules, Purpose::Stay)?;
@@ -32,8 +32,8 @@ pub(crate) fn admit<'a>(
 
 /// Workers that come back although their node is gone already: their kubelet would not make it anew. What they carry is
 /// taken off by this plan, and the next one has them join as new ones.
-fn bare_first(site: &mut Site<'_>, notes: &mut Vec<Note>) {
-    let gone = |site: &Site<'_>, host: &Host<'_>| {
+fn bare_first(site: &mut PlanContext<'_>, notes: &mut Vec<Note>) {
+    let gone = |site: &PlanContext<'_>, host: &Host<'_>| {
         let ours = host.facts.claim.as_ref().is_some_and(|claim| claim.uid == site.intent.uid);
         let joined = ours && host.did(&host.id("join/kubelet"));
         site.intent.returns(host.address()) && joined && matches!(site.node(&host.name), Some(None))
@@ -56,7 +56,7 @@ fn bare_first(site: &mut Site<'_>, notes: &mut Vec<Note>) {
 pub(crate) fn recognize<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
-) -> Result<(Site<'a>, Vec<Note>), PlanError> {
+) -> Result<(PlanContext<'a>, Vec<Note>), PlanError> {
     // The generation is counted before the first effect, so 0 says that there was none.
     let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);
     let written = intent.generation > 0 || snapshot.hosts.values().filter_map(Seen::fresh).any(ours);
@@ -111,7 +111,7 @@ fn judge<'a>(
     snapshot: &'a Snapshot,
     rules: &[&Rule],
     purpose: Purpose,
-) -> Result<(Site<'a>, Vec<Note>), PlanError> {
+) -> Result<(PlanContext<'a>, Vec<Note>), PlanError> {
     let (mut refusals, mut notes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
     let masters = intent.spec.masters.len();
     for (index, spec) in intent.spec.hosts().enumerate() {
@@ -135,7 +135,7 @@ fn judge<'a>(
     let going = leaving.iter().filter_map(|host| host.facts.as_ref().ok()).copied();
     let claims = hosts.iter().map(|host| host.facts).chain(going).filter_map(|facts| facts.claim.as_ref());
     let generation = claims.map(|claim| claim.generation).max().unwrap_or(0).max(intent.generation);
-    Ok((Site { intent, hosts, leaving, generation }, notes))
+    Ok((PlanContext { intent, hosts, leaving, generation }, notes))
 }
 
 /// Workers that are to leave, those that cannot be reached only where a person said so.
@@ -329,7 +329,7 @@ fn told_once(messages: BTreeMap<String, Vec<HostAddress>>) -> impl Iterator<Item
 }
 
 /// What could not be looked at: nothing is done because of it, so a person should know.
-fn untold(site: &Site<'_>) -> Vec<Note> {
+fn untold(site: &PlanContext<'_>) -> Vec<Note> {
     let mut messages: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
     for host in &site.hosts {
         for text in &host.facts.untold {
@@ -346,7 +346,7 @@ fn untold(site: &Site<'_>) -> Vec<Note> {
 }
 
 /// A host that lacks what the bundle lacks too.
-fn tools_are_whole(site: &Site<'_>) -> Option<Refusal> {
+fn tools_are_whole(site: &PlanContext<'_>) -> Option<Refusal> {
     if site.intent.artifacts.parts.contains_key(NET_TOOLS) {
         return None;
     }
@@ -360,7 +360,10 @@ fn tools_are_whole(site: &Site<'_>) -> Option<Refusal> {
     Some(refuse(host.address(), reason))
 }
 
-fn bundle_is_whole(site: Site<'_>, notes: Vec<Note>) -> Result<(Site<'_>, Vec<Note>), PlanError> {
+fn bundle_is_whole(
+    site: PlanContext<'_>,
+    notes: Vec<Note>,
+) -> Result<(PlanContext<'_>, Vec<Note>), PlanError> {
     let artifacts = &site.intent.artifacts;
     let programs = parts(true).chain(parts(false)).filter(|name| !artifacts.parts.contains_key(*name));
     let images = NODE_IMAGES.iter().copied().filter(|role| !artifacts.images.contains_key(*role));

@@ -9,6 +9,7 @@
 //! No clock, environment, random number, network or file is read here: time comes in as a value, secrets
 //! stay references. The same input gives the same plan, byte for byte.
 
+mod context;
 mod desired;
 mod destroy;
 mod diff;
@@ -19,7 +20,6 @@ pub mod output;
 pub mod precheck;
 mod quorum;
 pub mod sim;
-mod site;
 pub mod stages;
 pub mod validate;
 

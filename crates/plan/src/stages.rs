@@ -4,8 +4,8 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use crate::desired::{Wish, control, etcd, join, leave, network, prepare, verify};
-use crate::site::Site;
+use crate::context::PlanContext;
+use crate::desired::{DesiredStep, control, etcd, join, leave, network, prepare, verify};
 
 /// One stage on the way from bare hosts to a cluster.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +14,7 @@ pub struct Stage {
     pub name: &'static str,
     /// What it does, in a few words.
     pub title: &'static str,
-    wishes: fn(&Site<'_>, &mut Vec<Wish>),
+    wishes: fn(&PlanContext<'_>, &mut Vec<DesiredStep>),
 }
 
 /// From bare hosts to a working cluster; last, out of it.
@@ -46,7 +46,7 @@ pub const STAGES: &[Stage] = &[
 ];
 
 /// Everything that should be, in order, whether it is there or not.
-pub(crate) fn wishes(site: &Site<'_>) -> Vec<Wish> {
+pub(crate) fn wishes(site: &PlanContext<'_>) -> Vec<DesiredStep> {
     side_by_side(STAGES.iter().map(|stage| {
         move || {
             let mut wishes = Vec::new();

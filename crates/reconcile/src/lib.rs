@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!          ┌─────────────── one turn ───────────────┐
-//!   hosts ─► observe ─► plan ─► lint ─► apply ─► Turn { snapshot, plan, outcome }
+//!   hosts ─► observe ─► plan ─► lint ─► apply ─► Reconciled { snapshot, plan, outcome }
 //!            reads      pure    pure    writes      │
 //!              ▲                                    │ only when it may help: until_settled
 //!              └────────────────────────────────────┘
@@ -10,6 +10,6 @@
 //!
 //! Nothing is decided here but when to stop turning. What to do is `plan`'s, how to do it is `apply`'s.
 
-mod turn;
+mod reconciler;
 
-pub use turn::{Looked, Turn, TurnError, Wheel, another_may_help};
+pub use reconciler::{Planned, ReconcileError, Reconciled, Reconciler, another_may_help};

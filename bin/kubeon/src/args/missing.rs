@@ -7,7 +7,7 @@ use kubeon_plan::Refusal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// `--flag`, `--flag=true`, `--flag=false`.
-    Switch,
+    Nothing,
     /// `--flag VALUE`.
     Value,
 }
@@ -40,7 +40,7 @@ const MIRROR: &str =
     "every part comes from the bundle, no registry is asked: leave it out (see kubeon bundle build)";
 
 const fn switch(flag: &'static str, missing: &'static str) -> MissingFlag {
-    MissingFlag { flag, takes: Takes::Switch, harmless: &["false"], missing }
+    MissingFlag { flag, takes: Takes::Nothing, harmless: &["false"], missing }
 }
 
 const fn value(flag: &'static str, harmless: &'static [&'static str], missing: &'static str) -> MissingFlag {
@@ -126,7 +126,7 @@ impl MissingFlag {
             .action(ArgAction::Append)
             .allow_hyphen_values(true);
         match self.takes {
-            Takes::Switch => {
+            Takes::Nothing => {
                 arg.num_args(0..=1).require_equals(true).default_missing_value("true").value_parser([
                     "true", "false", "1", "0", "t", "f", "T", "F", "TRUE", "FALSE", "True", "False",
                 ])
@@ -140,13 +140,13 @@ impl MissingFlag {
             return None;
         }
         let last = matches.get_many::<String>(self.flag)?.next_back()?;
-        let off = self.takes == Takes::Switch
+        let off = self.takes == Takes::Nothing
             && ["false", "0", "f", "F", "FALSE", "False"].contains(&last.as_str());
         if off || self.harmless.contains(&last.as_str()) {
             return None;
         }
         let subject = match self.takes {
-            Takes::Switch => format!("--{}", self.flag),
+            Takes::Nothing => format!("--{}", self.flag),
             Takes::Value => format!("--{} {last}", self.flag),
         };
         Some(Refusal { subject, reason: self.missing.to_owned() })

@@ -85,7 +85,7 @@ fn every_flag_of_a_missing_part_is_refused_unless_it_asks_for_nothing() {
     for flag in MISSING {
         let long = format!("--{}", flag.flag);
         let asked = match flag.takes {
-            Takes::Switch => wish(&[&long]),
+            Takes::Nothing => wish(&[&long]),
             Takes::Value => wish(&[&long, "7"]),
         };
         assert_eq!(asked.missing.refusals.len(), 1, "{long}");

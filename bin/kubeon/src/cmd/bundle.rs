@@ -13,12 +13,12 @@ use serde::Serialize;
 use super::Context;
 use crate::args::Format;
 use crate::args::bundle::{BundleArgs, BundleBuild, BundleCommand, BundleLs, BundleOne};
+use crate::cli_error::{CliError, chain};
 use crate::display::spinner::Spinner;
 use crate::output::{Answer, Table, words};
-use crate::stop::{Stop, chain};
 
 /// Does what the command line says about bundles.
-pub async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), CliError> {
     match &args.command {
         None => super::help(context.talk, &["bundle"]),
         Some(BundleCommand::Build(args)) => make(context, args).await,
@@ -32,9 +32,9 @@ pub async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), Stop> {
 ///
 /// # Errors
 /// When the environment names no place.
-pub fn store(context: &Context<'_>) -> Result<Store, Stop> {
+pub fn store(context: &Context<'_>) -> Result<Store, CliError> {
     let Some(cache) = &context.environment.cache else {
-        return Err(Stop::refused("HOME is not set: set KUBEON_CACHE to a folder for bundles"));
+        return Err(CliError::refused("HOME is not set: set KUBEON_CACHE to a folder for bundles"));
     };
     let store = Store::at(cache);
     Ok(match &context.environment.bundles {
@@ -47,46 +47,46 @@ pub fn store(context: &Context<'_>) -> Result<Store, Stop> {
 ///
 /// # Errors
 /// Refuses when there is none or it is damaged, with the command that makes it: no host has been touched yet.
-pub fn find(context: &Context<'_>, version: Version) -> Result<Bundle, Stop> {
+pub fn find(context: &Context<'_>, version: Version) -> Result<Bundle, CliError> {
     let found = store(context)?.find(version, Arch::native());
     found.map_err(|error| match &error {
-        BundleError::Absent { .. } => Stop::refused(error.to_string()),
-        _ => Stop::refused(format!("the bundle of {version} is damaged"))
+        BundleError::Absent { .. } => CliError::refused(error.to_string()),
+        _ => CliError::refused(format!("the bundle of {version} is damaged"))
             .row("cause", chain(&error))
             .hint(format!("make it anew with: kubeon bundle build {version}")),
     })
 }
 
-fn stop(error: BundleError) -> Stop {
+fn stop(error: BundleError) -> CliError {
     match &error {
-        BundleError::Absent { .. } => Stop::refused(error.to_string()),
-        _ => Stop::failed(chain(&error)),
+        BundleError::Absent { .. } => CliError::refused(error.to_string()),
+        _ => CliError::failed(chain(&error)),
     }
 }
 
 /// A version, or the folder of a bundle.
-fn named(context: &Context<'_>, text: &str) -> Result<Bundle, Stop> {
+fn named(context: &Context<'_>, text: &str) -> Result<Bundle, CliError> {
     if Path::new(text).is_dir() {
         return Bundle::open(Path::new(text)).map_err(stop);
     }
     let version = text
         .parse::<Version>()
-        .map_err(|error| Stop::refused(format!("{error}, and there is no folder of that name")))?;
+        .map_err(|error| CliError::refused(format!("{error}, and there is no folder of that name")))?;
     store(context)?.find(version, Arch::native()).map_err(stop)
 }
 
-async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), Stop> {
+async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError> {
     let version = args
         .version
         .parse::<Version>()
-        .map_err(|error| Stop::refused(format!("Input version [{}] error: {error}", args.version)))?;
+        .map_err(|error| CliError::refused(format!("Input version [{}] error: {error}", args.version)))?;
     let catalogue = super::view::catalogue()?;
     let entry = catalogue
         .entry(version)
-        .map_err(|error| Stop::refused(format!("[check] Input version[{version}] not support: {error}")))?
+        .map_err(|error| CliError::refused(format!("[check] Input version[{version}] not support: {error}")))?
         .clone();
     let from: Origin =
-        args.from.parse().map_err(|error: kubeon_bundle::BuildError| Stop::refused(error.to_string()))?;
+        args.from.parse().map_err(|error: kubeon_bundle::BuildError| CliError::refused(error.to_string()))?;
     let options = BuildOptions { from, arch: Arch::native(), store: store(context)?, refresh: args.refresh };
     if args.dry_run {
         return announce(context, &entry, &options, args.format.output);
@@ -97,9 +97,9 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), Stop> {
     let built =
         tokio::task::spawn_blocking(move || build(&entry, &options, &|progress| show(&shown, &progress)))
             .await
-            .map_err(|error| Stop::failed(error.to_string()))?;
+            .map_err(|error| CliError::failed(error.to_string()))?;
     drop(spinner);
-    let bundle = built.map_err(|error| Stop::failed(format!("bundle {version}: {}", chain(&error))))?;
+    let bundle = built.map_err(|error| CliError::failed(format!("bundle {version}: {}", chain(&error))))?;
     context.talk.say(&format!(
         "bundle {version} is ready: {}, {}, {}",
         words::count(bundle.manifest().parts.len(), "part"),
@@ -128,7 +128,7 @@ fn announce(
     entry: &kubeon_bundle::Entry,
     options: &BuildOptions,
     format: Format,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let planned: Vec<_> = entry
         .components
         .iter()
@@ -196,10 +196,10 @@ fn row(bundle: &Bundle, folder: PathBuf) -> Row {
     }
 }
 
-fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), Stop> {
+fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), CliError> {
     let store = store(context)?;
     let found =
-        store.list().map_err(|error| Stop::failed(format!("{}: {error}", store.bundles().display())))?;
+        store.list().map_err(|error| CliError::failed(format!("{}: {error}", store.bundles().display())))?;
     let mut rows = Vec::new();
     for (folder, bundle) in found {
         match bundle {
@@ -222,7 +222,7 @@ fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), Stop> {
     context.talk.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
 }
 
-fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), Stop> {
+fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
     let bundle = named(context, &args.bundle)?;
     let manifest = bundle.manifest();
     let mut table =
@@ -259,14 +259,14 @@ fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), Stop> {
     context.talk.result(&answer.text(args.format.output)?)
 }
 
-async fn verify(context: &Context<'_>, args: &BundleOne) -> Result<(), Stop> {
+async fn verify(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
     let bundle = named(context, &args.bundle)?;
     let begin = Instant::now();
     let (manifest, checked) = (bundle.manifest().clone(), bundle.clone());
     let result = tokio::task::spawn_blocking(move || checked.verify())
         .await
-        .map_err(|error| Stop::failed(error.to_string()))?;
-    result.map_err(|error| Stop::failed(error.to_string()))?;
+        .map_err(|error| CliError::failed(error.to_string()))?;
+    result.map_err(|error| CliError::failed(error.to_string()))?;
     let line = format!(
         "bundle {} is whole: {} and {} checked against their SHA-256 in {}",
         manifest.kubernetes,

@@ -11,11 +11,11 @@ use serde::Serialize;
 use super::Context;
 use crate::args::day::UseArgs;
 use crate::args::{Format, OutputFlag};
+use crate::cli_error::CliError;
 use crate::engine::entrance::{self, Choice};
 use crate::engine::kubeconfig::Kubeconfig;
 use crate::engine::{self, Engine, State};
 use crate::output::{Answer, Table};
-use crate::stop::Stop;
 
 /// What was chosen.
 #[derive(Debug, Serialize)]
@@ -34,7 +34,7 @@ struct Chosen {
 }
 
 /// Chooses a cluster, for kubeon and for kubectl.
-pub async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     let Some(given) = &args.name else {
         let cluster = engine.name(None)?;
@@ -46,7 +46,7 @@ pub async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), Stop> {
     let state = engine.load(&name)?;
     let kubeconfig = engine.store.kubeconfig_path(&name);
     if !kubeconfig.is_file() {
-        let stop = Stop::refused(format!("{name} has no kubeconfig yet: it was not finished"));
+        let stop = CliError::refused(format!("{name} has no kubeconfig yet: it was not finished"));
         return Err(stop.hint(format!("continue with: kubeon create {name}")));
     }
     engine.store.set_current(&name).map_err(engine::stop)?;
@@ -74,7 +74,7 @@ pub async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-fn tell(context: &Context<'_>, format: &OutputFlag, chosen: &Chosen, text: &str) -> Result<(), Stop> {
+fn tell(context: &Context<'_>, format: &OutputFlag, chosen: &Chosen, text: &str) -> Result<(), CliError> {
     if matches!(format.output, Format::Table | Format::Wide) {
         return context.talk.result(text);
     }
@@ -83,7 +83,7 @@ fn tell(context: &Context<'_>, format: &OutputFlag, chosen: &Chosen, text: &str)
 }
 
 /// Leads kubectl to masters that live, and tells by which context.
-async fn lead(engine: &Engine<'_>, state: &State, kubeconfig: &Path) -> Result<Option<String>, Stop> {
+async fn lead(engine: &Engine<'_>, state: &State, kubeconfig: &Path) -> Result<Option<String>, CliError> {
     let text = fs::read_to_string(kubeconfig).map_err(|error| cannot("read", kubeconfig, &error))?;
     let new = entrance::renewed(&text, &state.spec, Choice::Cluster, engine.context.talk).await?;
     if let Some(new) = &new {
@@ -94,12 +94,12 @@ async fn lead(engine: &Engine<'_>, state: &State, kubeconfig: &Path) -> Result<O
 }
 
 /// `~/.kube/config` becomes a link; a file that was there is kept beside it.
-fn link_kubeconfig(context: &Context<'_>, kubeconfig: &Path) -> Result<PathBuf, Stop> {
+fn link_kubeconfig(context: &Context<'_>, kubeconfig: &Path) -> Result<PathBuf, CliError> {
     let home = context
         .environment
         .home
         .as_ref()
-        .ok_or_else(|| Stop::refused("HOME is not set: there is no ~/.kube"))?;
+        .ok_or_else(|| CliError::refused("HOME is not set: there is no ~/.kube"))?;
     let link = home.join(".kube/config");
     if let Some(folder) = link.parent() {
         fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
@@ -121,18 +121,21 @@ fn link_kubeconfig(context: &Context<'_>, kubeconfig: &Path) -> Result<PathBuf, 
 const MOST_COPIES: u32 = 1000;
 
 /// A name beside the file that nobody uses.
-fn free_name(file: &Path) -> Result<PathBuf, Stop> {
+fn free_name(file: &Path) -> Result<PathBuf, CliError> {
     let name = |n: u32| if n == 0 { "config.backup".to_owned() } else { format!("config.backup.{n}") };
     (0..MOST_COPIES)
         .map(|n| file.with_file_name(name(n)))
         .find(|path| fs::symlink_metadata(path).is_err())
         .ok_or_else(|| {
-            Stop::refused(format!("there are {MOST_COPIES} copies beside {}; remove some", file.display()))
+            CliError::refused(format!(
+                "there are {MOST_COPIES} copies beside {}; remove some",
+                file.display()
+            ))
         })
 }
 
 /// Makes or moves a link in one step.
-fn point(link: &Path, target: &Path) -> Result<(), Stop> {
+fn point(link: &Path, target: &Path) -> Result<(), CliError> {
     let mut name = link.file_name().unwrap_or_default().to_owned();
     name.push(format!(".new-{}", std::process::id()));
     let new = link.with_file_name(name);
@@ -143,14 +146,14 @@ fn point(link: &Path, target: &Path) -> Result<(), Stop> {
     fs::rename(&new, link).map_err(|error| cannot("replace", link, &error))
 }
 
-fn cannot(action: &str, path: &Path, error: &std::io::Error) -> Stop {
-    Stop::failed(format!("cannot {action} {}: {error}", path.display()))
+fn cannot(action: &str, path: &Path, error: &std::io::Error) -> CliError {
+    CliError::failed(format!("cannot {action} {}: {error}", path.display()))
 }
 
 /// Unpacks the bundle's kubectl once and links it in `bin` of the state folder.
-fn kubectl(engine: &Engine<'_>, version: Version) -> Result<PathBuf, Stop> {
+fn kubectl(engine: &Engine<'_>, version: Version) -> Result<PathBuf, CliError> {
     let store = super::bundle::store(engine.context)?;
-    let bundle = store.find(version, Arch::native()).map_err(|error| Stop::refused(error.to_string()))?;
+    let bundle = store.find(version, Arch::native()).map_err(|error| CliError::refused(error.to_string()))?;
     let folder = engine.store.base().join("bin");
     fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
     let program = folder.join(format!("kubectl-{version}"));
@@ -163,12 +166,12 @@ fn kubectl(engine: &Engine<'_>, version: Version) -> Result<PathBuf, Stop> {
 }
 
 /// The program `kubectl` out of the bundle, whole or not at all.
-fn unpack(bundle: &Bundle, place: &Path) -> Result<(), Stop> {
+fn unpack(bundle: &Bundle, place: &Path) -> Result<(), CliError> {
     let carries = |part: &&kubeon_bundle::Part| {
         part.kind != PartKind::Image && part.programs.iter().any(|program| program.ends_with("/kubectl"))
     };
     let part = bundle.manifest().parts.iter().find(carries).ok_or_else(|| {
-        Stop::refused(format!("the bundle of {} has no kubectl", bundle.manifest().kubernetes))
+        CliError::refused(format!("the bundle of {} has no kubectl", bundle.manifest().kubernetes))
     })?;
     let blob = bundle.blob(&part.digest);
     let unpacked = || -> std::io::Result<bool> {
@@ -192,7 +195,7 @@ fn unpack(bundle: &Bundle, place: &Path) -> Result<(), Stop> {
     };
     match unpacked() {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Stop::failed(format!("{} holds no kubectl", blob.display()))),
+        Ok(false) => Err(CliError::failed(format!("{} holds no kubectl", blob.display()))),
         Err(error) => Err(cannot("unpack", &blob, &error)),
     }
 }

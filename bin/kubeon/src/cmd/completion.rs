@@ -4,10 +4,10 @@ use clap::CommandFactory as _;
 
 use super::Context;
 use crate::args::{Cli, CompletionArgs};
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 
 /// Writes the script.
-pub fn run(context: &Context<'_>, args: &CompletionArgs) -> Result<(), Stop> {
+pub fn run(context: &Context<'_>, args: &CompletionArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "kubeon", &mut script);
     context.talk.result(&String::from_utf8_lossy(&script))

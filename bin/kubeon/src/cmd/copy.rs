@@ -8,15 +8,15 @@ use super::Context;
 use super::talk_to::{AT_ONCE, Nodes};
 use crate::args::Format;
 use crate::args::day::CopyArgs;
+use crate::cli_error::CliError;
 use crate::display::spinner::Spinner;
 use crate::engine::Engine;
 use crate::output::{Answer, Table, words};
-use crate::stop::Stop;
 
 /// Copies a file or folder to nodes.
-pub async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), CliError> {
     if let Err(error) = std::fs::metadata(&args.source) {
-        return Err(Stop::refused(format!("cannot read {}: {error}", args.source.display())));
+        return Err(CliError::refused(format!("cannot read {}: {error}", args.source.display())));
     }
     let engine = Engine::new(context)?;
     let nodes = Nodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
@@ -44,7 +44,7 @@ pub async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), Stop> {
     }
     let count = words::count(nodes.members.len(), "node");
     let mut stop =
-        Stop::failed(format!("{} was not copied to {} of {count}", copy.source.display(), failed.len()));
+        CliError::failed(format!("{} was not copied to {} of {count}", copy.source.display(), failed.len()));
     stop.rows = failed;
     Err(stop)
 }
@@ -66,7 +66,7 @@ struct Sizes {
 }
 
 /// Tells where it went.
-fn tell(context: &Context<'_>, arrived: &[Arrived], format: Format) -> Result<(), Stop> {
+fn tell(context: &Context<'_>, arrived: &[Arrived], format: Format) -> Result<(), CliError> {
     let mut table = Table::new(&["", "", ""]);
     for Arrived { node, path, sizes } in arrived {
         let sizes = sizes.as_ref().map_or_else(String::new, |Sizes { files, bytes }| {

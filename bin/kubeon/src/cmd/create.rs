@@ -3,19 +3,20 @@
 use std::time::{Duration, Instant};
 
 use kubeon_api::{ClusterName, HostAddress};
-use kubeon_apply::Stop as Switch;
 use kubeon_bundle::Bundle;
 use kubeon_pki::{Server, kubeconfig};
 use kubeon_plan::{ClusterSpec, HostSpec, Intent, Plan};
 use kubeon_ports::Secrets as _;
-use kubeon_reconcile::Turn;
+use kubeon_reconcile::Reconciled;
 use kubeon_store::{Lock, Status};
 use kubeon_wire::{Leaf, Op, SecretRef, Usage};
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 use super::{Context, plan};
 use crate::args::wish::CreateArgs;
 use crate::args::{ContactFlags, Format};
+use crate::cli_error::{CliError, note_text};
 use crate::engine::artifacts::{BundleBlobs, artifacts};
 use crate::engine::checked::{Asking, Checked};
 use crate::engine::contact::{Contact, Purpose};
@@ -26,7 +27,6 @@ use crate::engine::run::{Run, told};
 use crate::engine::{self, Engine, State, interrupt};
 use crate::output::{Answer, Table, words};
 use crate::report;
-use crate::stop::{Stop, note_text};
 use crate::target::{Asks, Target};
 
 /// Life of the certificate in the admin's kubeconfig: a year, made anew by every `create` that has something to do, or
@@ -34,11 +34,11 @@ use crate::target::{Asks, Target};
 const ADMIN_HOURS: u32 = 8766;
 
 /// Makes a cluster, or continues making it.
-pub async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     if args.hold.wanted() == Hold::Line && args.wish.file.as_ref().is_some_and(|file| file.as_os_str() == "-")
     {
-        return Err(Stop::refused("--hold reads standard input, and so does -f -: name a file"));
+        return Err(CliError::refused("--hold reads standard input, and so does -f -: name a file"));
     }
     let target = Target::find(&engine, &args.wish, Asks::Create)?;
     if args.dry_run {
@@ -76,7 +76,7 @@ pub struct Change<'a> {
 ///
 /// # Errors
 /// Why it could not be made true.
-pub async fn change(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), Stop> {
+pub async fn change(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), CliError> {
     let begin = Instant::now();
     // Nothing can be made true without them: told before a bundle is looked for and a host is asked.
     if target.state.may_be_on_hosts() {
@@ -97,7 +97,7 @@ pub async fn change(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Re
 }
 
 /// Asks before workers leave that nobody agreed about yet.
-fn agreed(engine: &Engine<'_>, target: &Target, how: &Change<'_>) -> Result<(), Stop> {
+fn agreed(engine: &Engine<'_>, target: &Target, how: &Change<'_>) -> Result<(), CliError> {
     if how.yes || target.newly_leaving.is_empty() {
         return Ok(());
     }
@@ -105,12 +105,12 @@ fn agreed(engine: &Engine<'_>, target: &Target, how: &Change<'_>) -> Result<(), 
     if engine.context.talk.confirm(&format!("Take {names} out of {cluster}, and everything of it off?"))? {
         return Ok(());
     }
-    let stop = Stop::refused(format!("{names} would leave {cluster}, and nobody agreed"));
+    let stop = CliError::refused(format!("{names} would leave {cluster}, and nobody agreed"));
     Err(stop.row("agree", format!("{} … --yes", how.command)))
 }
 
 /// Writes the wish down and touches no host.
-fn only_create(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), Stop> {
+fn only_create(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), CliError> {
     let (name, talk) = (target.spec.name.clone(), engine.context.talk);
     target.notes.iter().for_each(|note| talk.warn(&note_text(note)));
     let lock = engine.lock(&target.state, target.known, how.command)?;
@@ -145,9 +145,9 @@ struct Making<'a> {
 
 impl Making<'_> {
     /// Looks, plans and applies; `None` when nothing was to do.
-    async fn make(&mut self, intent: &Intent, known: bool) -> Result<Option<Turn>, Stop> {
+    async fn make(&mut self, intent: &Intent, known: bool) -> Result<Option<Reconciled>, CliError> {
         let talk = self.engine.context.talk;
-        let switch = Switch::new();
+        let switch = CancellationToken::new();
         interrupt::watch(&switch, talk)?;
         let name = &intent.spec.name;
         // Keys are made before the plan is applied and after nothing else can refuse, so a refused wish leaves none.
@@ -204,26 +204,31 @@ impl Making<'_> {
         self.contact.hosts.disconnect().await;
         if !turn.outcome.is_complete() {
             let again = self.engine.context.again("create", &intent.spec.name);
-            return Err(report::incomplete(&turn, switch.is_stopped(), &again));
+            return Err(report::incomplete(&turn, switch.is_cancelled(), &again));
         }
         Ok(Some(turn))
     }
 
     /// A flipped bit is found before the first host is written to.
-    fn check_parts(&self, plan: &Plan) -> Result<(), Stop> {
+    fn check_parts(&self, plan: &Plan) -> Result<(), CliError> {
         let digests = plan.steps.iter().filter_map(|step| match &step.op {
             Op::Part { digest, .. } => Some(digest.clone()),
             _ => None,
         });
-        self.bundle.verify_parts(&digests.collect()).map_err(|error| Stop::refused(error.to_string()))
+        self.bundle.verify_parts(&digests.collect()).map_err(|error| CliError::refused(error.to_string()))
     }
 
-    fn save(&mut self) -> Result<(), Stop> {
+    fn save(&mut self) -> Result<(), CliError> {
         self.engine.store.save(&self.lock, &mut self.state).map_err(engine::stop)
     }
 
     /// Writes the kubeconfig and the state, and says what can be done now.
-    async fn finish(&mut self, intent: &Intent, turn: Option<&Turn>, format: Format) -> Result<(), Stop> {
+    async fn finish(
+        &mut self,
+        intent: &Intent,
+        turn: Option<&Reconciled>,
+        format: Format,
+    ) -> Result<(), CliError> {
         let talk = self.engine.context.talk;
         let path = self.engine.store.kubeconfig_path(&intent.spec.name);
         let kept = std::fs::read_to_string(&path).ok();
@@ -278,10 +283,10 @@ impl Making<'_> {
         self.state.leaving.retain(|host, _| intent.returns(*host) && intent.without.contains(host));
     }
 
-    async fn kubeconfig(&self) -> Result<String, Stop> {
+    async fn kubeconfig(&self) -> Result<String, CliError> {
         let spec = &self.state.spec;
         let keys = self.engine.keys(&self.state)?;
-        let failed = |error: kubeon_ports::SecretError| Stop::failed(error.to_string());
+        let failed = |error: kubeon_ports::SecretError| CliError::failed(error.to_string());
         let authority = SecretRef::CaCertificate { ca: "kubernetes".to_owned() };
         let authority = keys.resolve(&authority).map_err(failed)?;
         let seeking = Seeking::about(spec, &authority, None);

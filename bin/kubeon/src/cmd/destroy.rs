@@ -5,14 +5,15 @@ use std::path::Path;
 use std::time::Instant;
 
 use kubeon_api::{ClusterName, HostAddress};
-use kubeon_apply::Stop as Switch;
 use kubeon_plan::{Artifacts, ClusterSpec, Intent, Snapshot, Valid};
 use kubeon_store::Status;
+use tokio_util::sync::CancellationToken;
 
 use super::{Context, plan};
 use crate::args::Format;
 use crate::args::day::DestroyArgs;
 use crate::args::login::LoginWishes;
+use crate::cli_error::{CliError, note_text};
 use crate::engine::contact::Purpose;
 use crate::engine::hosts_file::HostsFile;
 use crate::engine::run::Run;
@@ -21,13 +22,12 @@ use crate::engine::{self, Engine, State, interrupt, members};
 use crate::output::words;
 use crate::report;
 use crate::selector::Member;
-use crate::stop::{Stop, note_text};
 use crate::wish::{self, SaidLogin};
 
 /// Takes a cluster away from its hosts.
-pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliError> {
     if args.force {
-        let stop = Stop::refused("--force is not there: kubeon stops what it started by itself");
+        let stop = CliError::refused("--force is not there: kubeon stops what it started by itself");
         return Err(stop.row("dead host", "leave it out with --without ADDRESS"));
     }
     let engine = Engine::new(context)?;
@@ -54,7 +54,7 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
     let lock = engine.lock(&state, true, "kubeon destroy")?;
     agreed(context, args, &state, &intent)?;
     let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Change).await?;
-    let switch = Switch::new();
+    let switch = CancellationToken::new();
     interrupt::watch(&switch, context.talk)?;
     let run = Run {
         hosts,
@@ -80,7 +80,7 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), Stop> 
         contact.hosts.disconnect().await;
         if !turn.outcome.is_complete() {
             let again = format!("{} --yes", context.again("destroy", &state.name));
-            return Err(report::incomplete(&turn, switch.is_stopped(), &again));
+            return Err(report::incomplete(&turn, switch.is_cancelled(), &again));
         }
     }
     forget(&engine, &lock, &state.name)?;
@@ -105,7 +105,7 @@ fn said(
     state: &State,
     intent: &Intent,
     asked: &[HostAddress],
-) -> Result<BTreeMap<HostAddress, SaidLogin>, Stop> {
+) -> Result<BTreeMap<HostAddress, SaidLogin>, CliError> {
     let (flags, masters) = (LoginWishes::from(&args.login), &intent.spec.masters);
     let said = with_remembered(intent.hosts(), masters, &flags, &state.logins);
     let mut said = crate::inventory::known_better(&args.inventory, &flags, state, said)?;
@@ -116,7 +116,12 @@ fn said(
 }
 
 /// Takes a cluster away that has no host to be taken from.
-fn only_here(engine: &Engine<'_>, args: &DestroyArgs, state: &State, intent: &Intent) -> Result<(), Stop> {
+fn only_here(
+    engine: &Engine<'_>,
+    args: &DestroyArgs,
+    state: &State,
+    intent: &Intent,
+) -> Result<(), CliError> {
     let (context, begin) = (engine.context, Instant::now());
     let made = kubeon_plan::destroy(intent, &Snapshot::default())?;
     made.notes.iter().for_each(|note| context.talk.warn(&note_text(note)));
@@ -131,7 +136,7 @@ fn only_here(engine: &Engine<'_>, args: &DestroyArgs, state: &State, intent: &In
 }
 
 /// Asks, where nobody said `--yes`.
-fn agreed(context: &Context<'_>, args: &DestroyArgs, state: &State, intent: &Intent) -> Result<(), Stop> {
+fn agreed(context: &Context<'_>, args: &DestroyArgs, state: &State, intent: &Intent) -> Result<(), CliError> {
     if args.yes {
         return Ok(());
     }
@@ -146,12 +151,12 @@ fn agreed(context: &Context<'_>, args: &DestroyArgs, state: &State, intent: &Int
     if context.talk.confirm(&question)? {
         return Ok(());
     }
-    let stop = Stop::refused(format!("{} was not destroyed: nobody agreed", state.name));
+    let stop = CliError::refused(format!("{} was not destroyed: nobody agreed", state.name));
     Err(stop.row("agree", format!("kubeon destroy {} --yes", state.name)))
 }
 
 /// Forgets the cluster here, and the link of `use` where it points to it.
-fn forget(engine: &Engine<'_>, lock: &kubeon_store::Lock, name: &ClusterName) -> Result<(), Stop> {
+fn forget(engine: &Engine<'_>, lock: &kubeon_store::Lock, name: &ClusterName) -> Result<(), CliError> {
     if let Some(home) = &engine.context.environment.home {
         let link = home.join(".kube/config");
         if std::fs::read_link(&link)
@@ -172,7 +177,7 @@ fn gone(
     name: &ClusterName,
     hosts: usize,
     begin: Instant,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let took = words::time(begin.elapsed());
     let what = if hosts == 0 {
         "no host was touched".to_owned()

@@ -14,10 +14,10 @@ use super::Context;
 use super::talk_to::{Nodes, output};
 use crate::args::Format;
 use crate::args::day::DisplayArgs;
+use crate::cli_error::CliError;
 use crate::engine::{Engine, members};
 use crate::output::{Answer, Table};
 use crate::selector::Member;
-use crate::stop::Stop;
 
 /// Longest that one look may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ struct Certificate {
 }
 
 /// Shows a cluster.
-pub async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     let state = engine.find(args.name.as_deref())?;
     let masters: Vec<Member> = members(&state.spec).into_iter().filter(|member| member.master).collect();
@@ -59,13 +59,13 @@ pub async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(), Stop> 
 }
 
 /// The first master in order whose API server is ready; all are asked at once.
-async fn living(nodes: &Nodes, cluster: &str) -> Result<(Member, Facts), Stop> {
+async fn living(nodes: &Nodes, cluster: &str) -> Result<(Member, Facts), CliError> {
     let hosts = &nodes.contact.hosts;
     let asked = nodes
         .members
         .iter()
         .map(|member| async move { hosts.facts(HostAddress::from(member.address)).await });
-    let mut stop = Stop::failed(format!("no master of {cluster} answers"));
+    let mut stop = CliError::failed(format!("no master of {cluster} answers"));
     for (member, answer) in nodes.members.iter().zip(join_all(asked).await) {
         match answer {
             Ok(facts) if facts.cluster.as_ref().is_some_and(|cluster| cluster.api_ready) => {
@@ -86,14 +86,14 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    async fn run(&self, line: &str) -> Result<String, Stop> {
+    async fn run(&self, line: &str) -> Result<String, CliError> {
         output(self.hosts, self.host, line, LIMIT).await.map_err(|why| {
             let program = line.split(' ').next().unwrap_or(line);
-            Stop::failed(format!("{program} on {}: {why}", self.host))
+            CliError::failed(format!("{program} on {}: {why}", self.host))
         })
     }
 
-    async fn text(&self, context: &Context<'_>, facts: &Facts) -> Result<(), Stop> {
+    async fn text(&self, context: &Context<'_>, facts: &Facts) -> Result<(), CliError> {
         let talk = context.talk;
         let head = |words: &str| format!("===================={words}====================\n");
         let end = |text: String| if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" };
@@ -111,19 +111,19 @@ impl Look<'_> {
     }
 
     /// One line for each pod: its name and its images.
-    async fn containers(&self) -> Result<String, Stop> {
+    async fn containers(&self) -> Result<String, CliError> {
         let text = self.run(&format!("{KUBECTL} get pods --all-namespaces {IMAGES}")).await?;
         let lines = text.lines().filter(|line| !line.is_empty());
         Ok(lines.map(|line| format!("{}\n", line.trim_end_matches(", "))).collect())
     }
 
-    async fn etcdctl_version(&self) -> Result<String, Stop> {
+    async fn etcdctl_version(&self) -> Result<String, CliError> {
         let text = self.run("/usr/local/bin/etcdctl version").await?;
         let word = text.lines().find_map(|line| line.strip_prefix("etcdctl version:"));
         Ok(word.map_or_else(|| "unknown".to_owned(), |word| word.trim().to_owned()))
     }
 
-    async fn value(&self, cluster: &str, facts: &Facts) -> Result<Value, Stop> {
+    async fn value(&self, cluster: &str, facts: &Facts) -> Result<Value, CliError> {
         let containers: serde_json::Map<String, Value> = self
             .containers()
             .await?
@@ -148,10 +148,10 @@ impl Look<'_> {
         }))
     }
 
-    async fn json(&self, line: &str) -> Result<Value, Stop> {
+    async fn json(&self, line: &str) -> Result<Value, CliError> {
         let text = self.run(line).await?;
         serde_json::from_str(&text)
-            .map_err(|error| Stop::failed(format!("{line} answered what is no JSON: {error}")))
+            .map_err(|error| CliError::failed(format!("{line} answered what is no JSON: {error}")))
     }
 }
 

@@ -13,14 +13,14 @@ use super::Context;
 use super::talk_to::{AT_ONCE, Nodes};
 use crate::args::Format;
 use crate::args::day::ExecArgs;
+use crate::cli_error::{CliError, Code};
 use crate::engine::Engine;
 use crate::engine::interrupt::Signals;
 use crate::output::{Answer, Table, words};
 use crate::selector::Member;
-use crate::stop::{Code, Stop};
 
 /// Runs a command on nodes.
-pub async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     let nodes = Nodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
     let line = [args.command.as_slice(), args.args.as_slice()].concat().join(" ");
@@ -50,15 +50,15 @@ pub async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), Stop> {
         return Ok(());
     }
     let count = words::count(nodes.members.len(), "node");
-    let mut stop = Stop::failed(format!("the command failed on {} of {count}", failed.len()));
+    let mut stop = CliError::failed(format!("the command failed on {} of {count}", failed.len()));
     stop.rows = failed;
     Err(stop)
 }
 
 /// Waits until no command runs any more on the nodes, unless a person does not want to.
-async fn stopped(context: &Context<'_>, nodes: &Nodes, signals: &mut Signals) -> Stop {
+async fn stopped(context: &Context<'_>, nodes: &Nodes, signals: &mut Signals) -> CliError {
     context.talk.say("stopping: the commands are told to end; press Ctrl-C again to stop at once");
-    let stop = |title: &str| Stop::new(Code::Interrupted, format!("exec: stopped; {title}"));
+    let stop = |title: &str| CliError::new(Code::Interrupted, format!("exec: stopped; {title}"));
     let running = tokio::select! {
         running = nodes.contact.hosts.farewells() => running,
         () = signals.next() => return stop("nobody waited until the commands ended, some may still run"),

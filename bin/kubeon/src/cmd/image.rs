@@ -18,10 +18,10 @@ use super::Context;
 use super::talk_to::{AT_ONCE, Nodes, output};
 use crate::args::Format;
 use crate::args::bundle::{ImageArgs, ImageCommand, ImageLoad};
+use crate::cli_error::CliError;
 use crate::engine::{Engine, members};
 use crate::output::{Answer, Table};
 use crate::selector::Member;
-use crate::stop::Stop;
 use outcome::{Failure, Loaded, Step};
 use present::Present;
 
@@ -31,14 +31,14 @@ const IMPORT: Duration = Duration::from_secs(600);
 const PLACE: &str = "/var/lib/kubeon/images";
 
 /// Does what the command line says about images.
-pub async fn run(context: &Context<'_>, args: &ImageArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &ImageArgs) -> Result<(), CliError> {
     match &args.command {
         None => super::help(context.talk, &["image"]),
         Some(ImageCommand::Load(args)) => load(context, args).await,
     }
 }
 
-async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), Stop> {
+async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     let (files, cluster) = sort_words(&engine, &args.words)?;
     let archives: Vec<(PathBuf, ImageArchive)> = files
@@ -46,10 +46,10 @@ async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), Stop> {
         .map(|file| {
             Ok((
                 file.clone(),
-                load_archive(&file).map_err(|error| Stop::refused(crate::stop::chain(&error)))?,
+                load_archive(&file).map_err(|error| CliError::refused(crate::cli_error::chain(&error)))?,
             ))
         })
-        .collect::<Result<_, Stop>>()?;
+        .collect::<Result<_, CliError>>()?;
     let state = engine.find(cluster.as_deref())?;
     let mut nodes = Nodes::of(&engine, &state, members(&state.spec), &args.login, &args.contact).await?;
     let people = matches!(args.format.output, Format::Table | Format::Wide);
@@ -92,7 +92,7 @@ fn again(context: &Context<'_>, archives: &[(PathBuf, ImageArchive)], cluster: &
 
 /// The last word names a cluster when one is known by that name, whatever lies in this folder, or when there is no
 /// such file.
-fn sort_words(engine: &Engine<'_>, words: &[PathBuf]) -> Result<(Vec<PathBuf>, Option<String>), Stop> {
+fn sort_words(engine: &Engine<'_>, words: &[PathBuf]) -> Result<(Vec<PathBuf>, Option<String>), CliError> {
     let mut files = words.to_vec();
     let cluster = match files.last() {
         Some(last) if files.len() > 1 && (!last.exists() || is_known(engine, last)) => {
@@ -101,7 +101,7 @@ fn sort_words(engine: &Engine<'_>, words: &[PathBuf]) -> Result<(Vec<PathBuf>, O
         _ => None,
     };
     match files.iter().find(|file| !file.is_file()) {
-        Some(missing) => Err(Stop::refused(format!("there is no image archive {}", missing.display()))),
+        Some(missing) => Err(CliError::refused(format!("there is no image archive {}", missing.display()))),
         None => Ok((files, cluster)),
     }
 }

@@ -9,12 +9,12 @@ use serde::Serialize;
 use super::Context;
 use crate::args::Format;
 use crate::args::lab::{LabArgs, LabCommand, LabDown, LabHost, LabLs, LabSsh, LabUp, LabUser};
+use crate::cli_error::{CliError, Code, chain};
 use crate::display::spinner::Spinner;
 use crate::output::{Answer, Table, words};
-use crate::stop::{Code, Stop, chain};
 
 /// Does what the command line says about labs.
-pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), CliError> {
     match &args.command {
         None => super::help(context.talk, &["lab"]),
         Some(LabCommand::Up(args)) => up(context, args).await,
@@ -36,15 +36,15 @@ pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), Stop> {
 ///
 /// # Errors
 /// When the environment names no place.
-pub fn places(context: &Context<'_>) -> Result<Places, Stop> {
+pub fn places(context: &Context<'_>) -> Result<Places, CliError> {
     let (state, cache) = (context.environment.state_folder(), context.environment.cache.clone());
     let (Some(state), Some(cache)) = (state, cache) else {
-        return Err(Stop::refused("HOME is not set: set KUBEON_HOME and KUBEON_CACHE to folders"));
+        return Err(CliError::refused("HOME is not set: set KUBEON_HOME and KUBEON_CACHE to folders"));
     };
     Ok(Places::new(&state, &cache))
 }
 
-fn stop(error: kubeon_lab::Error) -> Stop {
+fn stop(error: kubeon_lab::Error) -> CliError {
     use kubeon_lab::Error;
     let code = match &error {
         Error::Name { .. }
@@ -61,14 +61,14 @@ fn stop(error: kubeon_lab::Error) -> Stop {
         | Error::NoSubnet => Code::Refused,
         _ => Code::Failed,
     };
-    Stop::new(code, chain(&error))
+    CliError::new(code, chain(&error))
 }
 
-fn name(text: &str) -> Result<LabName, Stop> {
+fn name(text: &str) -> Result<LabName, CliError> {
     text.parse().map_err(stop)
 }
 
-async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), Stop> {
+async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
     let options = Options { places: places(context)?, name: name(&args.lab.lab)?, hosts: args.hosts };
     let begin = Instant::now();
     let spinner = std::sync::Arc::new(Spinner::new(context.talk));
@@ -80,7 +80,7 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), Stop> {
         (lab, built.into_inner().ok().flatten())
     })
     .await
-    .map_err(|error| Stop::failed(error.to_string()))?;
+    .map_err(|error| CliError::failed(error.to_string()))?;
     drop(spinner);
     let lab = lab.map_err(stop)?;
     let hosts = lab.hosts().map_err(stop)?;
@@ -119,7 +119,7 @@ fn show(spinner: &Spinner, built: &std::sync::Mutex<Option<Duration>>, progress:
 }
 
 /// The command that makes a cluster of these hosts.
-fn next(hosts: &[Host]) -> Result<String, Stop> {
+fn next(hosts: &[Host]) -> Result<String, CliError> {
     let newest =
         super::view::catalogue()?.versions().max().map_or_else(String::new, |version| version.to_string());
     let flags = hosts.iter().enumerate().map(|(i, host)| {
@@ -151,7 +151,7 @@ fn rows(lab: &Lab, hosts: &[Host]) -> Vec<Row> {
     hosts.iter().map(row).collect()
 }
 
-fn answer(lab: &Lab, hosts: &[Host]) -> Result<Answer, Stop> {
+fn answer(lab: &Lab, hosts: &[Host]) -> Result<Answer, CliError> {
     let rows = rows(lab, hosts);
     let mut table = Table::new(&["HOST", "ADDRESS", "SSH"]).wide(&["STATE"]).indent(2);
     rows.iter().for_each(|row| {
@@ -161,7 +161,7 @@ fn answer(lab: &Lab, hosts: &[Host]) -> Result<Answer, Stop> {
     Answer::new(&rows, table, names)
 }
 
-fn list(context: &Context<'_>, args: &LabLs) -> Result<(), Stop> {
+fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
     let places = places(context)?;
     let names = match &args.lab {
         Some(lab) => vec![name(lab)?],
@@ -189,12 +189,12 @@ fn list(context: &Context<'_>, args: &LabLs) -> Result<(), Stop> {
     context.talk.result(&Answer::new(&all, table, names)?.text(args.format.output)?)
 }
 
-fn open(context: &Context<'_>, lab: &str) -> Result<Lab, Stop> {
+fn open(context: &Context<'_>, lab: &str) -> Result<Lab, CliError> {
     Lab::open(&places(context)?, &name(lab)?).map_err(stop)
 }
 
 /// Becomes `ssh`: its exit code is this command's.
-fn ssh(context: &Context<'_>, args: &LabSsh) -> Result<(), Stop> {
+fn ssh(context: &Context<'_>, args: &LabSsh) -> Result<(), CliError> {
     let user = match args.user {
         LabUser::Root => User::Root,
         LabUser::Admin => User::Admin,
@@ -204,7 +204,7 @@ fn ssh(context: &Context<'_>, args: &LabSsh) -> Result<(), Stop> {
     words.extend(args.command.iter().cloned());
     let program = words.remove(0);
     let error = std::process::Command::new(&program).args(words).exec();
-    Err(Stop::failed(format!(
+    Err(CliError::failed(format!(
         "cannot run {program}: {error}; install it with: apt-get install openssh-client"
     )))
 }
@@ -214,14 +214,14 @@ fn on_host(
     args: &LabHost,
     words: &str,
     act: impl Fn(&Lab, &str) -> kubeon_lab::Result<()>,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let lab = open(context, &args.lab.lab)?;
     act(&lab, &args.host).map_err(stop)?;
     context.talk.say(&format!("{} of lab {} {words}", args.host, lab.name()));
     Ok(())
 }
 
-fn down(context: &Context<'_>, args: &LabDown) -> Result<(), Stop> {
+fn down(context: &Context<'_>, args: &LabDown) -> Result<(), CliError> {
     let (places, name) = (places(context)?, name(&args.lab.lab)?);
     Lab::down(&places, &name).map_err(stop)?;
     context.talk.say(&format!("lab {name} is gone"));

@@ -3,16 +3,16 @@
 use kubeon_api::Version;
 
 use crate::args::later::Later;
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 
 /// Refuses, and says what serves today.
-pub fn run(command: &Later) -> Result<(), Stop> {
+pub fn run(command: &Later) -> Result<(), CliError> {
     let (name, words, instead) = command.parts();
     if let (Later::Upgrade(_), Some(version)) =
         (command, words.iter().filter(|word| !word.starts_with('-')).nth(1))
         && version.parse::<Version>().is_err()
     {
-        return Err(Stop::refused(format!(
+        return Err(CliError::refused(format!(
             "Input version [{version}] error: not vMAJOR.MINOR.PATCH, such as v1.36.3"
         )));
     }
@@ -20,6 +20,6 @@ pub fn run(command: &Later) -> Result<(), Stop> {
 }
 
 /// The refusal itself.
-pub fn not_yet(name: &str, instead: &str) -> Stop {
-    Stop::refused(format!("kubeon {name} is not there yet")).row("instead", instead)
+pub fn not_yet(name: &str, instead: &str) -> CliError {
+    CliError::refused(format!("kubeon {name} is not there yet")).row("instead", instead)
 }

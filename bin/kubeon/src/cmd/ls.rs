@@ -16,12 +16,12 @@ use super::{Context, choose};
 use crate::args::Format;
 use crate::args::day::LsArgs;
 use crate::args::login::LoginWishes;
+use crate::cli_error::CliError;
 use crate::engine::contact::Purpose;
 use crate::engine::entrance;
 use crate::engine::said::with_remembered;
 use crate::engine::{Engine, State};
 use crate::output::{Answer, Table, words};
-use crate::stop::Stop;
 
 /// How long a cluster may take to answer: to log in and look takes two seconds on a busy machine.
 const GLANCE: Duration = Duration::from_secs(6);
@@ -76,7 +76,7 @@ impl Silence {
 }
 
 /// Lists clusters.
-pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     let names = engine.store.list().map_err(crate::engine::stop)?;
     if args.format.output == Format::Name {

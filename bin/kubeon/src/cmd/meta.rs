@@ -9,8 +9,8 @@ use kubeon_install::{InstallOptions, manifest, names};
 
 use super::Context;
 use crate::args::meta::{MetaArgs, MetaCommand, MetaInstall};
+use crate::cli_error::{CliError, chain};
 use crate::engine::Engine;
-use crate::stop::{Stop, chain};
 use kubectl::Kubectl;
 
 /// The operator's pods.
@@ -21,14 +21,14 @@ const ANSWER_TRIES: u32 = 120;
 const BETWEEN_TRIES: Duration = Duration::from_millis(250);
 
 /// Does it.
-pub async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), CliError> {
     match &args.command {
         MetaCommand::Up(args) => up::run(context, args).await,
         MetaCommand::Install(args) => install(context, args).await,
     }
 }
 
-async fn install(context: &Context<'_>, args: &MetaInstall) -> Result<(), Stop> {
+async fn install(context: &Context<'_>, args: &MetaInstall) -> Result<(), CliError> {
     let options = args.install.options();
     if args.dry_run {
         return context.talk.result(&text(&options)?);
@@ -44,8 +44,8 @@ async fn install(context: &Context<'_>, args: &MetaInstall) -> Result<(), Stop> 
     put(context, &kubectl, &options, args.wait).await
 }
 
-fn text(options: &InstallOptions) -> Result<String, Stop> {
-    manifest::manifest(options).map_err(|error| Stop::failed(chain(&error)))
+fn text(options: &InstallOptions) -> Result<String, CliError> {
+    manifest::manifest(options).map_err(|error| CliError::failed(chain(&error)))
 }
 
 /// Applies the installation and waits so many seconds until the operator runs; 0: not at all. Watched namespaces that are
@@ -55,7 +55,7 @@ async fn put(
     kubectl: &Kubectl,
     options: &InstallOptions,
     seconds: u32,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let text = text(options)?;
     reached(kubectl).await?;
     for namespace in options.namespaces().filter(|name| *name != options.namespace) {
@@ -87,11 +87,11 @@ async fn put(
 }
 
 /// Asks the cluster for its version: one that gives no answer, or lets nobody in, is named before anything else is tried.
-async fn reached(kubectl: &Kubectl) -> Result<(), Stop> {
+async fn reached(kubectl: &Kubectl) -> Result<(), CliError> {
     let asked = kubectl.run(&["get", "--raw", "/version", "--request-timeout=20s"], None).await;
     asked.map(drop).map_err(|said| {
         let file = kubectl.kubeconfig().display();
-        let stop = Stop::failed(format!("the cluster of {file} cannot be reached"));
+        let stop = CliError::failed(format!("the cluster of {file} cannot be reached"));
         let stop = said.rows.into_iter().fold(stop, |stop, (subject, text)| stop.row(subject, text));
         stop.hint(format!("kubectl --kubeconfig {file} get --raw /version"))
     })
@@ -99,7 +99,7 @@ async fn reached(kubectl: &Kubectl) -> Result<(), Stop> {
 
 /// Waits until admission answers: what a person applies next is judged by it. A pod is ready before every node knows
 /// the way to its service.
-async fn answers(kubectl: &Kubectl, options: &InstallOptions) -> Result<(), Stop> {
+async fn answers(kubectl: &Kubectl, options: &InstallOptions) -> Result<(), CliError> {
     let namespace = options.watch_namespaces.first().unwrap_or(&options.namespace);
     let trial = serde_json::json!({
         "apiVersion": "ecs.yun.com/v1",
@@ -119,14 +119,15 @@ async fn answers(kubectl: &Kubectl, options: &InstallOptions) -> Result<(), Stop
         tokio::time::sleep(BETWEEN_TRIES).await;
     }
     let seconds = ANSWER_TRIES * u32::try_from(BETWEEN_TRIES.as_millis()).unwrap_or(u32::MAX) / 1000;
-    let stop = Stop::failed(format!("the operator's admission webhook gives no answer within {seconds} s"));
+    let stop =
+        CliError::failed(format!("the operator's admission webhook gives no answer within {seconds} s"));
     let rows = last.map(|last| last.rows).unwrap_or_default();
     let stop = rows.into_iter().fold(stop, |stop, (subject, text)| stop.row(subject, text));
     Err(stop.hint(format!("kubectl -n {} logs deployment/{}", options.namespace, names::OPERATOR)))
 }
 
 /// Whether somebody judged the trial and did not like it. Whatever else goes wrong is no answer.
-fn is_judged(stop: &Stop) -> bool {
+fn is_judged(stop: &CliError) -> bool {
     stop.rows.iter().any(|(_, text)| text.contains("denied the request") || text.contains(" is invalid: "))
 }
 

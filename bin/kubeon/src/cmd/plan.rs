@@ -3,15 +3,16 @@
 use std::time::{Duration, Instant};
 
 use kubeon_api::HostAddress;
-use kubeon_apply::Stop as Switch;
 use kubeon_link_host::SshHosts;
 use kubeon_plan::{Intent, Plan, Snapshot};
 use kubeon_ports::{Blobs, ProbeHost, SecretError, Secrets};
 use kubeon_wire::SecretRef;
+use tokio_util::sync::CancellationToken;
 
 use super::Context;
 use crate::args::wish::{PlanArgs, WishArgs};
 use crate::args::{ContactFlags, Format, OutputFlag};
+use crate::cli_error::{CliError, note_text};
 use crate::display::plan as text;
 use crate::engine::Engine;
 use crate::engine::artifacts::artifacts;
@@ -20,11 +21,10 @@ use crate::engine::contact::Purpose;
 use crate::engine::hold::Hold;
 use crate::engine::run::Run;
 use crate::output::{Answer, words};
-use crate::stop::{Stop, note_text};
 use crate::target::{Asks, Target};
 
 /// Shows what would be done.
-pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     let target = Target::find(&engine, &args.wish, Asks::Plan)?;
     let command = create_command(&engine, &target, &args.wish, "plan");
@@ -51,7 +51,7 @@ pub async fn create(
     flags: &ContactFlags,
     command: String,
     format: &OutputFlag,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     // Told before a bundle is looked for and a host is asked, as by `create`.
     engine.look_for_keys(&target.state)?;
     let bundle = super::bundle::find(engine.context, target.spec.version)?;
@@ -63,7 +63,7 @@ pub async fn create(
     let begin = Instant::now();
     let intent = target.intent(artifacts(&bundle));
     let asking = Asking::about(&intent, &contact.hosts, &[]);
-    let switch = Switch::new();
+    let switch = CancellationToken::new();
     let run = looking(engine, &asking, &contact.hosts, intent.hosts().collect(), &switch);
     let plan = Checked::new(&intent).look(&run).await?.plan().clone();
     show(engine, &plan, Some(&intent), begin.elapsed(), &command, format.output)
@@ -78,8 +78,8 @@ pub async fn look(
     hosts: &SshHosts,
     addresses: Vec<HostAddress>,
     plan: &dyn Fn(&Snapshot) -> Result<Plan, kubeon_plan::PlanError>,
-) -> Result<Plan, Stop> {
-    let switch = Switch::new();
+) -> Result<Plan, CliError> {
+    let switch = CancellationToken::new();
     Ok(looking(engine, hosts, hosts, addresses, &switch).look(plan).await?.plan().clone())
 }
 
@@ -88,7 +88,7 @@ fn looking<'a>(
     probe: &'a dyn ProbeHost,
     hosts: &'a SshHosts,
     addresses: Vec<HostAddress>,
-    switch: &'a Switch,
+    switch: &'a CancellationToken,
 ) -> Run<'a> {
     Run {
         hosts: addresses,
@@ -128,7 +128,7 @@ pub fn show(
     took: Duration,
     command: &str,
     format: Format,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let talk = engine.context.talk;
     let names = plan.steps.iter().map(|step| step.id.clone()).collect();
     let people = matches!(format, Format::Table | Format::Wide);

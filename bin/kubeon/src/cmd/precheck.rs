@@ -8,19 +8,19 @@ use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity
 use super::Context;
 use crate::args::Format;
 use crate::args::precheck::PrecheckArgs;
+use crate::cli_error::{CliError, note_text};
 use crate::engine::artifacts::artifacts;
 use crate::engine::checked::{self, Asking};
 use crate::engine::contact::Purpose;
 use crate::engine::{Engine, MachineClock};
 use crate::output::{Answer, Table, words};
-use crate::stop::{Stop, note_text};
 use crate::target::{Asks, Target};
 
 /// Where registries listen.
 const REGISTRY_PORT: u16 = 443;
 
 /// Checks hosts and writes nothing anywhere.
-pub async fn run(context: &Context<'_>, args: &PrecheckArgs) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &PrecheckArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     let places = registries(&args.registry)?;
     let target = Target::find(&engine, &args.wish, Asks::Precheck)?;
@@ -41,7 +41,7 @@ pub async fn run(context: &Context<'_>, args: &PrecheckArgs) -> Result<(), Stop>
     ended
 }
 
-fn registries(given: &[String]) -> Result<Vec<Place>, Stop> {
+fn registries(given: &[String]) -> Result<Vec<Place>, CliError> {
     let place = |text: &String| {
         let (name, port) = match text.split_once(':') {
             Some((name, port)) => (name, port.parse().ok()),
@@ -50,13 +50,13 @@ fn registries(given: &[String]) -> Result<Vec<Place>, Stop> {
         let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
         match port {
             Some(port) if plain => Ok((name.to_owned(), port)),
-            _ => Err(Stop::refused(format!("--registry {text:?} is not HOST or HOST:PORT"))),
+            _ => Err(CliError::refused(format!("--registry {text:?} is not HOST or HOST:PORT"))),
         }
     };
     given.iter().map(place).collect()
 }
 
-fn text(report: &PrecheckReport, format: Format) -> Result<String, Stop> {
+fn text(report: &PrecheckReport, format: Format) -> Result<String, CliError> {
     let wide = format == Format::Wide;
     let mut table = Table::new(&["HOST", "NAME", "CHECK", "RESULT", "FOUND", "WANTED", "WHAT"]);
     for host in &report.hosts {

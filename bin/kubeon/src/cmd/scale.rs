@@ -7,16 +7,16 @@ use super::{Context, plan};
 use crate::args::login::LoginWishes;
 use crate::args::node::HostWish;
 use crate::args::scale::{AddonArgs, DelonArgs};
+use crate::cli_error::CliError;
 use crate::engine::said::refuse_idle;
 use crate::engine::{self, Engine, State, members};
 use crate::selector::Selector;
-use crate::stop::Stop;
 use crate::target::Target;
 use crate::target::scaling::Back;
 use crate::wish::SaidLogin;
 
 /// Adds workers.
-pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), Stop> {
+pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     let state = engine.find(args.name.as_deref())?;
     let mut refusals = Vec::new();
@@ -35,11 +35,11 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), Stop> {
         }
     }
     if refusals.is_empty() && wished.workers.is_empty() {
-        let stop = Stop::refused("no worker is named");
+        let stop = CliError::refused("no worker is named");
         return Err(stop.hint(format!("try: kubeon addon {} -w ADDRESS", state.name)));
     }
     if !refusals.is_empty() {
-        return Err(Stop::refusals(state.name.as_str(), refusals, &[]));
+        return Err(CliError::refusals(state.name.as_str(), refusals, &[]));
     }
     let (name, flags) = (state.name.clone(), LoginWishes::from(&args.nodes));
     let mut target = Target::changed(&engine, state, spec, &flags, &args.without, Back::Refused)?;
@@ -63,7 +63,7 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), Stop> {
 }
 
 /// Removes workers.
-pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), Stop> {
+pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     let state = engine.find(Some(&args.name))?;
     let spec = fewer(&state, &args.selector)?;
@@ -89,16 +89,17 @@ pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), Stop>
 }
 
 /// The specification without the nodes that the selector means.
-fn fewer(state: &State, selector: &str) -> Result<ClusterSpec, Stop> {
+fn fewer(state: &State, selector: &str) -> Result<ClusterSpec, CliError> {
     let members = members(&state.spec);
     let selector = Selector::parse(&format!("{}@{}", state.name, selector.trim_start_matches('@')))?;
     let chosen = selector.choose(&members).map_err(|stop| leaving(stop, state))?;
     let masters = chosen.iter().filter(|member| member.master).count();
     if masters == state.spec.masters.len() {
-        return Err(Stop::refused(format!("Selector[{selector}] no master exists after delete")));
+        return Err(CliError::refused(format!("Selector[{selector}] no master exists after delete")));
     }
     if let Some(master) = chosen.iter().find(|member| member.master) {
-        let stop = Stop::refused(format!("removing masters is not there yet: {} is a master", master.name));
+        let stop =
+            CliError::refused(format!("removing masters is not there yet: {} is a master", master.name));
         return Err(stop.row("workers", format!("kubeon delon {} @w*", state.name)));
     }
     let mut spec = state.spec.clone();
@@ -107,7 +108,7 @@ fn fewer(state: &State, selector: &str) -> Result<ClusterSpec, Stop> {
 }
 
 /// Those that were told to go before are not among the nodes any more.
-fn leaving(stop: Stop, state: &State) -> Stop {
+fn leaving(stop: CliError, state: &State) -> CliError {
     let names = state
         .leaving
         .iter()

@@ -6,18 +6,18 @@ use kubeon_store::Imported;
 
 use super::Context;
 use crate::args::state::{StateArgs, StateCommand};
+use crate::cli_error::CliError;
 use crate::engine::{self, Engine};
-use crate::stop::Stop;
 
 /// Writes a state out, or takes one in.
-pub fn run(context: &Context<'_>, args: &StateArgs) -> Result<(), Stop> {
+pub fn run(context: &Context<'_>, args: &StateArgs) -> Result<(), CliError> {
     let engine = Engine::new(context)?;
     match &args.command {
         StateCommand::Export(args) => {
             let name = engine.name(Some(&args.name))?;
             let out = io::stdout();
             if out.is_terminal() {
-                let stop = Stop::refused("a state holds keys and is no text: not shown on a terminal");
+                let stop = CliError::refused("a state holds keys and is no text: not shown on a terminal");
                 return Err(stop.row("instead", format!("kubeon state export {name} >{name}.tar.zst")));
             }
             engine.store.export(&name, out.lock()).map_err(engine::stop)

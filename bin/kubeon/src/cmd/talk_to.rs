@@ -10,11 +10,11 @@ use kubeon_link_host::{Command, SshHosts, Stream};
 
 use crate::args::ContactFlags;
 use crate::args::login::{KnownLoginFlags, LoginWishes};
+use crate::cli_error::CliError;
 use crate::engine::contact::{Contact, Purpose};
 use crate::engine::said::{refuse_idle, with_remembered};
 use crate::engine::{Engine, State, members};
 use crate::selector::{Member, Selector};
-use crate::stop::Stop;
 
 /// Most nodes that are talked to at once.
 pub const AT_ONCE: usize = 32;
@@ -37,7 +37,7 @@ impl Nodes {
         selector: &str,
         login: &KnownLoginFlags,
         contact: &ContactFlags,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, CliError> {
         let selector = Selector::parse(selector)?;
         let state = engine.find(Some(&selector.cluster))?;
         let members = selector.choose(&members(&state.spec))?;
@@ -54,7 +54,7 @@ impl Nodes {
         members: Vec<Member>,
         login: &KnownLoginFlags,
         contact: &ContactFlags,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, CliError> {
         let (flags, masters) = (LoginWishes::from(login), &state.spec.masters);
         let all = state.spec.hosts().map(|host| host.address);
         let mut said = with_remembered(all, masters, &flags, &state.logins);

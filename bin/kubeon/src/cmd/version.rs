@@ -2,11 +2,11 @@
 
 use super::Context;
 use crate::args::{Format, VersionArgs};
+use crate::cli_error::CliError;
 use crate::output::{Answer, Table};
-use crate::stop::Stop;
 
 /// Says the version.
-pub fn run(context: &Context<'_>, args: &VersionArgs) -> Result<(), Stop> {
+pub fn run(context: &Context<'_>, args: &VersionArgs) -> Result<(), CliError> {
     let version = env!("CARGO_PKG_VERSION");
     if args.format.output == Format::Table {
         return context.talk.result(&format!("kubeon version: {version}\n"));

@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::{Context, later};
 use crate::args::Format;
 use crate::args::day::{ViewArgs, ViewCommand, ViewComponent, ViewSupport};
+use crate::cli_error::{CliError, chain};
 use crate::output::{Answer, Table};
-use crate::stop::{Stop, chain};
 
 /// Shows what is supported.
-pub fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), Stop> {
+pub fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), CliError> {
     match &args.command {
         None => super::help(context.talk, &["view"]),
         Some(ViewCommand::Support(args)) => support(context, args),
@@ -27,8 +27,8 @@ pub fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), Stop> {
 ///
 /// # Errors
 /// When it contradicts itself.
-pub fn catalogue() -> Result<Catalogue, Stop> {
-    Catalogue::embedded().map_err(|error| Stop::failed(chain(&error)))
+pub fn catalogue() -> Result<Catalogue, CliError> {
+    Catalogue::embedded().map_err(|error| CliError::failed(chain(&error)))
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -54,7 +54,7 @@ fn ranges(versions: impl Iterator<Item = Version>) -> Vec<Range> {
     ranges
 }
 
-fn support(context: &Context<'_>, args: &ViewSupport) -> Result<(), Stop> {
+fn support(context: &Context<'_>, args: &ViewSupport) -> Result<(), CliError> {
     let catalogue = catalogue()?;
     let ranges = ranges(catalogue.versions());
     let line = |range: &Range| {
@@ -74,11 +74,11 @@ fn support(context: &Context<'_>, args: &ViewSupport) -> Result<(), Stop> {
     context.talk.result(&Answer::new(&ranges, table, names)?.text(args.format.output)?)
 }
 
-fn component(context: &Context<'_>, args: &ViewComponent) -> Result<(), Stop> {
+fn component(context: &Context<'_>, args: &ViewComponent) -> Result<(), CliError> {
     let catalogue = catalogue()?;
     let known = args.version.parse::<Version>().ok().and_then(|version| catalogue.entry(version).ok());
     let Some(entry) = known else {
-        let stop = Stop::refused(format!("input version {} is not support", args.version));
+        let stop = CliError::refused(format!("input version {} is not support", args.version));
         return Err(stop.hint("see: kubeon view support"));
     };
     #[derive(Serialize)]

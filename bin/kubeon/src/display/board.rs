@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kubeon_api::HostAddress;
-use kubeon_apply::Happening;
+use kubeon_apply::RunEvent;
 use kubeon_plan::Plan;
 use kubeon_wire::Op;
 
@@ -126,35 +126,35 @@ impl Board {
     }
 
     /// Takes in what happened; `now` is the time since the run began.
-    pub fn happened(&mut self, happening: &Happening, now: Duration) {
+    pub fn on_event(&mut self, happening: &RunEvent, now: Duration) {
         match happening {
-            Happening::PlanStarted { .. } => {}
-            Happening::HostOpened { host } => self.host(*host, |host| {
+            RunEvent::PlanStarted { .. } => {}
+            RunEvent::HostOpened { host } => self.host(*host, |host| {
                 host.open = true;
                 host.trouble.clear();
             }),
-            Happening::HostRetrying { host, failure, .. } => {
+            RunEvent::HostRetrying { host, failure, .. } => {
                 self.host(*host, |host| host.trouble = format!("trying again: {failure}"));
             }
-            Happening::HostLost { host, failure } => {
+            RunEvent::HostLost { host, failure } => {
                 self.host(*host, |host| host.trouble = failure.to_string())
             }
-            Happening::StepStarted { step, .. } => {
+            RunEvent::StepStarted { step, .. } => {
                 self.step(step, |step| step.standing = Standing::Running(now))
             }
-            Happening::Progress { step, done, .. } => self.sent(step, *done, now),
-            Happening::Note { step, text, .. } => self.step(step, |step| step.note.clone_from(text)),
-            Happening::Retrying { step, failure, attempt, .. } => {
+            RunEvent::Progress { step, done, .. } => self.sent(step, *done, now),
+            RunEvent::Note { step, text, .. } => self.step(step, |step| step.note.clone_from(text)),
+            RunEvent::Retrying { step, failure, attempt, .. } => {
                 self.step(step, |step| step.note = format!("try {attempt}: {failure}"));
             }
-            Happening::Done { step, .. } => self.step(step, |step| {
+            RunEvent::Done { step, .. } => self.step(step, |step| {
                 step.standing = Standing::Done;
                 step.sent = step.size;
             }),
-            Happening::Failed { step, failure, .. } => {
+            RunEvent::Failed { step, failure, .. } => {
                 self.step(step, |step| step.standing = Standing::Failed(failure.to_string()));
             }
-            Happening::Skipped { step, .. } => self.step(step, |step| step.standing = Standing::Skipped),
+            RunEvent::Skipped { step, .. } => self.step(step, |step| step.standing = Standing::Skipped),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use kubeon_api::HostAddress;
-use kubeon_apply::Happening;
+use kubeon_apply::RunEvent;
 use kubeon_plan::Plan;
 use kubeon_wire::Progress;
 
@@ -38,34 +38,34 @@ impl Events {
     }
 
     /// What is told of it, if it is worth a line.
-    pub fn line(&self, happening: &Happening) -> Option<Progress> {
+    pub fn line(&self, happening: &RunEvent) -> Option<Progress> {
         Some(match happening {
-            Happening::StepStarted { host, step } => self.started(*host, step)?,
-            Happening::Done { host, step, changed, milliseconds } => {
+            RunEvent::StepStarted { host, step } => self.started(*host, step)?,
+            RunEvent::Done { host, step, changed, milliseconds } => {
                 let (host, step) = (*host, self.title(step));
                 Progress::Finished { host, step, changed: *changed, milliseconds: *milliseconds }
             }
             // That a host is lost is told once, not for each of its steps that never began.
-            Happening::Failed { step, .. } if !self.has_begun(step) => return None,
-            Happening::Failed { host, step, failure } => Progress::Failed {
+            RunEvent::Failed { step, .. } if !self.has_begun(step) => return None,
+            RunEvent::Failed { host, step, failure } => Progress::Failed {
                 host: *host,
                 step: self.title(step),
                 cause: failure.cause.clone(),
                 log: failure.log.clone(),
                 again: false,
             },
-            Happening::Retrying { host, step, failure, .. } => Progress::Failed {
+            RunEvent::Retrying { host, step, failure, .. } => Progress::Failed {
                 host: *host,
                 step: self.title(step),
                 cause: failure.cause.clone(),
                 log: failure.log.clone(),
                 again: true,
             },
-            Happening::HostLost { host, failure } => note(format!("{host} is lost: {failure}"), true),
-            Happening::HostRetrying { host, failure, .. } => {
+            RunEvent::HostLost { host, failure } => note(format!("{host} is lost: {failure}"), true),
+            RunEvent::HostRetrying { host, failure, .. } => {
                 note(format!("{host}: trying again: {failure}"), true)
             }
-            Happening::Note { host, step, text } => {
+            RunEvent::Note { host, step, text } => {
                 note(format!("{host}: {}: {text}", self.title(step)), false)
             }
             _ => return None,

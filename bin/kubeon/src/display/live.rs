@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kubeon_apply::{Happening, Watch};
+use kubeon_apply::{RunEvent, RunObserver};
 use kubeon_plan::Plan;
 
 use super::board::Board;
@@ -90,21 +90,21 @@ impl Drop for Display {
     }
 }
 
-impl Watch for Display {
-    fn happened(&self, happening: Happening) {
-        self.shared.happened(&happening);
+impl RunObserver for Display {
+    fn on_event(&self, happening: RunEvent) {
+        self.shared.on_event(&happening);
     }
 }
 
 impl Shared {
-    fn happened(&self, happening: &Happening) {
+    fn on_event(&self, happening: &RunEvent) {
         if let Some(events) = &self.events {
             events.line(happening).iter().for_each(|line| self.talk.progress(line));
             return;
         }
         let now = self.begin.elapsed();
         let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
-        board.happened(happening, now);
+        board.on_event(happening, now);
         let level = self.talk.verbosity();
         // On a terminal the board shows it; only those who asked for more get lines as well.
         if self.screen.is_some() && level < 4 {

@@ -1,38 +1,38 @@
 //! Without a terminal: one line for each thing that ended, with the time.
 
-use kubeon_apply::Happening;
+use kubeon_apply::RunEvent;
 
 use super::board::Board;
 use crate::output::words;
 
 /// The line for what happened, if it is worth one; `level` is that of `-v`.
-pub fn line(board: &Board, happening: &Happening, level: u8) -> Option<String> {
+pub fn line(board: &Board, happening: &RunEvent, level: u8) -> Option<String> {
     let host = |id: &str| {
         let host = board.find(id).and_then(|step| board.hosts.get(step.host));
         host.map_or_else(String::new, |host| host.name.clone())
     };
     let title = |id: &str| board.find(id).map_or_else(|| id.to_owned(), |step| step.title.clone());
     Some(match happening {
-        Happening::Done { step, milliseconds, changed, .. } => {
+        RunEvent::Done { step, milliseconds, changed, .. } => {
             let took = words::time(std::time::Duration::from_millis(*milliseconds));
             let same = if *changed { "" } else { ", nothing changed" };
             format!("{}  ✓ {} ({took}{same})", host(step), title(step))
         }
         // That a host is lost is told once, not for each of its steps.
-        Happening::Failed { step, failure, .. } if level < 4 && board.is_lost(step, &failure.cause) => {
+        RunEvent::Failed { step, failure, .. } if level < 4 && board.is_lost(step, &failure.cause) => {
             return None;
         }
-        Happening::Failed { step, failure, .. } => format!("{}  ✗ {}: {failure}", host(step), title(step)),
-        Happening::Retrying { step, failure, attempt, .. } => {
+        RunEvent::Failed { step, failure, .. } => format!("{}  ✗ {}: {failure}", host(step), title(step)),
+        RunEvent::Retrying { step, failure, attempt, .. } => {
             format!("{}  ● {}, try {attempt}: {failure}", host(step), title(step))
         }
-        Happening::Note { step, text, .. } if level >= 4 => {
+        RunEvent::Note { step, text, .. } if level >= 4 => {
             format!("{}  · {}: {text}", host(step), title(step))
         }
-        Happening::StepStarted { step, .. } if level >= 4 => format!("{}  ● {}", host(step), title(step)),
-        Happening::HostRetrying { host, failure, .. } => format!("{host}  ● trying again: {failure}"),
-        Happening::HostLost { host, failure } => format!("{host}  ✗ {failure}"),
-        Happening::Skipped { step, because, .. } if level >= 4 && !because.is_empty() => {
+        RunEvent::StepStarted { step, .. } if level >= 4 => format!("{}  ● {}", host(step), title(step)),
+        RunEvent::HostRetrying { host, failure, .. } => format!("{host}  ● trying again: {failure}"),
+        RunEvent::HostLost { host, failure } => format!("{host}  ✗ {failure}"),
+        RunEvent::Skipped { step, because, .. } if level >= 4 && !because.is_empty() => {
             format!("{}  ○ {}: left out, needs {}", host(step), title(step), title(because))
         }
         _ => return None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubeon_api::HostAddress;
-use kubeon_apply::Happening;
+use kubeon_apply::RunEvent;
 use kubeon_plan::{Plan, PlannedHost, Step};
 use kubeon_wire::{Category, Fence, Op, StepFailure};
 
@@ -85,12 +85,12 @@ fn plan() -> Plan {
     }
 }
 
-fn done(i: u8, step: &str) -> Happening {
-    Happening::Done { host: address(i), step: format!("{step}@h{i}"), changed: true, milliseconds: 1234 }
+fn done(i: u8, step: &str) -> RunEvent {
+    RunEvent::Done { host: address(i), step: format!("{step}@h{i}"), changed: true, milliseconds: 1234 }
 }
 
-fn started(i: u8, step: &str) -> Happening {
-    Happening::StepStarted { host: address(i), step: format!("{step}@h{i}") }
+fn started(i: u8, step: &str) -> RunEvent {
+    RunEvent::StepStarted { host: address(i), step: format!("{step}@h{i}") }
 }
 
 fn failure(cause: &str) -> StepFailure {
@@ -102,22 +102,21 @@ fn midway() -> Board {
     let mut board = Board::new(&plan());
     let at = |seconds: u64| Duration::from_secs(seconds);
     for i in 1..=3 {
-        board.happened(&Happening::HostOpened { host: address(i) }, at(0));
-        board.happened(&done(i, "prepare/load kernel modules"), at(1));
+        board.on_event(&RunEvent::HostOpened { host: address(i) }, at(0));
+        board.on_event(&done(i, "prepare/load kernel modules"), at(1));
     }
     for i in [1, 3] {
-        board.happened(&done(i, "artifacts/put kubelet v1.36.3"), at(4));
-        board.happened(&done(i, "artifacts/put containerd v2.4.2"), at(4));
+        board.on_event(&done(i, "artifacts/put kubelet v1.36.3"), at(4));
+        board.on_event(&done(i, "artifacts/put containerd v2.4.2"), at(4));
     }
-    board.happened(&started(1, "control/start kube-apiserver v1.36.3"), at(12));
+    board.on_event(&started(1, "control/start kube-apiserver v1.36.3"), at(12));
     let note = "waiting for /readyz".to_owned();
     let step = "control/start kube-apiserver v1.36.3@h1".to_owned();
-    board.happened(&Happening::Note { host: address(1), step, text: note }, at(12));
-    board.happened(&done(2, "artifacts/put kubelet v1.36.3"), at(4));
-    board.happened(&started(2, "artifacts/put containerd v2.4.2"), at(11));
+    board.on_event(&RunEvent::Note { host: address(1), step, text: note }, at(12));
+    board.on_event(&done(2, "artifacts/put kubelet v1.36.3"), at(4));
+    board.on_event(&started(2, "artifacts/put containerd v2.4.2"), at(11));
     let step = "artifacts/put containerd v2.4.2@h2".to_owned();
-    board
-        .happened(&Happening::Progress { host: address(2), step, done: 112 * MIB, total: 212 * MIB }, at(12));
+    board.on_event(&RunEvent::Progress { host: address(2), step, done: 112 * MIB, total: 212 * MIB }, at(12));
     board
 }
 
@@ -158,9 +157,9 @@ demo  v1.36.3                             0:14 of about 0:15
 #[test]
 fn a_low_terminal_shows_the_busy_hosts_and_counts_the_rest() {
     let mut board = midway();
-    board.happened(&done(2, "artifacts/put containerd v2.4.2"), Duration::from_secs(13));
-    board.happened(&done(1, "control/start kube-apiserver v1.36.3"), Duration::from_secs(13));
-    board.happened(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
+    board.on_event(&done(2, "artifacts/put containerd v2.4.2"), Duration::from_secs(13));
+    board.on_event(&done(1, "control/start kube-apiserver v1.36.3"), Duration::from_secs(13));
+    board.on_event(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
     let text = shown(&board, 14.2, 80, 4);
     assert_eq!(
         text.lines().skip(1).collect::<Vec<_>>().join("\n"),
@@ -171,7 +170,7 @@ fn a_low_terminal_shows_the_busy_hosts_and_counts_the_rest() {
 #[test]
 fn a_check_reads_as_something_that_is_waited_for() {
     let mut board = midway();
-    board.happened(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
+    board.on_event(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
     assert!(shown(&board, 14.2, 100, 24).ends_with("● waits until start kubelet v1.36.3"));
 }
 
@@ -180,8 +179,8 @@ fn a_failed_step_stays_on_the_board() {
     let mut board = midway();
     let step = "artifacts/put containerd v2.4.2@h2".to_owned();
     let failed =
-        Happening::Failed { host: address(2), step, failure: failure("no space left on /var/lib/kubeon") };
-    board.happened(&failed, Duration::from_secs(13));
+        RunEvent::Failed { host: address(2), step, failure: failure("no space left on /var/lib/kubeon") };
+    board.on_event(&failed, Duration::from_secs(13));
     assert!(
         shown(&board, 14.2, 100, 24)
             .contains("  h2  ✓ prepared  ✗ put containerd v2.4.2: no space left on /var/lib/kubeon")
@@ -230,13 +229,13 @@ fn a_plan_is_one_line_a_stage() {
 fn programs_are_told_what_begins_ends_and_fails() {
     let events = Events::new(&plan());
     let step = "artifacts/put containerd v2.4.2@h2".to_owned();
-    let failed = |step: &str| Happening::Failed {
+    let failed = |step: &str| RunEvent::Failed {
         host: address(2),
         step: step.to_owned(),
         failure: failure("no space left"),
     };
     assert_eq!(events.line(&failed(&step)), None, "a step that never began is told of with its lost host");
-    let line = |happening: &Happening| serde_json::to_string(&events.line(happening).unwrap()).unwrap();
+    let line = |happening: &RunEvent| serde_json::to_string(&events.line(happening).unwrap()).unwrap();
     assert_eq!(
         line(&started(2, "artifacts/put containerd v2.4.2")),
         r#"{"event":"started","host":"172.30.0.12","name":"h2","stage":"artifacts","step":"put containerd v2.4.2","why":"artifacts is missing"}"#
@@ -245,7 +244,7 @@ fn programs_are_told_what_begins_ends_and_fails() {
         line(&done(2, "artifacts/put containerd v2.4.2")),
         r#"{"event":"finished","host":"172.30.0.12","step":"put containerd v2.4.2","changed":true,"milliseconds":1234}"#
     );
-    let again = Happening::Retrying {
+    let again = RunEvent::Retrying {
         host: address(2),
         step: step.clone(),
         failure: failure("no space left"),
@@ -255,7 +254,7 @@ fn programs_are_told_what_begins_ends_and_fails() {
     for (happening, word) in [(failed(&step), "\"again\":false"), (again, "\"again\":true")] {
         assert!(line(&happening).contains(word), "{}", line(&happening));
     }
-    let lost = Happening::HostLost { host: address(3), failure: failure("no route to host") };
+    let lost = RunEvent::HostLost { host: address(3), failure: failure("no route to host") };
     assert_eq!(
         line(&lost),
         r#"{"event":"note","text":"172.30.0.13 is lost: no route to host","warning":true}"#

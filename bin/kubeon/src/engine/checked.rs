@@ -9,11 +9,11 @@ use kubeon_link_host::SshHosts;
 use kubeon_plan::precheck::{self, Place, precheck};
 use kubeon_plan::{Intent, Plan, PlanError, Snapshot};
 use kubeon_ports::ProbeHost;
-use kubeon_reconcile::Looked;
+use kubeon_reconcile::Planned;
 use kubeon_wire::{Facts, PrecheckReport, Progress, StepFailure};
 
 use super::run::Run;
-use crate::stop::{Code, Stop};
+use crate::cli_error::{CliError, Code};
 
 /// Looks at hosts and has each try to reach the others.
 pub struct Asking<'a> {
@@ -63,7 +63,7 @@ impl<'a> Checked<'a> {
     ///
     /// # Errors
     /// Refuses when a check fails, or no plan can be made.
-    pub async fn look(&self, run: &Run<'_>) -> Result<Looked, Stop> {
+    pub async fn look(&self, run: &Run<'_>) -> Result<Planned, CliError> {
         let looked = run.look(&|snapshot| self.plan(snapshot)).await;
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(report) = report else { return looked };
@@ -77,12 +77,12 @@ impl<'a> Checked<'a> {
 }
 
 /// What stands in the way on hosts, and whatever else does.
-pub fn stop(report: &PrecheckReport, other: Option<&Stop>) -> Stop {
+pub fn stop(report: &PrecheckReport, other: Option<&CliError>) -> CliError {
     let told = |subject: &str, text: &str| {
         let mut hosts = report.hosts.iter().filter(|host| host.host.to_string() == subject);
         hosts.any(|host| host.checks.iter().any(|result| result.message == text))
     };
-    let mut stop = Stop::new(Code::Refused, precheck::failures(report).trim_end());
+    let mut stop = CliError::new(Code::Refused, precheck::failures(report).trim_end());
     for (subject, text) in other.into_iter().flat_map(|other| &other.rows) {
         if !told(subject, text) {
             stop = stop.row(subject, text);
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_fails_is_told_host_by_host_with_the_way_on() {
         let other =
-            Stop::refused("x").row("10.0.0.2", "kernel version is minor < 3.10").row("bundle", "is old");
+            CliError::refused("x").row("10.0.0.2", "kernel version is minor < 3.10").row("bundle", "is old");
         assert_eq!(
             stop(&report(&[]), Some(&other)).to_string(),
             "error: [precheck] failed with:\n 10.0.0.2 : kernel version is minor < 3.10\n  bundle  is old\n\

@@ -11,7 +11,7 @@ use super::host_keys::Unknown;
 use super::login::Logins;
 use super::{Engine, stop};
 use crate::args::ContactFlags;
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 
 /// How long a host may take to take a connection at a glance; what runs on it has no part in that.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -49,7 +49,7 @@ impl Engine<'_> {
         mut logins: Logins,
         flags: &ContactFlags,
         purpose: Purpose,
-    ) -> Result<Contact, Stop> {
+    ) -> Result<Contact, CliError> {
         let unknown = match purpose {
             // A password goes to whoever answers: a stranger gets none, not even for a look.
             Purpose::Look if logins.send_secrets() => Unknown::Settle,
@@ -69,14 +69,14 @@ impl Engine<'_> {
         Ok(Contact { hosts: SshHosts::new(settings, Arc::clone(&keys)), keys, logins })
     }
 
-    fn node_program(&self) -> Result<NodeProgram, Stop> {
+    fn node_program(&self) -> Result<NodeProgram, CliError> {
         let Some(path) = self.context.environment.node_program() else {
-            return Err(Stop::refused(
+            return Err(CliError::refused(
                 "where this program lies cannot be told: set KUBEON_NODE_PROGRAM to kubeon-node",
             ));
         };
         NodeProgram::read(&path).map_err(|error| {
-            Stop::refused(format!("cannot read the node program {}: {error}", path.display()))
+            CliError::refused(format!("cannot read the node program {}: {error}", path.display()))
                 .row("way out", "put kubeon-node beside kubeon, or set KUBEON_NODE_PROGRAM to it")
         })
     }
@@ -87,7 +87,7 @@ impl Contact {
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn pin(&self, engine: &Engine<'_>, lock: &Lock) -> Result<(), Stop> {
+    pub fn pin(&self, engine: &Engine<'_>, lock: &Lock) -> Result<(), CliError> {
         if self.keys.new_keys().is_empty() {
             return Ok(());
         }

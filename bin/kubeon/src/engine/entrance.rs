@@ -16,8 +16,8 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::hosts_file::HostsFile;
 use super::kubeconfig::Kubeconfig;
+use crate::cli_error::CliError;
 use crate::output::Talk;
-use crate::stop::Stop;
 
 /// Longest that a master may take to say that it is ready.
 const ASK: Duration = Duration::from_secs(2);
@@ -175,12 +175,12 @@ pub async fn renewed(
     spec: &ClusterSpec,
     choice: Choice,
     talk: &Talk,
-) -> Result<Option<String>, Stop> {
+) -> Result<Option<String>, CliError> {
     let old = Kubeconfig::parse(text)?;
     let name = spec.name.as_str();
     let authority = old.authority(name);
     let authority =
-        authority.ok_or_else(|| Stop::failed(format!("the kubeconfig knows no authority of {name}")))?;
+        authority.ok_or_else(|| CliError::failed(format!("the kubeconfig knows no authority of {name}")))?;
     let entrance = find(Asking::about(spec, &authority, old.current()), talk).await;
     pointed(&old, name, &entrance, choice)
 }
@@ -190,7 +190,7 @@ fn pointed(
     cluster: &str,
     entrance: &Entrance,
     choice: Choice,
-) -> Result<Option<String>, Stop> {
+) -> Result<Option<String>, CliError> {
     let mut new = old.clone();
     new.lead(cluster, &entrance.url);
     match (&entrance.master, choice, old.current()) {

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use kubeon_apply::Stop as Switch;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
 
+use crate::cli_error::{CliError, Code};
 use crate::output::Talk;
-use crate::stop::{Code, Stop};
 
 /// What is waited for before the first effect on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Hold {
     ///
     /// # Errors
     /// When it does not come in time, or the switch is thrown. No host was written to then.
-    pub async fn wait(&self, cluster: &str, talk: &Talk, switch: &Switch) -> Result<(), Stop> {
+    pub async fn wait(&self, cluster: &str, talk: &Talk, switch: &CancellationToken) -> Result<(), CliError> {
         match self {
             Self::Nothing => Ok(()),
             Self::Line => {
@@ -51,7 +51,7 @@ const LINE: u64 = 4096;
 ///
 /// # Errors
 /// When none comes in time, the input ends, or the switch is thrown.
-async fn line(input: impl AsyncRead + Unpin, switch: &Switch) -> Result<(), Stop> {
+async fn line(input: impl AsyncRead + Unpin, switch: &CancellationToken) -> Result<(), CliError> {
     let mut line = Vec::new();
     let mut input = BufReader::new(input.take(LINE));
     tokio::select! {
@@ -61,12 +61,12 @@ async fn line(input: impl AsyncRead + Unpin, switch: &Switch) -> Result<(), Stop
             Err(error) => Err(held(&format!("standard input cannot be read: {error}"))),
         },
         () = tokio::time::sleep(PATIENCE) => Err(held(&format!("no line came within {} s", PATIENCE.as_secs()))),
-        () = switch.stopped() => Err(interrupted()),
+        () = switch.cancelled() => Err(interrupted()),
     }
 }
 
 /// Runs a program to its end. What it says goes where this program's words go.
-async fn success(program: &Path, cluster: &str, switch: &Switch) -> Result<(), Stop> {
+async fn success(program: &Path, cluster: &str, switch: &CancellationToken) -> Result<(), CliError> {
     let mut command = Command::new(program);
     // Standard output is for results.
     command.arg(cluster).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
@@ -79,16 +79,16 @@ async fn success(program: &Path, cluster: &str, switch: &Switch) -> Result<(), S
             Err(error) => Err(told(&error)),
         },
         () = tokio::time::sleep(PATIENCE) => Err(told(&format!("not done within {} s", PATIENCE.as_secs()))),
-        () = switch.stopped() => Err(interrupted()),
+        () = switch.cancelled() => Err(interrupted()),
     }
 }
 
-fn interrupted() -> Stop {
-    Stop::new(Code::Interrupted, "stopped while held; no host was written to")
+fn interrupted() -> CliError {
+    CliError::new(Code::Interrupted, "stopped while held; no host was written to")
 }
 
-fn held(why: &str) -> Stop {
-    Stop::refused(format!("held, and nobody said to go on: {why}; no host was written to"))
+fn held(why: &str) -> CliError {
+    CliError::refused(format!("held, and nobody said to go on: {why}; no host was written to"))
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_line_lets_it_go_on_and_nothing_else_does() {
-        let switch = Switch::new();
+        let switch = CancellationToken::new();
         line(&b"go\nmore"[..], &switch).await.unwrap();
         let ended = line(&b""[..], &switch).await.unwrap_err();
         assert_eq!(ended.code, Code::Refused);
@@ -109,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_that_succeeds_lets_it_go_on_and_one_that_fails_does_not() {
-        let switch = Switch::new();
+        let switch = CancellationToken::new();
         let run = async |program: &str| success(Path::new(program), "demo", &switch).await;
         run("true").await.unwrap();
         let failed = run("false").await.unwrap_err();
@@ -120,8 +120,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn ctrl_c_ends_it() {
-        let switch = Switch::new();
-        switch.stop();
+        let switch = CancellationToken::new();
+        switch.cancel();
         let (_open, silent) = tokio::io::duplex(8);
         assert_eq!(line(silent, &switch).await.unwrap_err().code, Code::Interrupted);
     }

@@ -11,7 +11,7 @@ use super::Engine;
 use super::login::Logins;
 use super::memory::MemoryFile;
 use crate::args::ContactFlags;
-use crate::stop::{Stop, chain};
+use crate::cli_error::{CliError, chain};
 
 /// How many hosts are asked for their key at once.
 const AT_ONCE: usize = 64;
@@ -38,7 +38,7 @@ impl Engine<'_> {
         logins: &mut Logins,
         flags: &ContactFlags,
         unknown: Unknown,
-    ) -> Result<Arc<HostKeys>, Stop> {
+    ) -> Result<Arc<HostKeys>, CliError> {
         let policy = match unknown {
             Unknown::Look => Policy::Probe,
             Unknown::Settle | Unknown::Refuse if flags.accept_new => Policy::AcceptNew,
@@ -53,8 +53,8 @@ impl Engine<'_> {
         Ok(Arc::new(self.known(cluster, policy, &files)?))
     }
 
-    fn known(&self, cluster: &ClusterName, policy: Policy, files: &[PathBuf]) -> Result<HostKeys, Stop> {
-        let unreadable = |error| Stop::refused(chain(&error));
+    fn known(&self, cluster: &ClusterName, policy: Policy, files: &[PathBuf]) -> Result<HostKeys, CliError> {
+        let unreadable = |error| CliError::refused(chain(&error));
         let path = self.store.known_hosts_path(cluster);
         let place = match &self.context.environment.pinned_in {
             Some(name) => KeyPlace::Elsewhere(name.clone()),
@@ -73,11 +73,11 @@ impl Engine<'_> {
         _: &ClusterName,
         logins: &mut Logins,
         flags: &ContactFlags,
-    ) -> Result<Vec<PathBuf>, Stop> {
+    ) -> Result<Vec<PathBuf>, CliError> {
         let mut files = Vec::new();
         if let Some(file) = &flags.known_hosts {
             if !file.is_file() {
-                return Err(Stop::refused(format!(
+                return Err(CliError::refused(format!(
                     "--known-hosts {}: there is no such file",
                     file.display()
                 )));
@@ -94,7 +94,7 @@ impl Engine<'_> {
     }
 
     /// Shows what hosts show that nobody knows, and asks once for all.
-    async fn ask(&self, logins: &Logins, known: HostKeys) -> Result<Vec<SeenKey>, Stop> {
+    async fn ask(&self, logins: &Logins, known: HostKeys) -> Result<Vec<SeenKey>, CliError> {
         let mut settings = Settings::new(Login::new("root"));
         settings.logins = logins.logins.clone();
         let hosts = SshHosts::new(settings, Arc::new(known));
@@ -118,7 +118,7 @@ impl Engine<'_> {
             self.context.talk.say(&format!("  {:<15}  {}", key.host.to_string(), key.fingerprint));
         }
         if !self.context.talk.confirm("Are these the right hosts?")? {
-            return Err(Stop::refused("the keys of the hosts were not accepted")
+            return Err(CliError::refused("the keys of the hosts were not accepted")
                 .row("compare", "on the host: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
                 .row("instead", "--known-hosts FILE, or --accept-new"));
         }
@@ -126,6 +126,6 @@ impl Engine<'_> {
     }
 }
 
-fn hold(text: &str) -> Result<MemoryFile, Stop> {
-    MemoryFile::new(text).map_err(|error| Stop::failed(format!("cannot hold host keys: {error}")))
+fn hold(text: &str) -> Result<MemoryFile, CliError> {
+    MemoryFile::new(text).map_err(|error| CliError::failed(format!("cannot hold host keys: {error}")))
 }

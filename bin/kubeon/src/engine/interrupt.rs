@@ -1,10 +1,10 @@
 //! Ctrl-C and SIGTERM: the first one stops gently, the second one at once.
 
-use kubeon_apply::Stop as Switch;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
+use crate::cli_error::{CliError, Code};
 use crate::output::Talk;
-use crate::stop::{Code, Stop};
 
 /// The signals that end a command, from now on and for the rest of the process.
 pub struct Signals {
@@ -17,8 +17,9 @@ impl Signals {
     ///
     /// # Errors
     /// When signals cannot be watched.
-    pub fn new() -> Result<Self, Stop> {
-        let unwatchable = |error: std::io::Error| Stop::failed(format!("cannot watch for signals: {error}"));
+    pub fn new() -> Result<Self, CliError> {
+        let unwatchable =
+            |error: std::io::Error| CliError::failed(format!("cannot watch for signals: {error}"));
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(unwatchable)?,
             terminate: signal(SignalKind::terminate()).map_err(unwatchable)?,
@@ -38,7 +39,7 @@ impl Signals {
 ///
 /// # Errors
 /// When signals cannot be watched.
-pub fn watch(switch: &Switch, talk: &Talk) -> Result<(), Stop> {
+pub fn watch(switch: &CancellationToken, talk: &Talk) -> Result<(), CliError> {
     let (signals, gone) = (Signals::new()?, talk.clone());
     tokio::spawn(stop(signals, switch.clone(), talk.clone(), move || {
         gone.on_screen(None);
@@ -48,9 +49,9 @@ pub fn watch(switch: &Switch, talk: &Talk) -> Result<(), Stop> {
 }
 
 /// Throws the switch at the first signal, and goes at the second.
-async fn stop(mut signals: Signals, switch: Switch, talk: Talk, go: impl FnOnce()) {
+async fn stop(mut signals: Signals, switch: CancellationToken, talk: Talk, go: impl FnOnce()) {
     signals.next().await;
-    switch.stop();
+    switch.cancel();
     talk.say("stopping: steps under way are finished first; press Ctrl-C again to stop at once");
     signals.next().await;
     go();
@@ -73,14 +74,14 @@ mod tests {
     async fn the_first_signal_throws_the_switch_and_the_second_one_goes() {
         let talk = Talk::new(&Cli::parse_from(["kubeon", "--quiet"]).talk, &Environment::default());
         for (first, second) in [(Kind::INT, Kind::TERM), (Kind::TERM, Kind::INT)] {
-            let (switch, gone) = (Switch::new(), Arc::new(AtomicBool::new(false)));
+            let (switch, gone) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
             let mark = Arc::clone(&gone);
             let signals = Signals::new().unwrap();
             let go = move || mark.store(true, Ordering::SeqCst);
             let watching = tokio::spawn(stop(signals, switch.clone(), talk.clone(), go));
-            assert!(!switch.is_stopped());
+            assert!(!switch.is_cancelled());
             kill_process(getpid(), first).unwrap();
-            tokio::time::timeout(Duration::from_secs(10), switch.stopped()).await.unwrap();
+            tokio::time::timeout(Duration::from_secs(10), switch.cancelled()).await.unwrap();
             assert!(!gone.load(Ordering::SeqCst), "{first:?} alone only stops gently");
             kill_process(getpid(), second).unwrap();
             tokio::time::timeout(Duration::from_secs(10), watching).await.unwrap().unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kubeon_pki::{ClusterPki, PkiError};
 
 use super::{Engine, State};
-use crate::stop::{Stop, chain};
+use crate::cli_error::{CliError, chain};
 
 impl Engine<'_> {
     /// The keys of a cluster. Those that are missing are made as long as no host can know them.
@@ -13,7 +13,7 @@ impl Engine<'_> {
     /// # Errors
     /// Refuses when hosts may know what is missing here, and what is damaged; fails when a file cannot be read or
     /// written.
-    pub fn keys(&self, state: &State) -> Result<ClusterPki, Stop> {
+    pub fn keys(&self, state: &State) -> Result<ClusterPki, CliError> {
         keys_in(&self.store.secret_folder(&state.name), state)
     }
 
@@ -21,12 +21,12 @@ impl Engine<'_> {
     ///
     /// # Errors
     /// As for [`Engine::keys`].
-    pub fn look_for_keys(&self, state: &State) -> Result<(), Stop> {
+    pub fn look_for_keys(&self, state: &State) -> Result<(), CliError> {
         look_in(&self.store.secret_folder(&state.name), state)
     }
 }
 
-fn keys_in(folder: &Path, state: &State) -> Result<ClusterPki, Stop> {
+fn keys_in(folder: &Path, state: &State) -> Result<ClusterPki, CliError> {
     let keys = if state.may_be_on_hosts() {
         ClusterPki::load(folder)
     } else {
@@ -35,26 +35,26 @@ fn keys_in(folder: &Path, state: &State) -> Result<ClusterPki, Stop> {
     keys.map_err(|error| refusal(&error, folder, state))
 }
 
-fn look_in(folder: &Path, state: &State) -> Result<(), Stop> {
+fn look_in(folder: &Path, state: &State) -> Result<(), CliError> {
     if !state.may_be_on_hosts() {
         return Ok(());
     }
     ClusterPki::look(folder).map_err(|error| refusal(&error, folder, state))
 }
 
-fn refusal(error: &PkiError, folder: &Path, state: &State) -> Stop {
+fn refusal(error: &PkiError, folder: &Path, state: &State) -> CliError {
     match error {
         PkiError::Missing { paths } => lost(folder, paths, state),
-        PkiError::Unreadable { .. } => Stop::refused(chain(error)),
-        _ => Stop::failed(chain(error)),
+        PkiError::Unreadable { .. } => CliError::refused(chain(error)),
+        _ => CliError::failed(chain(error)),
     }
 }
 
 /// New keys are never made in place of those that a cluster was made with.
-fn lost(folder: &Path, paths: &[PathBuf], state: &State) -> Stop {
+fn lost(folder: &Path, paths: &[PathBuf], state: &State) -> CliError {
     let (name, folder) = (&state.name, folder.display());
     let missing: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    Stop::refused(format!("the keys that {name} was made with are missing"))
+    CliError::refused(format!("the keys that {name} was made with are missing"))
         .row("missing", missing.join("\n"))
         .row("cause", format!("hosts may have them already: {name} would not know what new ones sign"))
         .row("way out", format!("put {folder} back from a backup, or from the machine where {name} was made"))
@@ -67,7 +67,7 @@ mod tests {
     use kubeon_store::Status;
 
     use super::*;
-    use crate::stop::Code;
+    use crate::cli_error::Code;
 
     #[test]
     fn what_is_missing_is_made_only_while_no_host_can_know_it() {

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 
 /// A kubeconfig that was read. People may have added to it with `kubectl config`: that stays.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,13 +15,13 @@ impl Kubeconfig {
     ///
     /// # Errors
     /// When it is no YAML, or no kubeconfig.
-    pub fn parse(text: &str) -> Result<Self, Stop> {
-        let value: Value =
-            serde_saphyr::from_str(text).map_err(|error| Stop::failed(format!("the kubeconfig: {error}")))?;
+    pub fn parse(text: &str) -> Result<Self, CliError> {
+        let value: Value = serde_saphyr::from_str(text)
+            .map_err(|error| CliError::failed(format!("the kubeconfig: {error}")))?;
         if value["clusters"].is_array() {
             return Ok(Self(value));
         }
-        Err(Stop::failed("the kubeconfig names no clusters"))
+        Err(CliError::failed("the kubeconfig names no clusters"))
     }
 
     /// The certificate of the authority that an entry of `clusters` trusts, as PEM.
@@ -65,9 +65,9 @@ impl Kubeconfig {
     ///
     /// # Errors
     /// When it cannot be written as YAML.
-    pub fn text(&self) -> Result<String, Stop> {
+    pub fn text(&self) -> Result<String, CliError> {
         serde_saphyr::to_string(&self.0)
-            .map_err(|error| Stop::failed(format!("cannot write the kubeconfig: {error}")))
+            .map_err(|error| CliError::failed(format!("cannot write the kubeconfig: {error}")))
     }
 
     fn cluster(&self, entry: &str) -> Option<&Value> {

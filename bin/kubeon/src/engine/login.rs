@@ -11,8 +11,8 @@ use kubeon_store::HostLogin;
 use super::Engine;
 use super::memory::MemoryFile;
 use crate::args::login::SecretText;
+use crate::cli_error::CliError;
 use crate::cmd::lab::places;
-use crate::stop::Stop;
 use crate::wish::SaidLogin;
 
 /// The logins of a cluster's hosts.
@@ -51,7 +51,7 @@ impl Engine<'_> {
     ///
     /// # Errors
     /// Refuses when a file cannot be read, or somebody must be asked and nobody can be.
-    pub fn logins(&self, said: &BTreeMap<HostAddress, SaidLogin>) -> Result<Logins, Stop> {
+    pub fn logins(&self, said: &BTreeMap<HostAddress, SaidLogin>) -> Result<Logins, CliError> {
         let labs = self.labs();
         let mut secrets = Secrets { engine: self, known: HashMap::new(), warned: false };
         let mut result = Logins::default();
@@ -75,7 +75,7 @@ impl Engine<'_> {
         lab: Option<&KnownLab>,
         secrets: &mut Secrets<'_, '_>,
         held: &mut Vec<MemoryFile>,
-    ) -> Result<(Login, HostLogin), Stop> {
+    ) -> Result<(Login, HostLogin), CliError> {
         let SaidLogin { flags, private_key, password, sudo_password } = said;
         let user = flags.user.clone().unwrap_or_else(|| "root".to_owned());
         let mut login = Login::new(user.clone()).at_port(flags.port.unwrap_or(22));
@@ -101,7 +101,7 @@ impl Engine<'_> {
         }
         if let Some(key) = private_key {
             let file = MemoryFile::new(key.pem())
-                .map_err(|error| Stop::failed(format!("cannot hold a key: {error}")))?;
+                .map_err(|error| CliError::failed(format!("cannot hold a key: {error}")))?;
             login = login.with(Method::KeyFile { path: file.path(), passphrase: opener.or(file_password) });
             held.push(file);
         } else {
@@ -162,7 +162,7 @@ struct Secrets<'e, 'c> {
 }
 
 impl Secrets<'_, '_> {
-    fn get(&mut self, text: &SecretText, what: &str) -> Result<Secret, Stop> {
+    fn get(&mut self, text: &SecretText, what: &str) -> Result<Secret, CliError> {
         let id = match text {
             SecretText::File(file) => file.display().to_string(),
             SecretText::Ask => format!("- {what}"),
@@ -186,20 +186,21 @@ impl Secrets<'_, '_> {
         Ok(secret)
     }
 
-    fn ask(&self, what: &str) -> Result<Secret, Stop> {
+    fn ask(&self, what: &str) -> Result<Secret, CliError> {
         if !self.engine.context.talk.can_ask {
-            let stop = Stop::refused(format!("the {what} must be asked for, but there is no terminal"));
+            let stop = CliError::refused(format!("the {what} must be asked for, but there is no terminal"));
             return Err(stop.row("instead", "give it in a file: @FILE"));
         }
-        rpassword::prompt_password(format!("{what}: ")).map(Secret::new).map_err(Stop::from)
+        rpassword::prompt_password(format!("{what}: ")).map(Secret::new).map_err(CliError::from)
     }
 }
 
-fn read_first_line(path: &std::path::Path) -> Result<Secret, Stop> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Stop::refused(format!("cannot read the secret in {}: {error}", path.display())))?;
+fn read_first_line(path: &std::path::Path) -> Result<Secret, CliError> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        CliError::refused(format!("cannot read the secret in {}: {error}", path.display()))
+    })?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(Secret::new(line)),
-        _ => Err(Stop::refused(format!("{} holds no secret in its first line", path.display()))),
+        _ => Err(CliError::refused(format!("{} holds no secret in its first line", path.display()))),
     }
 }

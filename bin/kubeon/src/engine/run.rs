@@ -1,17 +1,18 @@
 //! Turns the wheel with somebody watching.
 
 use kubeon_api::HostAddress;
-use kubeon_apply::{Hands, Stop as Switch};
+use kubeon_apply::HostPorts;
 use kubeon_plan::{Outcome, Plan, PlanError, Snapshot, StepOutcome};
 use kubeon_ports::{ActHost, Blobs, ProbeHost, Secrets};
-use kubeon_reconcile::{Looked, Turn, TurnError, Wheel};
+use kubeon_reconcile::{Planned, ReconcileError, Reconciled, Reconciler};
 use kubeon_wire::Progress;
+use tokio_util::sync::CancellationToken;
 
 use super::MachineClock;
 use super::hold::Hold;
+use crate::cli_error::{CliError, note_text};
 use crate::display::Display;
 use crate::output::Talk;
-use crate::stop::{Stop, note_text};
 
 /// How often the wheel is turned at most, where failures may go away by themselves.
 const TURNS: u8 = 3;
@@ -29,7 +30,7 @@ pub struct Run<'a> {
     /// Holds bytes of parts.
     pub blobs: &'a dyn Blobs,
     /// Ends it early.
-    pub switch: &'a Switch,
+    pub switch: &'a CancellationToken,
     /// Where words go.
     pub talk: &'a Talk,
     /// What is waited for before the first effect.
@@ -37,19 +38,29 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn wheel<'w>(&'w self, hands: Hands<'w>, watch: &'w dyn kubeon_apply::Watch) -> Wheel<'w> {
-        Wheel { hosts: &self.hosts, probe: self.probe, hands, clock: &MachineClock, watch, stop: self.switch }
+    fn wheel<'w>(&'w self, hands: HostPorts<'w>, watch: &'w dyn kubeon_apply::RunObserver) -> Reconciler<'w> {
+        Reconciler {
+            hosts: &self.hosts,
+            probe: self.probe,
+            hands,
+            clock: &MachineClock,
+            watch,
+            stop: self.switch,
+        }
     }
 
-    fn hands(&self) -> Hands<'_> {
-        Hands { act: self.act, secrets: self.secrets, blobs: self.blobs }
+    fn hands(&self) -> HostPorts<'_> {
+        HostPorts { act: self.act, secrets: self.secrets, blobs: self.blobs }
     }
 
     /// Looks at the hosts and plans; writes nothing.
     ///
     /// # Errors
     /// Refuses when no plan can be made.
-    pub async fn look(&self, plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>) -> Result<Looked, Stop> {
+    pub async fn look(
+        &self,
+        plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
+    ) -> Result<Planned, CliError> {
         let silent = |_| {};
         let looked = self.wheel(self.hands(), &silent).look(plan).await.map_err(stop)?;
         for note in &looked.plan().notes {
@@ -67,10 +78,10 @@ impl Run<'_> {
     /// When `before` fails, or nobody lets go what is held. What failed on a host is in the outcome.
     pub async fn act(
         &self,
-        looked: Looked,
+        looked: Planned,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
-        before: impl FnMut(&Plan) -> Result<(), Stop>,
-    ) -> Result<Turn, Stop> {
+        before: impl FnMut(&Plan) -> Result<(), CliError>,
+    ) -> Result<Reconciled, CliError> {
         self.turns(looked, plan, before, 1).await
     }
 
@@ -80,27 +91,27 @@ impl Run<'_> {
     /// As for [`Self::act`].
     pub async fn go_on(
         &self,
-        looked: Looked,
+        looked: Planned,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
-        before: impl FnMut(&Plan) -> Result<(), Stop>,
-    ) -> Result<Turn, Stop> {
+        before: impl FnMut(&Plan) -> Result<(), CliError>,
+    ) -> Result<Reconciled, CliError> {
         self.turns(looked, plan, before, 2).await
     }
 
     async fn turns(
         &self,
-        mut looked: Looked,
+        mut looked: Planned,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
-        mut before: impl FnMut(&Plan) -> Result<(), Stop>,
+        mut before: impl FnMut(&Plan) -> Result<(), CliError>,
         mut turn: u8,
-    ) -> Result<Turn, Stop> {
+    ) -> Result<Reconciled, CliError> {
         loop {
             before(looked.plan())?;
             self.announce(looked.plan(), turn == 1).await?;
             let display = Display::begin(looked.plan(), self.talk);
             let done = self.wheel(self.hands(), &display).act(looked).await;
             display.end();
-            let over = turn >= TURNS || self.switch.is_stopped();
+            let over = turn >= TURNS || self.switch.is_cancelled();
             if done.outcome.is_complete() || over || !another_may_help(&done.outcome) {
                 return Ok(done);
             }
@@ -121,7 +132,7 @@ impl Run<'_> {
 
 impl Run<'_> {
     /// Tells of a plan whose state is saved, and waits where that is wanted.
-    async fn announce(&self, plan: &Plan, first: bool) -> Result<(), Stop> {
+    async fn announce(&self, plan: &Plan, first: bool) -> Result<(), CliError> {
         self.talk.progress(&told(plan));
         if !first {
             return Ok(());
@@ -137,12 +148,12 @@ pub fn told(plan: &Plan) -> Progress {
     Progress::Plan { steps: count(plan.steps.len()), standing: count(plan.standing) }
 }
 
-fn stop(error: TurnError) -> Stop {
+fn stop(error: ReconcileError) -> CliError {
     match error {
-        TurnError::Refused(error) => error.into(),
-        TurnError::Unsafe { cluster, findings } => {
+        ReconcileError::Refused(error) => error.into(),
+        ReconcileError::Unsafe { cluster, findings } => {
             let mut stop =
-                Stop::failed(format!("the plan of {cluster} is not safe to apply; nothing was written"));
+                CliError::failed(format!("the plan of {cluster} is not safe to apply; nothing was written"));
             stop.rows = findings.into_iter().map(|finding| (finding.rule, finding.text)).collect();
             stop
         }

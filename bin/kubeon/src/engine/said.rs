@@ -7,7 +7,7 @@ use kubeon_plan::HostSpec;
 use kubeon_store::HostLogin;
 
 use crate::args::login::{LoginWish, LoginWishes, Role};
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 use crate::wish::SaidLogin;
 
 /// What a host is in a cluster with these masters. Only workers are ever about to leave.
@@ -58,8 +58,8 @@ pub fn refuse_idle(
     flags: &LoginWishes,
     masters: &[HostSpec],
     said: &BTreeMap<HostAddress, SaidLogin>,
-) -> Result<(), Stop> {
-    let mut stop = Stop::refused("a login flag holds for no host");
+) -> Result<(), CliError> {
+    let mut stop = CliError::refused("a login flag holds for no host");
     for of in [Role::Master, Role::Worker] {
         let hosts = said.iter().filter(|(host, _)| role(**host, masters) == of);
         let hosts: Vec<&LoginWish> = hosts.map(|(_, said)| &said.flags).collect();

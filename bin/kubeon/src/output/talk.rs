@@ -8,7 +8,7 @@ use kubeon_wire::Progress;
 
 use super::keys::SilentKeys;
 use crate::args::{Environment, ProgressForm, TalkFlags};
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 
 /// From this level on the crates below speak as well.
 const DEBUG: u8 = 6;
@@ -68,7 +68,7 @@ impl Talk {
     ///
     /// # Errors
     /// When standard output is closed or full.
-    pub fn result(&self, text: &str) -> Result<(), Stop> {
+    pub fn result(&self, text: &str) -> Result<(), CliError> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
@@ -131,7 +131,7 @@ impl Talk {
     }
 
     /// How a command ended, to standard error.
-    pub fn end(&self, result: &Result<(), Stop>) {
+    pub fn end(&self, result: &Result<(), CliError>) {
         match result {
             Ok(()) => self.progress(&Progress::End { ok: true, reason: None, next: None }),
             Err(stop) if self.json => {
@@ -146,7 +146,7 @@ impl Talk {
     ///
     /// # Errors
     /// When the terminal cannot be read.
-    pub fn confirm(&self, question: &str) -> Result<bool, Stop> {
+    pub fn confirm(&self, question: &str) -> Result<bool, CliError> {
         if !self.can_ask {
             return Ok(false);
         }

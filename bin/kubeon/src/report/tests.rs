@@ -28,7 +28,7 @@ fn step(i: u8, title: &str, op: Op) -> Step {
     }
 }
 
-fn turn(results: &[StepOutcome]) -> Turn {
+fn turn(results: &[StepOutcome]) -> Reconciled {
     let digest = "9c1e".repeat(16).parse().unwrap();
     let steps = vec![
         step(1, "start etcd", Op::Await { checks: Vec::new() }),
@@ -60,7 +60,7 @@ fn turn(results: &[StepOutcome]) -> Turn {
         facts: 3,
         notes: Vec::new(),
     };
-    Turn { snapshot: Snapshot::default(), plan, outcome }
+    Reconciled { snapshot: Snapshot::default(), plan, outcome }
 }
 
 const DONE: StepOutcome = StepOutcome::Done { changed: true, milliseconds: 1 };

@@ -2,8 +2,8 @@
 
 use kubeon_plan::{ClusterSpec, Refusal};
 
+use crate::cli_error::CliError;
 use crate::engine::State;
-use crate::stop::Stop;
 
 /// What is done about workers that are on their way out and wished for again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Back {
 ///
 /// # Errors
 /// Refuses every other change, by name.
-pub fn settle(state: &mut State, wished: &ClusterSpec, back: Back) -> Result<Vec<String>, Stop> {
+pub fn settle(state: &mut State, wished: &ClusterSpec, back: Back) -> Result<Vec<String>, CliError> {
     let same_but_workers = ClusterSpec { workers: state.spec.workers.clone(), ..wished.clone() };
     if same_but_workers != state.spec {
         return Err(exists(state, wished));
@@ -54,7 +54,7 @@ pub fn settle(state: &mut State, wished: &ClusterSpec, back: Back) -> Result<Vec
         })
         .collect();
     if !refusals.is_empty() {
-        return Err(Stop::refusals(state.name.as_str(), refusals, &[]));
+        return Err(CliError::refusals(state.name.as_str(), refusals, &[]));
     }
     let stays =
         |host: &&kubeon_plan::HostSpec| wished.workers.iter().any(|wished| wished.address == host.address);
@@ -67,8 +67,9 @@ pub fn settle(state: &mut State, wished: &ClusterSpec, back: Back) -> Result<Vec
 }
 
 /// Refuses to make another cluster of the same name, and says what differs.
-fn exists(state: &State, wished: &ClusterSpec) -> Stop {
-    let mut stop = Stop::refused(format!("Input cluster[{}] exist and is not what is asked for", state.name));
+fn exists(state: &State, wished: &ClusterSpec) -> CliError {
+    let mut stop =
+        CliError::refused(format!("Input cluster[{}] exist and is not what is asked for", state.name));
     for (field, has, wants) in differences(&state.spec, wished) {
         let wants =
             if field == "masters" { format!("{wants}: changing masters is not there yet") } else { wants };

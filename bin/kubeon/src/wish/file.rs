@@ -11,7 +11,7 @@ use kubeon_plan::{HostSpec, Note, Refusal};
 use super::{SaidLogin, Wish, refuse, settings, spec, validated};
 use crate::args::login::{LoginWish, LoginWishes, Role};
 use crate::args::node::NodeFlags;
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 
 /// The wish that a file makes; flags may say how to log in.
 ///
@@ -21,9 +21,9 @@ pub fn from_file(
     cluster: &KubernetesCluster,
     flags: &NodeFlags,
     supported: &[Version],
-) -> Result<Wish, Stop> {
+) -> Result<Wish, CliError> {
     let mut refusals = Vec::new();
-    let name = cluster.cluster_name().map_err(|error| Stop::refused(error.to_string()))?;
+    let name = cluster.cluster_name().map_err(|error| CliError::refused(error.to_string()))?;
     let declared = &cluster.spec.cluster;
     let settings = settings(declared, &mut refusals)?;
     refusals.extend(not_carried(&settings));
@@ -32,7 +32,7 @@ pub fn from_file(
     if cluster.spec.paused {
         refusals.push(refuse("spec.paused", "is true: nothing may be changed on the hosts; set it to false"));
     }
-    let hosts = declared.hosts().map_err(|error| Stop::refused(format!("{name}: {error}")))?;
+    let hosts = declared.hosts().map_err(|error| CliError::refused(format!("{name}: {error}")))?;
     let (mut masters, mut workers) = (Vec::new(), Vec::new());
     for host in hosts {
         if host.roles.etcd != host.roles.master {

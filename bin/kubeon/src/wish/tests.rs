@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::args::{Cli, Command};
 
-fn wished(flags: &[&str]) -> Result<Wish, Stop> {
+fn wished(flags: &[&str]) -> Result<Wish, CliError> {
     let words = ["kubeon", "create", "demo", "v1.36.3", "-m", "10.0.0.1", "-w", "10.0.0.2"];
     match Cli::parse_from([&words, flags].concat()).command {
         Some(Command::Create(args)) => {

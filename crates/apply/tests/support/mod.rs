@@ -2,8 +2,9 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
-use kubeon_apply::{Hands, Happening, Stop, run};
+use kubeon_apply::{HostPorts, RunEvent, run};
 use kubeon_plan::{Outcome, Plan, StepOutcome};
 use kubeon_testkit::World;
 use kubeon_wire::{Category, StepFailure};
@@ -11,20 +12,20 @@ use kubeon_wire::{Category, StepFailure};
 /// What came of a run.
 pub struct Ran {
     pub outcome: Outcome,
-    pub told: Vec<Happening>,
+    pub told: Vec<RunEvent>,
 }
 
 /// Runs the plan to its end.
 pub async fn ran(world: &World, plan: &Plan) -> Ran {
-    ran_until(world, plan, &Stop::new()).await
+    ran_until(world, plan, &CancellationToken::new()).await
 }
 
 /// Runs the plan until its end or until it is stopped.
-pub async fn ran_until(world: &World, plan: &Plan, stop: &Stop) -> Ran {
+pub async fn ran_until(world: &World, plan: &Plan, stop: &CancellationToken) -> Ran {
     let ports = world.ports();
     let told = Mutex::new(Vec::new());
-    let watch = |happening: Happening| told.lock().unwrap().push(happening);
-    let outcome = run(plan, &Hands { act: &ports, secrets: &ports, blobs: &ports }, &watch, stop).await;
+    let watch = |happening: RunEvent| told.lock().unwrap().push(happening);
+    let outcome = run(plan, &HostPorts { act: &ports, secrets: &ports, blobs: &ports }, &watch, stop).await;
     Ran { outcome, told: told.into_inner().unwrap() }
 }
 
@@ -49,7 +50,7 @@ impl Ran {
     }
 
     /// How many happenings are of the kind.
-    pub fn count(&self, kind: impl Fn(&Happening) -> bool) -> usize {
+    pub fn count(&self, kind: impl Fn(&RunEvent) -> bool) -> usize {
         self.told.iter().filter(|happening| kind(happening)).count()
     }
 }

@@ -8,12 +8,12 @@ use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, File, Leaf, Op, SecretRef, Usage};
 
 use super::etcd::member_id;
-use super::{Daemon, Wish, authority, choose, client, pair, plain, secret, server};
+use super::{Daemon, DesiredStep, authority, choose, client, pair, plain, secret, server};
+use crate::context::{Host, PlanContext};
 use crate::input::LoadBalancer;
-use crate::site::{Host, Site};
 
 /// The cluster-wide step after which agents may use the API.
-pub(crate) fn rights_id(site: &Site<'_>) -> String {
+pub(crate) fn rights_id(site: &PlanContext<'_>) -> String {
     site.first().id("control/rights")
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn apiserver_id(host: &Host<'_>) -> String {
 }
 
 /// Keys, configuration, programs and services of every master.
-pub(crate) fn plane(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+pub(crate) fn plane(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let mut before: Vec<String> = Vec::new();
     for host in site.masters() {
         wishes.push(keys(site, host));
@@ -42,7 +42,7 @@ pub(crate) fn plane(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     wishes.extend(load_balancer(site));
 }
 
-fn programs(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn programs(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     choose(
         site,
         host,
@@ -53,7 +53,7 @@ fn programs(site: &Site<'_>, host: &Host<'_>) -> Wish {
     )
 }
 
-fn keys(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let mut files = vec![
         authority(pki("ca.crt"), "kubernetes"),
         secret(pki("ca.key"), SecretRef::CaKey { ca: "kubernetes".to_owned() }),
@@ -74,13 +74,13 @@ fn keys(site: &Site<'_>, host: &Host<'_>) -> Wish {
         ("admin", client("kubernetes", "kubernetes-admin", &["system:masters"])),
     ];
     files.extend(pairs.into_iter().flat_map(|(name, leaf)| pair(&pki(name), leaf)));
-    Wish::new("control", host, "keys", Op::Files { files })
+    DesiredStep::new("control", host, "keys", Op::Files { files })
         .title("write the control plane's keys and certificates")
         .because("the control plane has no keys")
 }
 
 /// The API server answers to every name and address that anybody may reach it by.
-fn api_leaf(site: &Site<'_>, host: &Host<'_>) -> Leaf {
+fn api_leaf(site: &PlanContext<'_>, host: &Host<'_>) -> Leaf {
     let spec = site.spec();
     let mut leaf = server("kubernetes", "kube-apiserver", host, Usage::Server);
     leaf.dns_names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
@@ -103,7 +103,7 @@ fn api_leaf(site: &Site<'_>, host: &Host<'_>) -> Leaf {
     leaf
 }
 
-fn configuration(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn configuration(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let as_user = |file: &str, user: &str, name: &str, server: &str| -> File {
         let text =
             config::kubeconfig(server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
@@ -117,12 +117,12 @@ fn configuration(site: &Site<'_>, host: &Host<'_>) -> Wish {
         as_user("scheduler.conf", "system:kube-scheduler", "scheduler", own),
         as_user("admin.conf", "kubernetes-admin", "admin", &site.server(host)),
     ];
-    Wish::new("control", host, "config", Op::Files { files })
+    DesiredStep::new("control", host, "config", Op::Files { files })
         .title("write the control plane's configuration")
         .because("the control plane has no configuration")
 }
 
-fn apiserver(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn apiserver(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let spec = site.spec();
     let service_cidr = spec.service_cidr.to_string();
     let unit = systemd::apiserver(&systemd::ApiServer {
@@ -165,7 +165,7 @@ pub(crate) fn api_ready() -> Check {
     }
 }
 
-fn controller_manager(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn controller_manager(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let spec = site.spec();
     let (pods, services) = (spec.pod_cidr.to_string(), spec.service_cidr.to_string());
     let unit = systemd::controller_manager(&systemd::ControllerManager {
@@ -178,13 +178,13 @@ fn controller_manager(site: &Site<'_>, host: &Host<'_>) -> Wish {
     follower(host, "controller-manager", "kube-controller-manager.service", unit, 10257)
 }
 
-fn scheduler(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn scheduler(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let unit = systemd::scheduler(&site.spec().feature_gates);
     follower(host, "scheduler", "kube-scheduler.service", unit, 10259)
 }
 
 /// A program that works through the API server beside it.
-fn follower(host: &Host<'_>, what: &str, unit_name: &str, unit: String, port: u16) -> Wish {
+fn follower(host: &Host<'_>, what: &str, unit_name: &str, unit: String, port: u16) -> DesiredStep {
     let part = unit_name.trim_end_matches(".service");
     Daemon {
         stage: "control",
@@ -205,23 +205,27 @@ fn follower(host: &Host<'_>, what: &str, unit_name: &str, unit: String, port: u1
     .reads([host.id("control/keys"), host.id("control/config"), host.id("control/choose")])
 }
 
-fn rights(site: &Site<'_>) -> Wish {
+fn rights(site: &PlanContext<'_>) -> DesiredStep {
     let first = site.first();
-    Wish::new("control", first, "rights", Op::Objects { objects: manifests::rights() })
+    DesiredStep::new("control", first, "rights", Op::Objects { objects: manifests::rights() })
         .title("apply the rights of kubelets, joining hosts and flannel")
         .because("the objects are absent")
         .needs([apiserver_id(first)])
 }
 
 /// The first look at the load balancer, once every API server behind it serves.
-fn load_balancer(site: &Site<'_>) -> Option<Wish> {
+fn load_balancer(site: &PlanContext<'_>) -> Option<DesiredStep> {
     let look = leads_to_masters(site, "control", site.first())?;
     Some(look.because("workers reach the API through it").needs(site.masters().map(apiserver_id)))
 }
 
 /// A look whether a load balancer that is not managed leads from the host to the API servers: it answers with a
 /// certificate of this cluster. What it has to do stands in the title, which is told when it does not.
-pub(crate) fn leads_to_masters(site: &Site<'_>, stage: &'static str, host: &Host<'_>) -> Option<Wish> {
+pub(crate) fn leads_to_masters(
+    site: &PlanContext<'_>,
+    stage: &'static str,
+    host: &Host<'_>,
+) -> Option<DesiredStep> {
     let LoadBalancer::External { address, port } = site.spec().load_balancer else { return None };
     let masters: Vec<String> = site.masters().map(|master| format!("{}:6443", master.ip())).collect();
     let check = Check::Https {
@@ -238,5 +242,5 @@ pub(crate) fn leads_to_masters(site: &Site<'_>, stage: &'static str, host: &Host
         masters.join(", ")
     );
     let op = Op::Await { checks: vec![check] };
-    Some(Wish::new(stage, host, "load-balancer", op).title(title).check(None))
+    Some(DesiredStep::new(stage, host, "load-balancer", op).title(title).check(None))
 }

@@ -6,9 +6,9 @@ use kubeon_render::paths::{current, pki};
 use kubeon_render::systemd::{EtcdMember, etcd};
 use kubeon_wire::{Check, Op, Usage};
 
-use super::{Daemon, Wish, authority, choose, client, pair, server};
+use super::{Daemon, DesiredStep, authority, choose, client, pair, server};
+use crate::context::{Host, PlanContext};
 use crate::quorum::{self, Quorum, quorum};
-use crate::site::{Host, Site};
 
 /// The step that runs the member of a host.
 pub(crate) fn member_id(host: &Host<'_>) -> String {
@@ -18,7 +18,7 @@ pub(crate) fn member_id(host: &Host<'_>) -> String {
 /// Keys, program and member of every master. First members start side by side; members that exist are
 /// changed one after the other, each healthy before the next, unless it is known that there is nothing to lose.
 /// Those that are known not to serve come first: as long as one is down, no other may be touched.
-pub(crate) fn members(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+pub(crate) fn members(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let initial = site.master_addresses();
     let in_turn = quorum(site.masters().map(|host| (&host.name, host.facts))) != Quorum::Lost;
     // All of them, not the last alone: what stands is no step, and nothing could be waited for through it.
@@ -44,17 +44,17 @@ pub(crate) fn members(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     }
 }
 
-fn keys(host: &Host<'_>) -> Wish {
+fn keys(host: &Host<'_>) -> DesiredStep {
     let mut files = vec![authority(pki("etcd/ca.crt"), "etcd")];
     files.extend(pair(&pki("etcd/server"), server("etcd", host.name.as_str(), host, Usage::Both)));
     files.extend(pair(&pki("etcd/peer"), server("etcd", host.name.as_str(), host, Usage::Both)));
     files.extend(pair(&pki("etcd/healthcheck-client"), client("etcd", "kube-etcd-healthcheck-client", &[])));
-    Wish::new("etcd", host, "keys", Op::Files { files })
+    DesiredStep::new("etcd", host, "keys", Op::Files { files })
         .title("write the member's keys and certificates")
         .because("the member has no keys")
 }
 
-fn member(site: &Site<'_>, host: &Host<'_>, initial: &[(String, Ipv4Addr)]) -> Wish {
+fn member(site: &PlanContext<'_>, host: &Host<'_>, initial: &[(String, Ipv4Addr)]) -> DesiredStep {
     let unit =
         etcd(&EtcdMember { name: host.name.as_str(), address: host.ip(), initial, token: &site.intent.uid });
     Daemon {

@@ -11,27 +11,27 @@ use kubeon_wire::{Check, Leaf, Op, Usage};
 
 use super::control::{leads_to_masters, rights_id};
 use super::prepare::NODE_IMAGES;
-use super::{Daemon, Wish, authority, choose, client, pair, part_id, plain, server};
+use super::{Daemon, DesiredStep, authority, choose, client, pair, part_id, plain, server};
+use crate::context::{Host, PlanContext};
 use crate::input::LoadBalancer;
-use crate::site::{Host, Site};
 
 /// The step after which the cluster has the node and it is Ready.
-pub(crate) fn ready_id(site: &Site<'_>, host: &Host<'_>) -> String {
+pub(crate) fn ready_id(site: &PlanContext<'_>, host: &Host<'_>) -> String {
     site.first().id(&format!("join/ready-{}", host.name))
 }
 
 /// The step after which a master keeps ordinary pods off, or takes them.
-pub(crate) fn taint_id(site: &Site<'_>, host: &Host<'_>) -> String {
+pub(crate) fn taint_id(site: &PlanContext<'_>, host: &Host<'_>) -> String {
     site.first().id(&format!("join/taint-{}", host.name))
 }
 
 /// The steps that are about a worker's node and are remembered elsewhere than on its host.
-pub(crate) fn about_node(site: &Site<'_>, name: &HostName) -> Vec<String> {
+pub(crate) fn about_node(site: &PlanContext<'_>, name: &HostName) -> Vec<String> {
     ["ready", "labels"].map(|what| site.first().id(&format!("join/{what}-{name}"))).into()
 }
 
 /// The steps after which a host's programs reach the API.
-pub(crate) fn reach_api(site: &Site<'_>, host: &Host<'_>) -> Vec<String> {
+pub(crate) fn reach_api(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<String> {
     let mut needs = vec![rights_id(site), host.id("prepare/hosts")];
     match site.spec().load_balancer {
         _ if host.master => needs.push(super::control::apiserver_id(host)),
@@ -42,7 +42,7 @@ pub(crate) fn reach_api(site: &Site<'_>, host: &Host<'_>) -> Vec<String> {
 }
 
 /// Runtime, way to the API, kubelet, label: host by host.
-pub(crate) fn nodes(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+pub(crate) fn nodes(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let masters = site.master_addresses();
     let haproxy = site.spec().load_balancer == LoadBalancer::Haproxy;
     for host in &site.hosts {
@@ -64,7 +64,7 @@ pub(crate) fn nodes(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     }
 }
 
-fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
+fn runtime(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep>) {
     let text = config::containerd(&config::ContainerdHost {
         pause: &site.intent.artifacts.images["pause"].name,
         systemd_cgroup: host.cgroup_v2(),
@@ -75,7 +75,7 @@ fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
         plain(etc("cni.json.template"), config::cni_template(host.pod_mtu())),
     ];
     wishes.push(
-        Wish::new("join", host, "runtime-config", Op::Files { files })
+        DesiredStep::new("join", host, "runtime-config", Op::Files { files })
             .title("write containerd's configuration")
             .because("containerd has no configuration"),
     );
@@ -102,7 +102,7 @@ fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
         let image = &site.intent.artifacts.images[*role];
         let op = Op::Image { name: image.name.clone(), part: image.part.digest.clone() };
         wishes.push(
-            Wish::new("join", host, &format!("image-{role}"), op)
+            DesiredStep::new("join", host, &format!("image-{role}"), op)
                 .title(format!("import {}", image.name))
                 .because("containerd does not have it")
                 .within(180)
@@ -111,7 +111,7 @@ fn runtime(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
     }
 }
 
-fn keys(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     // A master has the authority's certificate among the keys of its control plane: a file has one writer.
     let mut files = if host.master { Vec::new() } else { vec![authority(pki("ca.crt"), "kubernetes")] };
     let serving = server("kubelet-serving", &format!("system:node:{}", host.name), host, Usage::Server);
@@ -126,16 +126,21 @@ fn keys(site: &Site<'_>, host: &Host<'_>) -> Wish {
     let bootstrap_config =
         config::kubeconfig(&site.server(host), "bootstrap", KUBELET_BOOTSTRAP, &format!("{name}.key"));
     files.push(plain(etc("bootstrap-kubelet.conf"), bootstrap_config));
-    Wish::new("join", host, "keys", Op::Files { files })
+    DesiredStep::new("join", host, "keys", Op::Files { files })
         .title("write the kubelet's keys")
         .because("the kubelet has no keys")
 }
 
-fn way_to_masters(site: &Site<'_>, host: &Host<'_>, masters: &[(String, Ipv4Addr)], wishes: &mut Vec<Wish>) {
+fn way_to_masters(
+    site: &PlanContext<'_>,
+    host: &Host<'_>,
+    masters: &[(String, Ipv4Addr)],
+    wishes: &mut Vec<DesiredStep>,
+) {
     wishes.push(choose(site, host, "join", "choose-haproxy", &["haproxy"], &[]));
     let files = vec![plain(etc("haproxy.cfg"), config::haproxy(masters))];
     wishes.push(
-        Wish::new("join", host, "haproxy-config", Op::Files { files })
+        DesiredStep::new("join", host, "haproxy-config", Op::Files { files })
             .title("write haproxy's configuration")
             .because("haproxy does not know the masters"),
     );
@@ -156,13 +161,13 @@ fn way_to_masters(site: &Site<'_>, host: &Host<'_>, masters: &[(String, Ipv4Addr
 }
 
 /// A load balancer that is not managed must be reached from every worker, before its kubelet tries to.
-fn load_balancer(site: &Site<'_>, host: &Host<'_>) -> Option<Wish> {
+fn load_balancer(site: &PlanContext<'_>, host: &Host<'_>) -> Option<DesiredStep> {
     let look = leads_to_masters(site, "join", host)?;
     let before = [site.first().id("control/load-balancer"), host.id("prepare/hosts"), host.id("join/keys")];
     Some(look.because("its programs reach the API through it").needs(before))
 }
 
-fn kubelet(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
+fn kubelet(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep>) {
     let spec = site.spec();
     let text = config::kubelet(&config::Kubelet {
         dns: site.service_dns(),
@@ -175,7 +180,7 @@ fn kubelet(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
     });
     let files = vec![plain("/var/lib/kubelet/config.yaml".to_owned(), text)];
     wishes.push(
-        Wish::new("join", host, "kubelet-config", Op::Files { files })
+        DesiredStep::new("join", host, "kubelet-config", Op::Files { files })
             .title("write the kubelet's configuration")
             .because("the kubelet has no configuration"),
     );
@@ -208,10 +213,10 @@ fn kubelet(site: &Site<'_>, host: &Host<'_>, wishes: &mut Vec<Wish>) {
     );
 }
 
-fn ready(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn ready(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let first = site.first();
     let op = Op::Await { checks: vec![Check::NodesReady { nodes: vec![host.name.clone()] }] };
-    let mut wish = Wish::new("join", first, &format!("ready-{}", host.name), op)
+    let mut wish = DesiredStep::new("join", first, &format!("ready-{}", host.name), op)
         .title(format!("node {} is Ready", host.name))
         .because("its agents were changed")
         .within(180)
@@ -223,7 +228,7 @@ fn ready(site: &Site<'_>, host: &Host<'_>) -> Wish {
 }
 
 /// What the cluster says when it does not have the node as Ready; `None` when all is well or untold.
-fn not_ready(site: &Site<'_>, host: &Host<'_>) -> Option<String> {
+fn not_ready(site: &PlanContext<'_>, host: &Host<'_>) -> Option<String> {
     match site.node(&host.name)? {
         None => Some("the cluster does not know the node".to_owned()),
         Some(node) if !node.ready => Some(format!("the node is not Ready: {}", node.reason)),
@@ -231,19 +236,24 @@ fn not_ready(site: &Site<'_>, host: &Host<'_>) -> Option<String> {
     }
 }
 
-fn labels(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn labels(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let mut labels: BTreeMap<String, String> = host.spec.labels.clone();
     let role = if host.master { "control-plane" } else { "worker" };
     labels.insert(format!("node-role.kubernetes.io/{role}"), String::new());
     let object = manifests::node_labels(host.name.as_str(), &labels);
-    Wish::new("join", site.first(), &format!("labels-{}", host.name), Op::Objects { objects: vec![object] })
-        .title(format!("label node {}", host.name))
-        .because("the node has no role")
-        .needs([ready_id(site, host)])
+    DesiredStep::new(
+        "join",
+        site.first(),
+        &format!("labels-{}", host.name),
+        Op::Objects { objects: vec![object] },
+    )
+    .title(format!("label node {}", host.name))
+    .because("the node has no role")
+    .needs([ready_id(site, host)])
 }
 
 /// A worker that was about to leave and stays was cordoned on the way out; others are cordoned by people.
-fn uncordon(site: &Site<'_>, host: &Host<'_>) -> Option<Wish> {
+fn uncordon(site: &PlanContext<'_>, host: &Host<'_>) -> Option<DesiredStep> {
     let open = match site.node(&host.name) {
         Some(Some(node)) => !node.unschedulable,
         Some(None) => true,
@@ -251,18 +261,18 @@ fn uncordon(site: &Site<'_>, host: &Host<'_>) -> Option<Wish> {
     };
     let op = Op::Uncordon { node: host.name.clone() };
     (site.intent.returns(host.address()) && !open).then(|| {
-        Wish::new("join", site.first(), &format!("uncordon-{}", host.name), op)
+        DesiredStep::new("join", site.first(), &format!("uncordon-{}", host.name), op)
             .title(format!("let pods onto node {} again", host.name))
             .needs([ready_id(site, host)])
             .once(format!("{} was about to leave the cluster and stays", host.name))
     })
 }
 
-fn taint(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn taint(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let present = site.taints_masters();
     let title = if present { "keep ordinary pods off" } else { "let ordinary pods onto" };
     let op = Op::Taint { node: host.name.clone(), present };
-    Wish::new("join", site.first(), &format!("taint-{}", host.name), op)
+    DesiredStep::new("join", site.first(), &format!("taint-{}", host.name), op)
         .title(format!("{title} {}", host.name))
         .because(if present { "workers take them" } else { "there are no workers" })
         .needs([ready_id(site, host)])

@@ -3,13 +3,13 @@
 
 use kubeon_wire::Op;
 
-use super::Wish;
+use super::DesiredStep;
 use super::control::{apiserver_id, rights_id};
 use super::join::{about_node, ready_id, taint_id};
-use crate::site::{Leaving, Site};
+use crate::context::{Leaving, PlanContext};
 
 /// Drain, remove, reset, for each worker that is to leave; they leave side by side.
-pub(crate) fn workers(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+pub(crate) fn workers(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     if site.leaving.is_empty() {
         return;
     }
@@ -22,7 +22,7 @@ pub(crate) fn workers(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     }
 }
 
-fn why(site: &Site<'_>, leaving: &Leaving<'_>) -> String {
+fn why(site: &PlanContext<'_>, leaving: &Leaving<'_>) -> String {
     if site.intent.returns(leaving.spec.address) {
         return format!("{} was half way out of the cluster and is to join it anew", leaving.name);
     }
@@ -36,14 +36,14 @@ fn why(site: &Site<'_>, leaving: &Leaving<'_>) -> String {
 }
 
 /// Evicted pods need somewhere to go: hosts that join, and masters that take pods again, come first.
-fn before_drains(site: &Site<'_>) -> Vec<String> {
+fn before_drains(site: &PlanContext<'_>) -> Vec<String> {
     let first = site.first();
     let joining = site.hosts.iter().filter(|host| !first.did(&ready_id(site, host)));
     let joined = joining.map(|host| ready_id(site, host));
     joined.chain(site.masters().map(|host| taint_id(site, host))).collect()
 }
 
-fn drain(site: &Site<'_>, leaving: &Leaving<'_>, before: &[String]) -> Option<Wish> {
+fn drain(site: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[String]) -> Option<DesiredStep> {
     let node = site.node(&leaving.name);
     // Pods end by the hand of their kubelet: where that is known to be silent, nobody ends them before their node is
     // gone. Where nothing is known they may run on, so their end is waited for.
@@ -54,7 +54,7 @@ fn drain(site: &Site<'_>, leaving: &Leaving<'_>, before: &[String]) -> Option<Wi
     let first = site.first();
     let op = Op::Drain { node: leaving.name.clone() };
     Some(
-        Wish::new("leave", first, &format!("drain-{}", leaving.name), op)
+        DesiredStep::new("leave", first, &format!("drain-{}", leaving.name), op)
             .title(format!("empty node {}, as disruption budgets allow", leaving.name))
             .within(site.intent.drain_seconds)
             .needs([apiserver_id(first), rights_id(site)])
@@ -64,7 +64,7 @@ fn drain(site: &Site<'_>, leaving: &Leaving<'_>, before: &[String]) -> Option<Wi
     )
 }
 
-fn remove(site: &Site<'_>, leaving: &Leaving<'_>, drain: Option<&Wish>) -> Option<Wish> {
+fn remove(site: &PlanContext<'_>, leaving: &Leaving<'_>, drain: Option<&DesiredStep>) -> Option<DesiredStep> {
     let first = site.first();
     let forget = about_node(site, &leaving.name);
     let remembered = forget.iter().any(|id| first.did(id));
@@ -73,7 +73,7 @@ fn remove(site: &Site<'_>, leaving: &Leaving<'_>, drain: Option<&Wish>) -> Optio
     }
     let op = Op::RemoveNode { node: leaving.name.clone(), forget };
     Some(
-        Wish::new("leave", first, &format!("remove-{}", leaving.name), op)
+        DesiredStep::new("leave", first, &format!("remove-{}", leaving.name), op)
             .title(format!("take node {} out of the cluster", leaving.name))
             .needs([apiserver_id(first), rights_id(site)])
             .needs(drain.map(|drain| drain.id.clone()))
@@ -82,12 +82,12 @@ fn remove(site: &Site<'_>, leaving: &Leaving<'_>, drain: Option<&Wish>) -> Optio
     )
 }
 
-fn reset(site: &Site<'_>, leaving: &Leaving<'_>, remove: Option<&Wish>) -> Option<Wish> {
+fn reset(site: &PlanContext<'_>, leaving: &Leaving<'_>, remove: Option<&DesiredStep>) -> Option<DesiredStep> {
     let facts = leaving.facts.as_ref().ok()?;
     let ours = facts.claim.as_ref().is_some_and(|claim| claim.uid == site.intent.uid);
     let op = Op::Reset { cluster: site.spec().name.clone() };
     ours.then(|| {
-        Wish::on("leave", leaving.spec.address, &leaving.name, "reset", op)
+        DesiredStep::on("leave", leaving.spec.address, &leaving.name, "reset", op)
             .title(format!("take everything of {} off {}", site.spec().name, leaving.name))
             .within(180)
             .needs(remove.map(|remove| remove.id.clone()))

@@ -11,11 +11,11 @@ pub(crate) mod verify;
 use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{Check, Content, File, Leaf, Link, Op, SecretRef, Usage};
 
-use crate::site::{Host, Site};
+use crate::context::{Host, PlanContext};
 
 /// A step as it should be. [`crate::diff`] decides whether it is needed.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct DesiredStep {
     pub(crate) id: String,
     pub(crate) stage: &'static str,
     pub(crate) host: HostAddress,
@@ -40,7 +40,7 @@ pub(crate) struct Wish {
     pub(crate) op: Op,
 }
 
-impl Wish {
+impl DesiredStep {
     pub(crate) fn new(stage: &'static str, host: &Host<'_>, what: &str, op: Op) -> Self {
         Self::on(stage, host.address(), &host.name, what, op)
     }
@@ -122,13 +122,13 @@ pub(crate) fn part_id(part: &str, host: &Host<'_>) -> String {
 
 /// Links that choose the bundle's version of parts, and put programs where people look for them.
 pub(crate) fn choose(
-    site: &Site<'_>,
+    site: &PlanContext<'_>,
     host: &Host<'_>,
     stage: &'static str,
     what: &str,
     parts: &[&str],
     programs: &[(&str, &str)],
-) -> Wish {
+) -> DesiredStep {
     use kubeon_render::paths::{PARTS, current, program};
     let chosen = parts
         .iter()
@@ -136,7 +136,7 @@ pub(crate) fn choose(
     let visible = programs
         .iter()
         .map(|(part, name)| Link { path: format!("/usr/local/bin/{name}"), target: program(part, name) });
-    Wish::new(stage, host, what, Op::Links { links: chosen.chain(visible).collect() })
+    DesiredStep::new(stage, host, what, Op::Links { links: chosen.chain(visible).collect() })
         .title(format!("choose {}", parts.join(", ")))
         .because("no version is chosen")
         .needs(parts.iter().map(|part| part_id(part, host)))
@@ -153,9 +153,9 @@ pub(crate) struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    pub(crate) fn wish(self, host: &Host<'_>) -> Wish {
+    pub(crate) fn wish(self, host: &Host<'_>) -> DesiredStep {
         let Self { stage, what, unit_name, unit, watches, ready } = self;
-        Wish::new(stage, host, what, Op::Service { name: unit_name.to_owned(), unit, watches, ready })
+        DesiredStep::new(stage, host, what, Op::Service { name: unit_name.to_owned(), unit, watches, ready })
             .title(format!("start {}", unit_name.trim_end_matches(".service")))
             .because("its unit is not running")
             .within(180)

@@ -8,12 +8,12 @@ use kubeon_wire::{Check, File, Op};
 use super::control::rights_id;
 use super::join::{reach_api, ready_id};
 use super::prepare::NET_TOOLS;
-use super::{Daemon, Wish, choose, client, pair, plain};
+use super::{Daemon, DesiredStep, choose, client, pair, plain};
+use crate::context::{Host, PlanContext};
 use crate::input::ProxyMode;
-use crate::site::{Host, Site};
 
 /// Agents on every host, then DNS.
-pub(crate) fn services(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+pub(crate) fn services(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     for host in &site.hosts {
         wishes.push(files(site, host));
         wishes.push(choose(site, host, "network", "choose", &["kube-proxy", "flannel"], &[]));
@@ -27,7 +27,7 @@ pub(crate) fn services(site: &Site<'_>, wishes: &mut Vec<Wish>) {
 }
 
 /// nft and iptables of the bundle, where the host has none. The services look for its own first.
-fn tools(site: &Site<'_>, host: &Host<'_>) -> Vec<Wish> {
+fn tools(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<DesiredStep> {
     let wanted = site.spec().proxy_mode;
     if !host.lacks_tools(wanted) {
         return Vec::new();
@@ -36,14 +36,14 @@ fn tools(site: &Site<'_>, host: &Host<'_>) -> Vec<Wish> {
     let scripts = network(site.arch(), host.facts.has_nftables);
     let file = |(path, text): (String, String)| File { mode: 0o755, ..plain(path, text) };
     let files = Op::Files { files: scripts.into_iter().map(file).collect() };
-    let callable = Wish::new("network", host, "tools", files)
+    let callable = DesiredStep::new("network", host, "tools", files)
         .title("make nft and iptables of the bundle callable")
         .because("the host has none")
         .needs([chosen.id.clone()]);
     vec![chosen, callable]
 }
 
-fn files(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn files(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let spec = site.spec();
     let server = site.server(host);
     let (mode, nftables) = match host.proxy_mode(spec.proxy_mode) {
@@ -68,13 +68,13 @@ fn files(site: &Site<'_>, host: &Host<'_>) -> Wish {
     ];
     files.extend(pair(&pki("kube-proxy"), client("kubernetes", "system:kube-proxy", &[])));
     files.extend(pair(&pki("flannel"), client("kubernetes", manifests::FLANNEL_USER, &[])));
-    Wish::new("network", host, "config", Op::Files { files })
+    DesiredStep::new("network", host, "config", Op::Files { files })
         .title(format!("write keys and configuration of kube-proxy ({mode}) and flannel"))
         .because("the agents have no configuration")
         .needs([host.id("join/keys")])
 }
 
-fn kube_proxy(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn kube_proxy(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     Daemon {
         stage: "network",
         what: "kube-proxy",
@@ -95,7 +95,7 @@ fn kube_proxy(site: &Site<'_>, host: &Host<'_>) -> Wish {
     .reads([host.id("network/config"), host.id("network/choose")])
 }
 
-fn flannel(site: &Site<'_>, host: &Host<'_>) -> Wish {
+fn flannel(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     Daemon {
         stage: "network",
         what: "flannel",
@@ -111,10 +111,10 @@ fn flannel(site: &Site<'_>, host: &Host<'_>) -> Wish {
     .reads([host.id("network/config"), host.id("network/choose")])
 }
 
-fn dns(site: &Site<'_>) -> Wish {
+fn dns(site: &PlanContext<'_>) -> DesiredStep {
     let image = &site.intent.artifacts.images["coredns"].name;
     let objects = manifests::coredns(image, site.service_dns(), &site.spec().dns_domain);
-    Wish::new("network", site.first(), "dns", Op::Objects { objects })
+    DesiredStep::new("network", site.first(), "dns", Op::Objects { objects })
         .title("apply CoreDNS")
         .because("the objects are absent")
         .needs([rights_id(site)])

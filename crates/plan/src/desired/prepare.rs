@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 
 use kubeon_wire::{Facts, HostsEntry, Op};
 
-use super::{Wish, part_id};
+use super::{DesiredStep, part_id};
+use crate::context::{Host, PlanContext};
 use crate::input::{LoadBalancer, PartInfo, ProxyMode};
-use crate::site::{Host, Site};
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
 
@@ -60,7 +60,7 @@ pub(crate) fn parts(master: bool) -> impl Iterator<Item = &'static str> {
 }
 
 /// Kernel and hosts file.
-pub(crate) fn host(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+pub(crate) fn host(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let shared = shared_names(site);
     for host in &site.hosts {
         let kernel = Op::Kernel {
@@ -72,7 +72,7 @@ pub(crate) fn host(site: &Site<'_>, wishes: &mut Vec<Wish>) {
             optional: PARAMETERS[1..].iter().map(|&(k, _)| k.to_owned()).collect(),
         };
         wishes.push(
-            Wish::new("prepare", host, "kernel", kernel)
+            DesiredStep::new("prepare", host, "kernel", kernel)
                 .title(format!(
                     "load {} kernel modules, set {} parameters, swap off",
                     MODULES.len(),
@@ -81,9 +81,14 @@ pub(crate) fn host(site: &Site<'_>, wishes: &mut Vec<Wish>) {
                 .because("the host is not prepared"),
         );
         wishes.push(
-            Wish::new("prepare", host, "hosts", Op::Hosts { entries: hosts_file(site, host, &shared) })
-                .title("write hosts entries")
-                .because("the host does not know the names"),
+            DesiredStep::new(
+                "prepare",
+                host,
+                "hosts",
+                Op::Hosts { entries: hosts_file(site, host, &shared) },
+            )
+            .title("write hosts entries")
+            .because("the host does not know the names"),
         );
     }
 }
@@ -92,7 +97,7 @@ fn entry(address: Ipv4Addr, name: &str) -> HostsEntry {
     HostsEntry { address, names: vec![name.to_owned()] }
 }
 
-fn shared_names(site: &Site<'_>) -> Vec<HostsEntry> {
+fn shared_names(site: &PlanContext<'_>) -> Vec<HostsEntry> {
     let all = site.hosts.len() <= HOSTS_FILE_LIMIT;
     site.hosts
         .iter()
@@ -101,7 +106,7 @@ fn shared_names(site: &Site<'_>) -> Vec<HostsEntry> {
         .collect()
 }
 
-fn hosts_file(site: &Site<'_>, host: &Host<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
+fn hosts_file(site: &PlanContext<'_>, host: &Host<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
     let api = match &site.spec().load_balancer {
         _ if host.master => host.ip(),
         LoadBalancer::Haproxy => Ipv4Addr::LOCALHOST,
@@ -116,7 +121,7 @@ fn hosts_file(site: &Site<'_>, host: &Host<'_>, shared: &[HostsEntry]) -> Vec<Ho
 }
 
 /// The parts of the bundle.
-pub(crate) fn artifacts(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+pub(crate) fn artifacts(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     for host in &site.hosts {
         for name in parts(host.master) {
             wishes.push(part(host, name, name, site.part(name)));
@@ -131,14 +136,14 @@ pub(crate) fn artifacts(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     }
 }
 
-fn part(host: &Host<'_>, what: &str, name: &str, info: &PartInfo) -> Wish {
+fn part(host: &Host<'_>, what: &str, name: &str, info: &PartInfo) -> DesiredStep {
     let op = Op::Part {
         name: name.to_owned(),
         digest: info.digest.clone(),
         size: info.size,
         unpacked_size: info.unpacked_size,
     };
-    let mut wish = Wish::new("artifacts", host, what, op)
+    let mut wish = DesiredStep::new("artifacts", host, what, op)
         .title(format!("put {name} {} ({} MiB)", info.version, info.unpacked_size.div_ceil(1 << 20)))
         .because("its digest is not on the host")
         .within(600);

@@ -2,18 +2,18 @@
 
 use kubeon_wire::{Check, Op};
 
-use super::Wish;
+use super::DesiredStep;
 use super::control::api_ready;
 use super::join::ready_id;
-use crate::site::Site;
+use crate::context::PlanContext;
 
 /// API servers ready, DNS deployed, names resolved on every host.
-pub(crate) fn cluster(site: &Site<'_>, wishes: &mut Vec<Wish>) {
+pub(crate) fn cluster(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let first = site.first();
     for host in site.masters() {
         let unmet = host.facts.cluster.as_ref().filter(|seen| !seen.api_ready);
         wishes.push(
-            Wish::new("verify", host, "api", Op::Await { checks: vec![api_ready()] })
+            DesiredStep::new("verify", host, "api", Op::Await { checks: vec![api_ready()] })
                 .title(format!("the API server on {} is ready", host.name))
                 .because("it was changed")
                 .within(60)
@@ -25,7 +25,7 @@ pub(crate) fn cluster(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     let available =
         Check::DeploymentAvailable { namespace: "kube-system".to_owned(), name: "coredns".to_owned() };
     wishes.push(
-        Wish::new("verify", first, "dns", Op::Await { checks: vec![available] })
+        DesiredStep::new("verify", first, "dns", Op::Await { checks: vec![available] })
             .title("CoreDNS is available")
             .because("it was changed")
             .within(180)
@@ -39,7 +39,7 @@ pub(crate) fn cluster(site: &Site<'_>, wishes: &mut Vec<Wish>) {
     for host in &site.hosts {
         let check = Check::Dns { server: site.service_dns(), name: name.clone() };
         wishes.push(
-            Wish::new("verify", host, "resolve", Op::Await { checks: vec![check] })
+            DesiredStep::new("verify", host, "resolve", Op::Await { checks: vec![check] })
                 .title(format!("DNS answers on {}", host.name))
                 .because("what it rests on was changed")
                 .within(120)

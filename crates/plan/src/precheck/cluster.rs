@@ -1,6 +1,6 @@
 //! Whose a host is, and whether it can be told from the others.
 
-use super::{Subject, Verdict, crowd};
+use super::{Subject, Verdict, host_conflicts};
 use crate::input::LoadBalancer;
 
 /// No other cluster that kubeon made holds the host.
@@ -54,11 +54,11 @@ pub(super) fn own_services(it: &Subject<'_>) -> Verdict {
 /// It has a name that can be a node's, and no other host has it.
 pub(super) fn name(it: &Subject<'_>) -> Verdict {
     let wanted = "a name that no other host has";
-    let Some(name) = crowd::name(it.spec, it.facts) else {
+    let Some(name) = host_conflicts::name(it.spec, it.facts) else {
         let why = "has no usable name of its own; give one with -M or -W".to_owned();
         return Verdict::good(it.facts.hostname.clone(), wanted).error(Some(why));
     };
-    let message = it.crowd.same_name(&name, it.spec.address).map(|other| {
+    let message = it.host_conflicts.same_name(&name, it.spec.address).map(|other| {
         format!("is named {name} like {other} (Cluster hostname is duplicate); give names with -M or -W")
     });
     Verdict::good(name, wanted).error(message)
@@ -67,7 +67,7 @@ pub(super) fn name(it: &Subject<'_>) -> Verdict {
 /// Copies of one machine share it, and with it the addresses that systemd derives from it.
 pub(super) fn machine_id(it: &Subject<'_>) -> Verdict {
     let id = &it.facts.machine_id;
-    let message = it.crowd.same_machine_id(id, it.spec.address).map(|other| {
+    let message = it.host_conflicts.same_machine_id(id, it.spec.address).map(|other| {
         format!("has the machine id of {other}: a copied machine; make a new one: rm /etc/machine-id && systemd-machine-id-setup")
     });
     Verdict::good(id.clone(), "its own").warning(message)
@@ -77,7 +77,7 @@ pub(super) fn machine_id(it: &Subject<'_>) -> Verdict {
 pub(super) fn product_uuid(it: &Subject<'_>) -> Verdict {
     let id = &it.facts.product_uuid;
     let message = it
-        .crowd
+        .host_conflicts
         .same_product_uuid(id, it.spec.address)
         .map(|other| format!("has the product uuid of {other}: a copied virtual machine"));
     Verdict::good(id.clone(), "its own").warning(message)

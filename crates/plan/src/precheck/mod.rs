@@ -9,7 +9,7 @@
 //! What a look could not tell is never held against a host. A check has a name, under which it may be ignored.
 
 mod cluster;
-mod crowd;
+mod host_conflicts;
 mod machine;
 mod network;
 
@@ -20,7 +20,7 @@ use kubeon_wire::{Facts, PrecheckHost, PrecheckReport, PrecheckResult, PrecheckS
 pub use network::{Place, questions};
 
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
-use crowd::Crowd;
+use host_conflicts::Crowd;
 
 /// A host that was seen, and all that is asked about it.
 pub(crate) struct Subject<'a> {
@@ -28,7 +28,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) spec: &'a HostSpec,
     pub(crate) master: bool,
     pub(crate) facts: &'a Facts,
-    crowd: &'a Crowd<'a>,
+    host_conflicts: &'a Crowd<'a>,
 }
 
 /// What a rule says.
@@ -130,13 +130,15 @@ pub fn may_be_ignored(check: &str) -> Result<(), String> {
 /// Checks every host of the cluster. Hosts that leave it are not checked.
 #[must_use]
 pub fn precheck(intent: &Intent, snapshot: &Snapshot) -> PrecheckReport {
-    let crowd = Crowd::of(intent, snapshot);
+    let host_conflicts = Crowd::of(intent, snapshot);
     let masters = intent.spec.masters.len();
     let mut hosts: Vec<PrecheckHost> = Vec::new();
     for (index, spec) in intent.spec.hosts().enumerate() {
         let master = index < masters;
         hosts.push(match snapshot.hosts.get(&spec.address) {
-            Some(Seen::Fresh(facts)) => host(&Subject { intent, spec, master, facts, crowd: &crowd }),
+            Some(Seen::Fresh(facts)) => {
+                host(&Subject { intent, spec, master, facts, host_conflicts: &host_conflicts })
+            }
             Some(Seen::Unknown { why, denied }) => unseen(intent, spec, master, why, *denied),
             None => unseen(intent, spec, master, "was not asked", false),
         });
@@ -167,11 +169,11 @@ pub fn stands_in_the_way(result: &PrecheckResult) -> bool {
 
 /// Runs `each` with every host that was seen.
 pub(crate) fn subjects<'a>(intent: &'a Intent, snapshot: &'a Snapshot, mut each: impl FnMut(&Subject<'_>)) {
-    let crowd = Crowd::of(intent, snapshot);
+    let host_conflicts = Crowd::of(intent, snapshot);
     let masters = intent.spec.masters.len();
     for (index, spec) in intent.spec.hosts().enumerate() {
         if let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Seen::fresh) {
-            each(&Subject { intent, spec, master: index < masters, facts, crowd: &crowd });
+            each(&Subject { intent, spec, master: index < masters, facts, host_conflicts: &host_conflicts });
         }
     }
 }
@@ -180,7 +182,7 @@ fn host(subject: &Subject<'_>) -> PrecheckHost {
     let mut checks = vec![seen(REACH, "answers"), seen(LOGIN, "works")];
     checks.extend(RULES.iter().map(|rule| judge(rule, subject)));
     let ok = !checks.iter().any(stands_in_the_way);
-    let name = crowd::name(subject.spec, subject.facts).unwrap_or_default();
+    let name = host_conflicts::name(subject.spec, subject.facts).unwrap_or_default();
     PrecheckHost { host: subject.spec.address, name, role: role(subject.master), ok, checks }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kubeon_api::HostAddress;
 use kubeon_wire::Reach;
 
-use super::{Subject, Verdict, crowd};
+use super::{Subject, Verdict, host_conflicts};
 use crate::input::{HostSpec, Intent, LoadBalancer};
 
 /// Kubelets that a master asks for; more would not fit into a look, and tell little more.
@@ -53,7 +53,7 @@ pub(super) fn registry(it: &Subject<'_>) -> Verdict {
 }
 
 fn answers(it: &Subject<'_>, hosts: bool) -> Verdict {
-    let asked = it.facts.reached.iter().filter(|one| it.crowd.has(&one.target) == hosts);
+    let asked = it.facts.reached.iter().filter(|one| it.host_conflicts.has(&one.target) == hosts);
     let (mut all, mut bad) = (0, Vec::new());
     for one in asked {
         all += 1;
@@ -134,8 +134,8 @@ pub(super) fn dns(it: &Subject<'_>) -> Verdict {
 
 /// All links are alike, and wide enough for a packet within a packet.
 pub(super) fn mtu(it: &Subject<'_>) -> Verdict {
-    let Some(mtu) = crowd::mtu(it.spec, it.facts) else { return Verdict::good("", "as the others") };
-    let usual = it.crowd.usual_mtu().unwrap_or(mtu);
+    let Some(mtu) = host_conflicts::mtu(it.spec, it.facts) else { return Verdict::good("", "as the others") };
+    let usual = it.host_conflicts.usual_mtu().unwrap_or(mtu);
     let low = (mtu < LOW_MTU).then(|| format!("has an MTU of {mtu}: packets of pods will be small"));
     let other =
         (mtu != usual).then(|| format!("has an MTU of {mtu}, most others {usual}: packets may be lost"));

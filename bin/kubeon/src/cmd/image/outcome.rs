@@ -6,8 +6,8 @@ use kubeon_api::ClusterName;
 use kubeon_bundle::image::ImageArchive;
 use serde::Serialize;
 
+use crate::cli_error::CliError;
 use crate::output::words;
-use crate::stop::Stop;
 
 /// What became of one archive.
 #[derive(Debug, Serialize)]
@@ -131,7 +131,7 @@ impl Loaded {
 ///
 /// # Errors
 /// When there is such a node.
-pub fn end(told: &[Loaded], dry_run: bool, again: &str) -> Result<(), Stop> {
+pub fn end(told: &[Loaded], dry_run: bool, again: &str) -> Result<(), CliError> {
     let missed: Vec<&Loaded> = told.iter().filter(|loaded| !loaded.is_everywhere()).collect();
     let (what, cluster) = match missed.as_slice() {
         [] => return Ok(()),
@@ -141,7 +141,7 @@ pub fn end(told: &[Loaded], dry_run: bool, again: &str) -> Result<(), Stop> {
         }
     };
     let did = if dry_run { "would not" } else { "did not" };
-    let mut stop = Stop::failed(format!("{what} {did} get to every node of {cluster}"));
+    let mut stop = CliError::failed(format!("{what} {did} get to every node of {cluster}"));
     for loaded in missed {
         for failure in &loaded.failed {
             let row = failure.row(&loaded.archive);
@@ -159,7 +159,7 @@ mod tests {
     use kubeon_bundle::image::ArchiveFormat;
 
     use super::*;
-    use crate::stop::Code;
+    use crate::cli_error::Code;
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|&name| name.to_owned()).collect()

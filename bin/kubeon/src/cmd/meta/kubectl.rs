@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
+use crate::cli_error::CliError;
 use crate::cmd::Context;
-use crate::stop::Stop;
 
 /// Longest that one command may take beyond what it was told to wait for.
 const LIMIT: Duration = Duration::from_secs(3700);
@@ -25,13 +25,14 @@ impl Kubectl {
     ///
     /// # Errors
     /// Refuses when there is none.
-    pub fn at_hand(context: &Context<'_>, kubeconfig: PathBuf) -> Result<Self, Stop> {
+    pub fn at_hand(context: &Context<'_>, kubeconfig: PathBuf) -> Result<Self, CliError> {
         let own = context.environment.state_folder().map(|folder| folder.join("bin/kubectl"));
         let in_path = context.environment.path.iter().map(|folder| folder.join("kubectl"));
         match own.into_iter().chain(in_path).find(|program| program.is_file()) {
             Some(program) => Ok(Self { program, kubeconfig }),
             None => {
-                Err(Stop::refused("kubectl is not at hand").hint("kubeon use NAME puts the bundle's there"))
+                Err(CliError::refused("kubectl is not at hand")
+                    .hint("kubeon use NAME puts the bundle's there"))
             }
         }
     }
@@ -45,7 +46,7 @@ impl Kubectl {
     ///
     /// # Errors
     /// When it cannot be run or does not succeed, with its last words.
-    pub async fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<String, Stop> {
+    pub async fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<String, CliError> {
         let shown = format!("kubectl {}", arguments.iter().take(3).copied().collect::<Vec<_>>().join(" "));
         let mut child = Command::new(&self.program)
             .arg("--kubeconfig")
@@ -56,7 +57,7 @@ impl Kubectl {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| Stop::failed(format!("cannot run {}: {error}", self.program.display())))?;
+            .map_err(|error| CliError::failed(format!("cannot run {}: {error}", self.program.display())))?;
         let stdin = child.stdin.take();
         let write = async {
             if let (Some(mut stdin), Some(text)) = (stdin, input) {
@@ -67,14 +68,16 @@ impl Kubectl {
         let (output, ()) =
             tokio::time::timeout(LIMIT, async { tokio::join!(child.wait_with_output(), write) })
                 .await
-                .map_err(|_| Stop::failed(format!("{shown} gave no answer within {} s", LIMIT.as_secs())))?;
-        let output = output.map_err(|error| Stop::failed(format!("{shown}: {error}")))?;
+                .map_err(|_| {
+                    CliError::failed(format!("{shown} gave no answer within {} s", LIMIT.as_secs()))
+                })?;
+        let output = output.map_err(|error| CliError::failed(format!("{shown}: {error}")))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let words = String::from_utf8_lossy(&output.stderr);
         let last = words.lines().rev().take(8).collect::<Vec<_>>();
-        let stop = Stop::failed(format!("{shown} did not succeed ({})", output.status));
+        let stop = CliError::failed(format!("{shown} did not succeed ({})", output.status));
         Err(last.into_iter().rev().fold(stop, |stop, line| stop.row("kubectl", line)))
     }
 }

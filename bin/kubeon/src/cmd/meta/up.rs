@@ -7,11 +7,11 @@ use kubeon_install::{InstallOptions, names};
 use kubeon_lab::{Host, Lab, LabName};
 
 use super::kubectl::Kubectl;
-use super::{Context, Stop, put};
+use super::{CliError, Context, put};
 use crate::args::Cli;
 use crate::args::meta::MetaUp;
+use crate::cli_error::chain;
 use crate::engine::Engine;
-use crate::stop::chain;
 
 /// Seconds for an operator whose image is already on its node.
 const OPERATOR_SECONDS: u32 = 180;
@@ -21,14 +21,14 @@ const SAMPLES: &str = "kubeonkube";
 const LOGIN_SECRET: &str = "lab-login";
 
 /// Does all of it; what stands already is found and left.
-pub async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), Stop> {
+pub async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliError> {
     let images = images(context, &args.images)?;
     let count = args.hosts.to_string();
     run_command(context, &["lab", "up", "--lab", &args.lab, "--hosts", &count, "--output", "name"]).await?;
     let lab = lab(context, &args.lab)?;
-    let hosts = lab.hosts().map_err(|error| Stop::failed(chain(&error)))?;
+    let hosts = lab.hosts().map_err(|error| CliError::failed(chain(&error)))?;
     let (Some(first), others) = (hosts.first(), hosts.get(1..).unwrap_or_default()) else {
-        return Err(Stop::failed(format!("lab {} has no host", args.lab)));
+        return Err(CliError::failed(format!("lab {} has no host", args.lab)));
     };
     let address = first.address.to_string();
     run_command(context, &["create", &args.name, &args.version, "-m", &address]).await?;
@@ -49,37 +49,37 @@ pub async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), Stop> {
 }
 
 /// The archives that a meta cluster without a registry needs.
-fn images(context: &Context<'_>, folder: &Path) -> Result<Vec<String>, Stop> {
+fn images(context: &Context<'_>, folder: &Path) -> Result<Vec<String>, CliError> {
     let wanted = ["operator", "runner", "bundle"].map(|name| folder.join(format!("kubeon-{name}.tar")));
     let missing: Vec<&PathBuf> = wanted.iter().filter(|file| !file.is_file()).collect();
     if missing.is_empty() {
         return Ok(wanted.iter().map(|file| file.display().to_string()).collect());
     }
-    let stop = Stop::refused("the images of the operator are not there");
+    let stop = CliError::refused("the images of the operator are not there");
     let stop = missing.into_iter().fold(stop, |stop, file| stop.row("missing", context.shorten(file)));
     Err(stop.hint("make them in a checkout with: cargo xtask images, or name their folder with --images"))
 }
 
 /// Another command of this program, as if a person had typed it.
-async fn run_command(context: &Context<'_>, words: &[&str]) -> Result<(), Stop> {
+async fn run_command(context: &Context<'_>, words: &[&str]) -> Result<(), CliError> {
     context.talk.say(&format!("kubeon {}", words.join(" ")));
     let cli = Cli::try_parse_from(std::iter::once("kubeon").chain(words.iter().copied()))
-        .map_err(|error| Stop::failed(error.to_string()))?;
+        .map_err(|error| CliError::failed(error.to_string()))?;
     Box::pin(crate::cmd::dispatch(context, &cli)).await
 }
 
-fn lab(context: &Context<'_>, name: &str) -> Result<Lab, Stop> {
+fn lab(context: &Context<'_>, name: &str) -> Result<Lab, CliError> {
     let places = crate::cmd::lab::places(context)?;
-    let name: LabName = name.parse().map_err(|error: kubeon_lab::Error| Stop::refused(chain(&error)))?;
-    Lab::open(&places, &name).map_err(|error| Stop::failed(chain(&error)))
+    let name: LabName = name.parse().map_err(|error: kubeon_lab::Error| CliError::refused(chain(&error)))?;
+    Lab::open(&places, &name).map_err(|error| CliError::failed(chain(&error)))
 }
 
 /// The key of the lab's hosts, as a Secret in every namespace that the operator looks after.
-async fn logins(kubectl: &Kubectl, lab: &Lab, options: &InstallOptions) -> Result<(), Stop> {
+async fn logins(kubectl: &Kubectl, lab: &Lab, options: &InstallOptions) -> Result<(), CliError> {
     let file = lab.key_path();
     let key = tokio::fs::read_to_string(&file)
         .await
-        .map_err(|error| Stop::failed(format!("cannot read {}: {error}", file.display())))?;
+        .map_err(|error| CliError::failed(format!("cannot read {}: {error}", file.display())))?;
     for namespace in options.namespaces() {
         let secret = serde_json::json!({
             "apiVersion": "v1",
@@ -94,7 +94,7 @@ async fn logins(kubectl: &Kubectl, lab: &Lab, options: &InstallOptions) -> Resul
     Ok(())
 }
 
-fn tell(context: &Context<'_>, others: &[Host], options: &InstallOptions) -> Result<(), Stop> {
+fn tell(context: &Context<'_>, others: &[Host], options: &InstallOptions) -> Result<(), CliError> {
     let mut text = format!("the Secret {LOGIN_SECRET} logs in to the hosts that are free:\n");
     for host in others {
         text.push_str(&format!("  {:4}  {}\n", host.name, host.address));

@@ -8,7 +8,7 @@ use kubeon_api::{HostAddress, KubernetesCluster, Version, read_yaml};
 
 use crate::args::login::{LoginWish, SecretText};
 use crate::args::{Cli, Command};
-use crate::stop::Stop;
+use crate::cli_error::CliError;
 use crate::wish::{Wish, from_file};
 
 /// Those that `create -f` takes, with the flags that it needs and the number of hosts.
@@ -33,7 +33,7 @@ fn example(name: &str) -> KubernetesCluster {
     read_yaml(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn wished(cluster: &KubernetesCluster, flags: &[&str]) -> Result<Wish, Stop> {
+fn wished(cluster: &KubernetesCluster, flags: &[&str]) -> Result<Wish, CliError> {
     let supported: Vec<Version> = crate::cmd::view::catalogue().unwrap().versions().collect();
     match Cli::parse_from([&["kubeon", "create", "-f", "-"], flags].concat()).command {
         Some(Command::Create(args)) => from_file(cluster, &args.wish.nodes, &supported),

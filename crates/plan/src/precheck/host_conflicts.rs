@@ -32,7 +32,7 @@ pub(super) fn mtu(spec: &HostSpec, facts: &Facts) -> Option<u32> {
 
 impl<'a> Crowd<'a> {
     pub(super) fn of(intent: &Intent, snapshot: &'a Snapshot) -> Self {
-        let mut crowd = Self {
+        let mut host_conflicts = Self {
             hosts: intent.spec.hosts().map(|host| host.address).collect(),
             names: BTreeMap::new(),
             machine_ids: BTreeMap::new(),
@@ -42,20 +42,21 @@ impl<'a> Crowd<'a> {
         for spec in intent.spec.hosts() {
             let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Seen::fresh) else { continue };
             if let Some(name) = name(spec, facts) {
-                crowd.names.entry(name).or_default().push(spec.address);
+                host_conflicts.names.entry(name).or_default().push(spec.address);
             }
-            for (value, all) in
-                [(&facts.machine_id, &mut crowd.machine_ids), (&facts.product_uuid, &mut crowd.product_uuids)]
-            {
+            for (value, all) in [
+                (&facts.machine_id, &mut host_conflicts.machine_ids),
+                (&facts.product_uuid, &mut host_conflicts.product_uuids),
+            ] {
                 if !value.is_empty() {
                     all.entry(value).or_default().push(spec.address);
                 }
             }
             if let Some(mtu) = mtu(spec, facts) {
-                *crowd.mtus.entry(mtu).or_default() += 1;
+                *host_conflicts.mtus.entry(mtu).or_default() += 1;
             }
         }
-        crowd
+        host_conflicts
     }
 
     /// Whether it is the address of one of the hosts.

@@ -5,13 +5,13 @@ use kubeon_wire::StepFailure;
 use serde::{Deserialize, Serialize};
 
 /// Receives what happens. It is called between the steps' network work and must return quickly.
-pub trait Watch: Send + Sync {
+pub trait RunObserver: Send + Sync {
     /// Something happened.
-    fn happened(&self, happening: Happening);
+    fn on_event(&self, happening: RunEvent);
 }
 
-impl<F: Fn(Happening) + Send + Sync> Watch for F {
-    fn happened(&self, happening: Happening) {
+impl<F: Fn(RunEvent) + Send + Sync> RunObserver for F {
+    fn on_event(&self, happening: RunEvent) {
         self(happening);
     }
 }
@@ -19,7 +19,7 @@ impl<F: Fn(Happening) + Send + Sync> Watch for F {
 /// One thing that happened. Holds names, numbers and reasons, never the content of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "happening")]
-pub enum Happening {
+pub enum RunEvent {
     /// The run began.
     PlanStarted {
         /// The cluster.

@@ -1,31 +1,32 @@
 //! One turn, and how many of them.
 
 use kubeon_api::HostAddress;
-use kubeon_apply::{Hands, Stop, Watch};
+use kubeon_apply::{HostPorts, RunObserver};
 use kubeon_plan::{Finding, Outcome, Plan, PlanError, Severity, Snapshot, StepOutcome};
 use kubeon_ports::{Clock, ProbeHost};
+use tokio_util::sync::CancellationToken;
 
 /// What a turn works with.
 #[derive(Clone, Copy)]
-pub struct Wheel<'a> {
+pub struct Reconciler<'a> {
     /// The hosts to look at.
     pub hosts: &'a [HostAddress],
     /// Reads them.
     pub probe: &'a dyn ProbeHost,
     /// Writes to them.
-    pub hands: Hands<'a>,
+    pub hands: HostPorts<'a>,
     /// Tells the time of the look.
     pub clock: &'a dyn Clock,
     /// Hears what happens.
-    pub watch: &'a dyn Watch,
+    pub watch: &'a dyn RunObserver,
     /// Ends it early.
-    pub stop: &'a Stop,
+    pub stop: &'a CancellationToken,
 }
 
 /// What was seen, and a plan made from it that broke no fatal rule. Nothing was written yet: show it, ask,
-/// write its generation down, then [`Wheel::act`].
+/// write its generation down, then [`Reconciler::act`].
 #[derive(Debug, Clone)]
-pub struct Looked {
+pub struct Planned {
     /// What was seen.
     pub snapshot: Snapshot,
     plan: Plan,
@@ -33,7 +34,7 @@ pub struct Looked {
     pub warnings: Vec<Finding>,
 }
 
-impl Looked {
+impl Planned {
     /// The plan.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -43,7 +44,7 @@ impl Looked {
 
 /// A turn that was made.
 #[derive(Debug, Clone)]
-pub struct Turn {
+pub struct Reconciled {
     /// What was seen before.
     pub snapshot: Snapshot,
     /// What was planned from it.
@@ -54,7 +55,7 @@ pub struct Turn {
 
 /// A turn was not made; no host was written to.
 #[derive(Debug, thiserror::Error)]
-pub enum TurnError {
+pub enum ReconcileError {
     /// No plan could be made.
     #[error(transparent)]
     Refused(#[from] PlanError),
@@ -68,7 +69,7 @@ pub enum TurnError {
     },
 }
 
-impl Wheel<'_> {
+impl Reconciler<'_> {
     /// Looks at the hosts and plans; writes nothing.
     ///
     /// # Errors
@@ -76,7 +77,7 @@ impl Wheel<'_> {
     pub async fn look(
         &self,
         plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
-    ) -> Result<Looked, TurnError> {
+    ) -> Result<Planned, ReconcileError> {
         let hosts = self.hosts.iter().copied();
         let snapshot = kubeon_observe::snapshot(self.probe, hosts, self.clock.now_seconds()).await; // reads
         let plan = plan(&snapshot)?; // pure
@@ -84,23 +85,26 @@ impl Wheel<'_> {
         let (fatal, warnings): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|it| it.severity == Severity::Fatal);
         if !fatal.is_empty() {
-            return Err(TurnError::Unsafe { cluster: plan.cluster.to_string(), findings: fatal });
+            return Err(ReconcileError::Unsafe { cluster: plan.cluster.to_string(), findings: fatal });
         }
-        Ok(Looked { snapshot, plan, warnings })
+        Ok(Planned { snapshot, plan, warnings })
     }
 
     /// Applies what was looked at.
-    pub async fn act(&self, looked: Looked) -> Turn {
-        let Looked { snapshot, plan, warnings: _ } = looked;
+    pub async fn act(&self, looked: Planned) -> Reconciled {
+        let Planned { snapshot, plan, warnings: _ } = looked;
         let outcome = kubeon_apply::run(&plan, &self.hands, self.watch, self.stop).await; // writes
-        Turn { snapshot, plan, outcome }
+        Reconciled { snapshot, plan, outcome }
     }
 
     /// One turn: looks, plans, applies.
     ///
     /// # Errors
-    /// As [`Wheel::look`].
-    pub async fn turn(&self, plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>) -> Result<Turn, TurnError> {
+    /// As [`Reconciler::look`].
+    pub async fn turn(
+        &self,
+        plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
+    ) -> Result<Reconciled, ReconcileError> {
         Ok(self.act(self.look(plan).await?).await)
     }
 
@@ -112,16 +116,16 @@ impl Wheel<'_> {
     /// away by itself. With `max_turns` 1 the first outcome is final.
     ///
     /// # Errors
-    /// As [`Wheel::look`], for any of the turns.
+    /// As [`Reconciler::look`], for any of the turns.
     pub async fn until_settled(
         &self,
         plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
         max_turns: u8,
-    ) -> Result<Turn, TurnError> {
+    ) -> Result<Reconciled, ReconcileError> {
         let mut turns = 1;
         loop {
             let turn = self.turn(&plan).await?;
-            let last = turns >= max_turns || self.stop.is_stopped();
+            let last = turns >= max_turns || self.stop.is_cancelled();
             if turn.outcome.is_complete() || last || !another_may_help(&turn.outcome) {
                 return Ok(turn);
             }

@@ -7,13 +7,14 @@
 )]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio_util::sync::CancellationToken;
 
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
-use kubeon_apply::{Hands, Happening, Stop};
+use kubeon_apply::{HostPorts, RunEvent};
 use kubeon_plan::{Plan, PlanError, Refusal, Snapshot, StepOutcome};
 use kubeon_ports::ProbeHost;
-use kubeon_reconcile::{Turn, TurnError, Wheel};
+use kubeon_reconcile::{ReconcileError, Reconciled, Reconciler};
 use kubeon_testkit::{Fault, Ports, World, address, host, needed, plan_of, step};
 use kubeon_wire::{Category, Facts, Op, StepFailure};
 
@@ -44,12 +45,12 @@ async fn settle(
     world: &World,
     max_turns: u8,
     plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
-) -> (Result<Turn, TurnError>, usize) {
-    let (ports, hosts, stop) = (world.ports(), world.hosts(), Stop::new());
+) -> (Result<Reconciled, ReconcileError>, usize) {
+    let (ports, hosts, stop) = (world.ports(), world.hosts(), CancellationToken::new());
     let probe = Counted(ports.clone(), AtomicUsize::new(0));
-    let watch = |_: Happening| {};
-    let hands = Hands { act: &ports, secrets: &ports, blobs: &ports };
-    let wheel = Wheel { hosts: &hosts, probe: &probe, hands, clock: &ports, watch: &watch, stop: &stop };
+    let watch = |_: RunEvent| {};
+    let hands = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
+    let wheel = Reconciler { hosts: &hosts, probe: &probe, hands, clock: &ports, watch: &watch, stop: &stop };
     let turn = wheel.until_settled(plan, max_turns).await;
     (turn, probe.1.load(Ordering::SeqCst) / hosts.len())
 }
@@ -132,7 +133,7 @@ async fn an_unsafe_plan_is_refused_before_the_first_effect() {
         Ok(plan)
     };
     let error = settle(&world, 1, plan).await.0.unwrap_err();
-    assert!(matches!(&error, TurnError::Unsafe { findings, .. } if findings.len() == 1), "{error}");
+    assert!(matches!(&error, ReconcileError::Unsafe { findings, .. } if findings.len() == 1), "{error}");
     assert!(error.to_string().contains("reset@h2"), "{error}");
     assert_eq!(world.effects(), 0);
 }
@@ -152,10 +153,10 @@ async fn a_refused_wish_says_why_and_writes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_look_writes_nothing_and_can_be_acted_on() {
     let world = world();
-    let (ports, hosts, stop) = (world.ports(), world.hosts(), Stop::new());
-    let watch = |_: Happening| {};
-    let hands = Hands { act: &ports, secrets: &ports, blobs: &ports };
-    let wheel = Wheel { hosts: &hosts, probe: &ports, hands, clock: &ports, watch: &watch, stop: &stop };
+    let (ports, hosts, stop) = (world.ports(), world.hosts(), CancellationToken::new());
+    let watch = |_: RunEvent| {};
+    let hands = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
+    let wheel = Reconciler { hosts: &hosts, probe: &ports, hands, clock: &ports, watch: &watch, stop: &stop };
     let looked = wheel.look(toy).await.unwrap();
     assert_eq!((looked.plan().steps.len(), world.effects()), (2, 0));
     assert!(looked.snapshot.hosts[&address(H1)].fresh().is_some());

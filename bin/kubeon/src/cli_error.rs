@@ -17,7 +17,7 @@ pub enum Code {
 
 /// Why a command ended, what to look at, and what to type next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stop {
+pub struct CliError {
     /// The exit code.
     pub code: Code,
     /// The first line, without `error: `; empty when everything was said already.
@@ -30,7 +30,7 @@ pub struct Stop {
     pub hint: Option<String>,
 }
 
-impl Stop {
+impl CliError {
     /// Ends with a code and one line.
     pub fn new(code: Code, title: impl Into<String>) -> Self {
         Self { code, title: title.into(), rows: Vec::new(), warnings: Vec::new(), hint: None }
@@ -97,13 +97,13 @@ pub fn note_text(note: &Note) -> String {
     }
 }
 
-impl From<PlanError> for Stop {
+impl From<PlanError> for CliError {
     fn from(error: PlanError) -> Self {
         Self::refusals(&error.cluster, error.refusals, &error.notes)
     }
 }
 
-impl From<std::io::Error> for Stop {
+impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self::silent(Code::Failed);
@@ -128,7 +128,7 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 const LONGEST_SUBJECT: usize = 44;
 
-impl fmt::Display for Stop {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.title.is_empty() {
             return Ok(());
@@ -170,7 +170,7 @@ mod tests {
         let notes =
             [Note { host: None, text: "2 masters survive no failure that 1 does not; use 1, 3 or 5".into() }];
         assert_eq!(
-            Stop::refusals("demo", refusals, &notes).to_string(),
+            CliError::refusals("demo", refusals, &notes).to_string(),
             "error: demo cannot be planned, 2 reasons\n\
              \x20 -w 172.30.0.11           is a master already: a host has one role\n\
              \x20 --pod-cidr 10.64.0.0/12  overlaps the service range 10.64.0.0/12 (--svc-cidr)\n\
@@ -180,22 +180,23 @@ mod tests {
 
     #[test]
     fn indents_further_lines_of_a_row() {
-        let stop = Stop::failed("x").row("log", "one\ntwo").hint("continue with: kubeon create demo");
+        let stop = CliError::failed("x").row("log", "one\ntwo").hint("continue with: kubeon create demo");
         assert_eq!(stop.to_string(), "error: x\n  log  one\n       two\ncontinue with: kubeon create demo\n");
     }
 
     #[test]
     fn programs_are_told_reason_and_next_command_apart() {
-        let stop =
-            Stop::failed("step 3 failed").row("cause", "no room").hint("continue with: kubeon create demo");
+        let stop = CliError::failed("step 3 failed")
+            .row("cause", "no room")
+            .hint("continue with: kubeon create demo");
         assert_eq!(stop.reason(), "step 3 failed\n  cause  no room");
         assert_eq!(stop.next().as_deref(), Some("kubeon create demo"));
-        assert_eq!(Stop::silent(Code::Failed).reason(), "");
+        assert_eq!(CliError::silent(Code::Failed).reason(), "");
     }
 
     #[test]
     fn a_broken_pipe_is_silent() {
-        let stop = Stop::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        let stop = CliError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
         assert_eq!(stop.to_string(), "");
     }
 }

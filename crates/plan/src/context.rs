@@ -14,7 +14,7 @@ const USUAL_MTU: u32 = 1500;
 const OVERLAY: u32 = 50;
 
 /// The hosts of a plan, masters first, with what they share.
-pub(crate) struct Site<'a> {
+pub(crate) struct PlanContext<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) hosts: Vec<Host<'a>>,
     /// Workers that are to leave.
@@ -39,7 +39,7 @@ pub(crate) struct Leaving<'a> {
     pub(crate) facts: Result<&'a Facts, String>,
 }
 
-impl<'a> Site<'a> {
+impl<'a> PlanContext<'a> {
     pub(crate) fn spec(&self) -> &'a ClusterSpec {
         &self.intent.spec
     }
