@@ -2,11 +2,12 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use parking_lot::Mutex;
 
 use crate::lab::Lab;
 use crate::program::{Answer, folder, must};
@@ -36,7 +37,7 @@ impl Running {
         let heard = Arc::clone(&lines);
         let reader = thread::spawn(move || {
             for line in words.lines().map_while(Result::ok) {
-                heard.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                heard.lock().push(line);
             }
         });
         Ok(Self { child, lines, reader: Some(reader) })
@@ -51,7 +52,7 @@ impl Running {
     /// All that it has said on standard error.
     #[must_use]
     pub fn said(&self) -> String {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+        self.lines.lock().join("\n")
     }
 
     /// How many steps it has done.

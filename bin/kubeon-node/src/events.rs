@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use kubeon_wire::{Event, StepFailure};
+use parking_lot::Mutex;
 
 /// The one writer of standard output, shared by all steps.
 pub struct Events {
@@ -43,7 +43,7 @@ impl Events {
         }
         let Ok(mut line) = serde_json::to_vec(event) else { return (self.gone)() };
         line.push(b'\n');
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.out.lock();
         if out.write_all(&line).and_then(|()| out.flush()).is_err() {
             (self.gone)();
         }

@@ -1,7 +1,8 @@
 //! The host that steps work on, shared by all of them.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use crate::paths;
 use crate::root::Root;

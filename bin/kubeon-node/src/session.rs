@@ -10,12 +10,13 @@
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use kubeon_wire::{Category, Event, HostStep, Op, Request, SESSION_GRACE, StepFailure};
+use parking_lot::{Condvar, Mutex};
 
 use crate::durable::write_file;
 use crate::events::Events;
@@ -90,13 +91,13 @@ impl Session {
         // Whoever is told to stop must see the hush that came before.
         self.stop.store(true, Ordering::Release);
         let end = Instant::now() + SESSION_GRACE;
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         while *running > 0 {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            running = self.ended.wait_timeout(running, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.ended.wait_for(&mut running, left);
         }
     }
 
@@ -144,7 +145,7 @@ impl Session {
     }
 
     fn start(self: &Arc<Self>, step: HostStep, bytes: Option<Arriving>) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         let id = step.id.clone();
         let session = Arc::clone(self);
         let work = move || session.work(&step, bytes);
@@ -168,7 +169,7 @@ impl Session {
             Ok(changed) => Event::Done { id, changed, milliseconds },
             Err(failure) => Event::Failed { id, failure },
         });
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *self.running.lock() -= 1;
         self.ended.notify_all();
     }
 
@@ -200,7 +201,7 @@ impl Session {
     /// Marks that there is something for a reset to take away, before the first such thing is written.
     fn touch(&self) -> Result<(), StepFailure> {
         // Steps run side by side, and any of them may be the first.
-        let _alone = self.touch.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.touch.lock();
         let place = self.host.root.at(paths::TOUCHED);
         if place.exists() { Ok(()) } else { write_file(&place, b"", 0o644) }
     }

@@ -268,7 +268,7 @@ mod tests {
         let service = Service { name: "x.service", unit, watches: &watches, ready: &[] };
         let effect = service::run(&bench.job(), &service).unwrap();
         assert_eq!(standing(&bench, &effect), Standing::Stands);
-        bench.services.running.lock().unwrap().clear();
+        bench.services.running.lock().clear();
         drifted(&bench, &effect, "x.service is inactive");
         service::run(&bench.job(), &service).unwrap();
         bench.write("/etc/c", "2");

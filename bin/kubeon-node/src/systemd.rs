@@ -1,10 +1,10 @@
 //! The host's service manager: a small trait, and systemd through `systemctl`.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kubeon_wire::{Category, StepFailure};
+use parking_lot::{Condvar, Mutex};
 
 use crate::command::{NotRun, run};
 use crate::failure::{failed, of};
@@ -125,7 +125,7 @@ impl Services for Systemd {
     }
 
     fn reload(&self) -> Result<(), StepFailure> {
-        let mut state = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.reload.lock();
         state.asked += 1;
         let mine = state.asked;
         loop {
@@ -133,14 +133,14 @@ impl Services for Systemd {
                 return state.failure.clone().map_or(Ok(()), Err);
             }
             if state.running {
-                state = self.reloaded.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.reloaded.wait(&mut state);
                 continue;
             }
             state.running = true;
             let covers = state.asked;
             drop(state);
             let outcome = systemctl(&["daemon-reload"]);
-            state = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+            state = self.reload.lock();
             state.running = false;
             state.answered = covers;
             state.failure = outcome.err();

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kubeon_wire::StepFailure;
+use parking_lot::Mutex;
 
 use crate::events::Events;
 use crate::host::Host;
@@ -28,7 +29,7 @@ pub struct FakeServices(pub Arc<Fake>);
 
 impl Services for FakeServices {
     fn states(&self, units: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure> {
-        let (running, broken) = (self.0.running.lock().unwrap(), self.0.broken.lock().unwrap());
+        let (running, broken) = (self.0.running.lock(), self.0.broken.lock());
         let state = |unit: &String| {
             let (active, sub) = match (running.contains(unit), broken.contains(unit)) {
                 (_, true) => ("failed", "failed"),
@@ -49,23 +50,23 @@ impl Services for FakeServices {
     }
 
     fn reload(&self) -> Result<(), StepFailure> {
-        self.0.asked.lock().unwrap().push("reload".into());
+        self.0.asked.lock().push("reload".into());
         Ok(())
     }
 
     fn restart(&self, unit: &str, _: Instant) -> Result<(), NotStarted> {
-        self.0.asked.lock().unwrap().push(format!("restart {unit}"));
-        if self.0.broken.lock().unwrap().contains(unit) {
+        self.0.asked.lock().push(format!("restart {unit}"));
+        if self.0.broken.lock().contains(unit) {
             return Err(NotStarted::Failed("exited".into()));
         }
-        self.0.running.lock().unwrap().insert(unit.into());
+        self.0.running.lock().insert(unit.into());
         Ok(())
     }
 
     fn stop(&self, units: &[String], _: Instant) -> Result<(), StepFailure> {
         for unit in units {
-            self.0.asked.lock().unwrap().push(format!("stop {unit}"));
-            self.0.running.lock().unwrap().remove(unit);
+            self.0.asked.lock().push(format!("stop {unit}"));
+            self.0.running.lock().remove(unit);
         }
         Ok(())
     }
@@ -80,7 +81,7 @@ pub struct Said(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Said {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -91,7 +92,7 @@ impl Write for Said {
 
 impl Said {
     pub fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 
@@ -140,6 +141,6 @@ impl Bench {
     }
 
     pub fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.services.asked.lock().unwrap())
+        std::mem::take(&mut self.services.asked.lock())
     }
 }

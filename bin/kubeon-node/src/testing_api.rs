@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
@@ -99,7 +100,7 @@ fn talk<S: Read + Write>(
         let mut words = head[0].split(' ').map(str::to_owned);
         let (method, path) = (words.next().unwrap(), words.next().unwrap());
         let number = {
-            let mut asked = asked.lock().unwrap();
+            let mut asked = asked.lock();
             asked.push((method.clone(), path.clone(), String::from_utf8(body).unwrap()));
             asked.len() - 1
         };

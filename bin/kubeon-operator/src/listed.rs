@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// Lists that are named when somebody asks; of the others it is said how many they are.
@@ -41,8 +41,7 @@ pub(crate) struct Listed {
 
 impl Listed {
     fn open(&self) -> MutexGuard<'_, BTreeSet<Place>> {
-        // Nothing that holds it can panic half way.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// A watch begins.

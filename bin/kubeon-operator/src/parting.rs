@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_link_kube::LinkError;
 use kubeon_operations::{Kind, Target};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 /// Logs that are followed at once. More are read when their pods ended, if they are still there.
@@ -35,8 +36,7 @@ struct Followed {
 
 impl Parting {
     fn followed(&self) -> MutexGuard<'_, HashMap<Target, Followed>> {
-        // Nothing that holds it can panic half way.
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.followed.lock()
     }
 
     /// Follows the log of a pod to its end, unless that is being done.

@@ -7,10 +7,10 @@
 //! ```
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubeon_operations::Lane;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -89,8 +89,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that holds it can panic half way.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Lets workers take lanes.

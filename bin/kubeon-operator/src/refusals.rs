@@ -1,11 +1,11 @@
 //! Writes that belong to no operation and that the API server refuses: people are told once for as long as it stays so.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kubeon_link_kube::Word;
 use kubeon_operations::Lane;
+use parking_lot::Mutex;
 
 /// What was refused.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(crate) struct Refusals {
 impl Refusals {
     /// Something was refused. What is to be said of it, when that is new.
     pub fn met(&self, lane: &Lane, what: &Refused) -> Option<Word> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if told.insert(lane.clone(), what.text.clone()).as_ref() == Some(&what.text) {
             return None;
         }
@@ -39,7 +39,7 @@ impl Refusals {
 
     /// A turn of the lane came to rest: what was refused is taken, or not wanted any more.
     pub fn over(&self, lane: &Lane) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(lane);
+        self.told.lock().remove(lane);
     }
 }
 
@@ -59,6 +59,6 @@ mod tests {
         refusals.over(&lane);
         assert!(met("invalid"));
         refusals.over(&lane);
-        assert!(refusals.told.lock().unwrap().is_empty(), "nothing is kept of lanes that are well");
+        assert!(refusals.told.lock().is_empty(), "nothing is kept of lanes that are well");
     }
 }

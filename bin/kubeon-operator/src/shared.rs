@@ -1,13 +1,14 @@
 //! What all turns share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_link_kube::{Hands, Herald, LinkError, Pace, Verb, Word};
 use kubeon_operations::settings::{LIMIT, limit};
 use kubeon_operations::{Kind, Lane, Notice, Settings, Target, names};
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use crate::listed::Listed;
@@ -66,7 +67,7 @@ impl Shared {
     }
 
     pub fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.settings.read())
     }
 
     pub fn wake(&self, lanes: Vec<Lane>) {
@@ -154,7 +155,7 @@ impl Shared {
         let before = self.settings();
         if before.history_limit != wanted {
             let next = Settings { history_limit: wanted, ..before.as_ref().clone() };
-            *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+            *self.settings.write() = Arc::new(next);
             tracing::info!(limit = wanted, "the history limit changed");
             self.wake(self.world.lanes().into_iter().collect());
         }

@@ -3,9 +3,9 @@
 //! Jobs that begin together end together, and somebody waits for each end. What makes pods of Jobs, places them and starts
 //! them takes far longer for each than this pace, so nothing comes up later for it.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ impl Starts {
     }
 
     fn claim(&self, now: Instant) -> Instant {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.lock();
         let mine = next.map_or(now, |next| next.max(now));
         *next = Some(mine + APART);
         mine

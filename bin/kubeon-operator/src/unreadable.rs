@@ -1,11 +1,11 @@
 //! Objects that cannot be read: told of once for each generation, by the replica that leads.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_link_kube::Word;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::world::key;
 
@@ -32,7 +32,7 @@ pub(crate) struct Unreadable {
 
 impl Unreadable {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// An object cannot be read. What is to be said of it now.

@@ -5,7 +5,7 @@ mod hidden;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
@@ -16,6 +16,7 @@ use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_operations::business::kept;
 use kubeon_operations::job_state::{self, JobState};
 use kubeon_operations::{Kind, Lane, Meta, Objects, Seen, Subject, Target, cluster};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 use hidden::Hidden;
@@ -184,11 +185,11 @@ impl World {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+        self.inner.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+        self.inner.write()
     }
 
     /// Takes an object in, unless a newer one is known or it is known to be gone. The lanes that it matters to.

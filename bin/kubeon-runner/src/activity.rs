@@ -1,8 +1,9 @@
 //! When the work last said something, and the line that says that it lives when it says nothing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use crate::job::Boards;
@@ -23,11 +24,11 @@ impl Activity {
 
     /// Something was said.
     pub fn touch(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last.lock() = Instant::now();
     }
 
     fn last(&self) -> Instant {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last.lock()
     }
 
     /// Says that the work lives whenever nothing was said for `silence`. Never ends.

@@ -11,8 +11,9 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -99,7 +100,7 @@ impl Family {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     fn reap(&self) {

@@ -13,10 +13,10 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 
 use crate::args::Settings;
@@ -96,7 +96,7 @@ impl KnownHosts {
     }
 
     fn there(&self) -> MutexGuard<'_, Option<String>> {
-        self.there.lock().unwrap_or_else(PoisonError::into_inner)
+        self.there.lock()
     }
 }
 

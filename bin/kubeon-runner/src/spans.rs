@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use kubeon_api::HostAddress;
 use kubeon_traces::{Place, Span, Traces};
 use kubeon_wire::Progress;
+use parking_lot::Mutex;
 
 use crate::args::Environment;
 use crate::masks::Masks;
@@ -82,8 +83,7 @@ impl Spans {
     /// Takes in what the program says.
     pub fn take(&self, progress: &Progress) {
         let Some(shared) = &self.0 else { return };
-        // Nothing that holds it can panic half way.
-        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = shared.state.lock();
         match progress {
             Progress::Started { host, name, stage, step, why } => {
                 let stage = state.enter(stage, shared.run);
@@ -111,7 +111,7 @@ impl Spans {
     /// Tells of the stages and the run, and sends what is left.
     pub async fn end(self, outcome: &Outcome, voice: &Voice) {
         let Some(shared) = self.0 else { return };
-        let mut state = mem::take(&mut *shared.state.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut state = mem::take(&mut *shared.state.lock());
         for (name, stage) in state.stages.drain() {
             shared.traces.tell(Span {
                 place: stage.place,

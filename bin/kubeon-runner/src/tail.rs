@@ -1,7 +1,9 @@
 //! The last lines that the work said, for the one who asks why it failed.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Lines kept of each stream.
 const LINES: usize = 40;
@@ -16,7 +18,7 @@ pub struct Tail {
 
 impl Tail {
     fn lines(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 
     /// Keeps a line; an empty one is not worth it.

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures::TryStreamExt as _;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use kubeon_api::{HostAddress, KubernetesCluster, KubernetesClusterSpec, Version};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::lookup::{Lookup, NotReady, ObjectName};
 
@@ -74,11 +74,11 @@ impl AddressBook {
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Held> {
-        self.held.write().unwrap_or_else(PoisonError::into_inner)
+        self.held.write()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Held> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner)
+        self.held.read()
     }
 }
 

@@ -8,9 +8,10 @@
 
 mod support;
 
+use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use async_trait::async_trait;
@@ -85,7 +86,7 @@ impl HostSession for PrintsSession {
         blob: Option<PathBuf>,
         sink: EventSink<'_>,
     ) -> Result<Report, StepFailure> {
-        writeln!(self.printed.lock().unwrap(), "{step:?}").unwrap();
+        writeln!(self.printed.lock(), "{step:?}").unwrap();
         self.inner.run(step, blob, sink).await
     }
 
@@ -117,7 +118,7 @@ async fn secrets_reach_the_host_and_nothing_else() {
     let act = Prints { ports: ports.clone(), printed: Arc::clone(&printed) };
     let watch = |happening: RunEvent| {
         let json = serde_json::to_string(&happening).unwrap();
-        write!(printed.lock().unwrap(), "{happening:?}\n{json}\n").unwrap();
+        write!(printed.lock(), "{happening:?}\n{json}\n").unwrap();
     };
     let outcome = run(
         &plan,
@@ -126,7 +127,7 @@ async fn secrets_reach_the_host_and_nothing_else() {
         &CancellationToken::new(),
     )
     .await;
-    let mut printed = printed.lock().unwrap().clone();
+    let mut printed = printed.lock().clone();
     write!(printed, "{outcome:?}{plan:?}{}", serde_json::to_string(&plan).unwrap()).unwrap();
     writeln!(printed, "{}{:?}", world.picture(), world.log()).unwrap();
     assert!(world.file(H1, "/sa.key").unwrap().contains(SENTINEL), "the host did get the secret");

@@ -5,10 +5,10 @@
 use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::time::Instant;
 
 use kubeon_bundle::{Arch, BuildOptions, Catalogue, Progress, State, Store, build};
+use parking_lot::Mutex;
 
 /// A component speaks again when another tenth of it is done.
 const TENTHS: usize = 10;
@@ -39,7 +39,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         if progress.state == State::Queued {
             return;
         }
-        let (Ok(mut last), Ok(mut ended)) = (last.lock(), ended.lock()) else { return };
+        let (mut last, mut ended) = (last.lock(), ended.lock());
         *ended += usize::from(matches!(progress.state, State::Done | State::Cached));
         let now = (progress.component.clone(), tenth(progress.state));
         if *last != now {

@@ -2,11 +2,12 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use parking_lot::{Condvar, Mutex};
 use prost::Message as _;
 
 /// A span that was sent.
@@ -76,13 +77,13 @@ impl Collector {
     pub fn until(&self, patience: Duration, wanted: impl Fn(&[Sent]) -> bool) -> Vec<Sent> {
         let (spans, changed) = &*self.spans;
         let end = Instant::now() + patience;
-        let mut held = spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = spans.lock();
         while !wanted(&held) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            held = changed.wait_timeout(held, left).unwrap_or_else(PoisonError::into_inner).0;
+            changed.wait_for(&mut held, left);
         }
         held.clone()
     }
@@ -93,7 +94,7 @@ fn serve(stream: TcpStream, keep: &Shared) {
     let mut reader = BufReader::new(stream);
     while let Ok(Some(body)) = request(&mut reader) {
         let Ok(sent) = ExportTraceServiceRequest::decode(&body[..]) else { return };
-        keep.0.lock().unwrap_or_else(PoisonError::into_inner).extend(spans(sent));
+        keep.0.lock().extend(spans(sent));
         keep.1.notify_all();
         let words = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
         if answer.write_all(words).is_err() {

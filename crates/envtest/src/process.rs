@@ -5,9 +5,11 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, OnceLock};
 use std::thread;
+
+use parking_lot::Mutex;
 
 use crate::EnvtestError;
 
@@ -105,6 +107,6 @@ fn keeper_starts(command: Command) -> io::Result<Child> {
     });
     let gone = || io::Error::other("the thread that starts programs is gone");
     let (answer, started) = channel();
-    keeper.lock().map_err(|_| gone())?.send((command, answer)).map_err(|_| gone())?;
+    keeper.lock().send((command, answer)).map_err(|_| gone())?;
     started.recv().map_err(|_| gone())?
 }

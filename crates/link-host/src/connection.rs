@@ -1,11 +1,12 @@
 //! One TCP connection and one login to a host.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_api::HostAddress;
 use kubeon_wire::{Category, StepFailure};
+use parking_lot::Mutex;
 use russh::client::{self, Handle, Handler};
 use russh::keys::{Algorithm, PublicKeyOrCertificate};
 use russh::{Preferred, cipher};
@@ -117,7 +118,7 @@ pub(crate) async fn look_at_key(
     let guard = Guard { only_look: true, ..Guard::new(host, port, Arc::clone(host_keys)) };
     let shown = Arc::clone(&guard.shown);
     let result = greet(host, port, guard, limits).await;
-    let shown = shown.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let shown = shown.lock().take();
     match (shown, result) {
         (Some(key), _) => Ok(key),
         (None, Err(error)) => Err(error),
@@ -145,7 +146,7 @@ async fn greet(
     let refusal = Arc::clone(&guard.refusal);
     let config = Arc::new(config(&guard.host_keys.algorithms(host, port)));
     let result = timeout(KEY_EXCHANGE, client::connect_stream(config, socket, guard)).await;
-    if let Some(failure) = refusal.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(failure) = refusal.lock().take() {
         return Err(DialError { failure, again: false, counted: false });
     }
     match result {
@@ -235,13 +236,13 @@ impl Handler for Guard {
         let key = shown.public_key();
         if self.only_look {
             let key = seen(self.host, self.port, &key);
-            *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(key);
+            *self.shown.lock() = Some(key);
             return Ok(false);
         }
         match self.host_keys.check(self.host, self.port, &key) {
             Ok(()) => Ok(true),
             Err(failure) => {
-                *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                *self.refusal.lock() = Some(failure);
                 Ok(false)
             }
         }

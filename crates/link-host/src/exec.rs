@@ -294,20 +294,20 @@ async fn kill(connection: &Connection, rights: &Rights, pid: u32) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
     fn feed(pieces: &[&str]) -> (Option<u32>, String) {
         let said = Mutex::new(String::new());
-        let sink =
-            |_: Stream, bytes: &[u8]| said.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
+        let sink = |_: Stream, bytes: &[u8]| said.lock().push_str(std::str::from_utf8(bytes).unwrap());
         let (mut start, mut pid) = (Start::default(), None);
         for piece in pieces {
             pid = start.feed(piece.as_bytes(), &sink).or(pid);
         }
         start.flush(&sink);
-        (pid, said.into_inner().unwrap())
+        (pid, said.into_inner())
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use kubeon_api::HostAddress;
 use kubeon_wire::{Category, StepFailure};
+use parking_lot::Mutex;
 use russh::keys::{Algorithm, HashAlg, PublicKey};
 
 use crate::failure::failure;
@@ -154,7 +154,7 @@ impl HostKeys {
     /// Keys accepted by this process that the pinned file does not hold, ordered by host.
     #[must_use]
     pub fn new_keys(&self) -> Vec<SeenKey> {
-        let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let met = self.met.lock();
         let new = met.iter().filter(|(_, (_, pinned))| !pinned);
         new.map(|((host, port), (key, _))| seen(*host, *port, key)).collect()
     }
@@ -209,7 +209,7 @@ impl HostKeys {
 
     /// Judges the key of a host of which no file knows one.
     fn meet(&self, host: HostAddress, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
-        let met = self.met.lock().unwrap_or_else(PoisonError::into_inner).get(&(host, port)).cloned();
+        let met = self.met.lock().get(&(host, port)).cloned();
         let before = met.map(|(before, _)| before).or_else(|| self.accepted.get(&(host, port)).cloned());
         match before {
             Some(before) if !same(&before, key) => Err(replaced(host, &before, key)),
@@ -228,7 +228,7 @@ impl HostKeys {
             .known
             .iter()
             .any(|(place, entry)| Some(place) == pinned && entry.names(&name) && same(&entry.key, key));
-        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut met = self.met.lock();
         met.insert((host, port), (key.clone(), is_pinned));
     }
 }

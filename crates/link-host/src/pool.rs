@@ -1,11 +1,12 @@
 //! The hosts, each behind one shared connection that is made when first needed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kubeon_api::HostAddress;
 use kubeon_wire::{Category, StepFailure};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -134,7 +135,7 @@ impl SshHosts {
     /// Ends every connection. Commands under way fail.
     pub async fn disconnect(&self) {
         let slots: Vec<_> = {
-            let slots = self.0.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let slots = self.0.slots.lock();
             slots.values().cloned().collect()
         };
         for slot in slots {
@@ -150,7 +151,7 @@ impl SshHosts {
 
 impl Pool {
     pub(crate) fn endings(&self) -> MutexGuard<'_, Endings> {
-        self.endings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.endings.lock()
     }
 
     pub(crate) fn login(&self, host: HostAddress) -> &Login {
@@ -161,7 +162,7 @@ impl Pool {
     pub(crate) async fn connection(&self, host: HostAddress) -> Result<Arc<Connection>, StepFailure> {
         let asked = Instant::now();
         let slot = {
-            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slots = self.slots.lock();
             Arc::clone(slots.entry(host).or_default())
         };
         let mut state = slot.0.lock().await;

@@ -10,14 +10,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
 use kubeon_ports::{EventSink, HostSession, Report};
 use kubeon_wire::{Category, Event, Fence, HostStep, Request, StepFailure};
+use parking_lot::{Mutex, MutexGuard};
 use russh::ChannelMsg;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
@@ -93,7 +94,7 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn touch(&self) {
@@ -179,7 +180,7 @@ impl NodeSession {
             return Err(failure(Category::Failed, cause));
         }
         let job = Job { id: step.id.clone(), line, blob, signals: signals.downgrade() };
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = self.jobs.lock();
         if jobs.as_ref().is_none_or(|jobs| jobs.send(job).is_err()) {
             let cause = format!("the session with {} is closed", self.shared.host);
             return Err(failure(Category::Unreachable, cause));
@@ -233,8 +234,8 @@ impl HostSession for NodeSession {
     }
 
     async fn close(&self) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.jobs.lock().take();
+        let reader = self.reader.lock().take();
         if let Some(mut reader) = reader
             && timeout(CLOSING, &mut reader).await.is_err()
         {
@@ -246,7 +247,7 @@ impl HostSession for NodeSession {
 
 impl Drop for NodeSession {
     fn drop(&mut self) {
-        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reader = self.reader.lock().take();
         if let Some(reader) = reader {
             reader.abort();
         }

@@ -10,9 +10,9 @@
 //! Hurried requests do not wait here; each takes the places of two calm ones. What nobody waits for lets them pass, for a moment.
 //! Every wait is bounded: what is on its way has a bound, and those in line go in order.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Enough to keep a small API server busy, also one that has to wait for its processor. Slow answers alone are no reason
@@ -153,8 +153,7 @@ impl Gate {
     }
 
     fn measure(&self) -> MutexGuard<'_, Measure> {
-        // Nothing that holds it can panic half way.
-        self.measure.lock().unwrap_or_else(PoisonError::into_inner)
+        self.measure.lock()
     }
 }
 

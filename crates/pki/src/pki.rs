@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use kubeon_ports::{SecretError, Secrets};
 use kubeon_wire::{Leaf, SecretRef};
+use parking_lot::Mutex;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use time::OffsetDateTime;
 
@@ -139,7 +139,7 @@ impl ClusterPki {
     /// The leaf as issued before, or a new one. An equal leaf gives the same pair for the life of this
     /// object, so certificate and key can be asked for one after the other.
     fn leaf(&self, leaf: &Leaf) -> Result<Issued, PkiError> {
-        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaves = self.leaves.lock();
         if let Some(issued) = leaves.get(leaf) {
             return Ok(issued.clone());
         }

@@ -1,10 +1,11 @@
 //! The way to a collector: one request, one answer.
 
 use std::io::Read as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use parking_lot::Mutex;
 use ureq::tls::{RootCerts, TlsConfig};
 
 /// One request; the SDK's own bound, `$OTEL_EXPORTER_OTLP_TIMEOUT`, is the same unless it is set.
@@ -58,7 +59,7 @@ impl HttpClient for Post {
             Err(error) => Some(error.to_string()),
         };
         if failure.is_some() {
-            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+            *self.failure.lock() = failure;
         }
         answer
     }

@@ -1,7 +1,7 @@
 //! Spans on their way to the collector.
 
 use std::cell::Cell;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use opentelemetry::trace::{
@@ -100,7 +100,7 @@ impl Traces {
     /// When something was not taken, now or before.
     pub fn end(&self) -> Result<(), LostSpans> {
         let ended = self.provider.shutdown_with_timeout(LAST_SPANS);
-        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match self.failure.lock().take() {
             Some(failure) => Err(LostSpans(failure)),
             None => ended.map_err(|error| LostSpans(error.to_string())),
         }

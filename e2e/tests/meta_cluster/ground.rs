@@ -1,13 +1,13 @@
 //! The lab with its meta cluster, and what is done to both.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use kubeon_e2e::lab::Lab;
 use kubeon_e2e::program::{again_after, must};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::traces::Traces;
@@ -114,7 +114,7 @@ impl Ground {
 
     /// Nobody else kills operators or measures them from here on.
     pub fn alone(&self) -> Alone<'_> {
-        Alone(self.alone.lock().unwrap_or_else(PoisonError::into_inner))
+        Alone(self.alone.lock())
     }
 
     /// Waits until the pod of a Job runs.

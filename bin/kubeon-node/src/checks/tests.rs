@@ -105,7 +105,7 @@ fn watches_nodes_through_ends_and_errors_of_the_watch() {
     });
     let nodes = vec!["h1".parse().unwrap()];
     hold(&bench.job(), &[Check::NodesReady { nodes }], &never).unwrap();
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     assert_eq!(asked.len(), 4);
     assert!(asked[0].1.starts_with("/api/v1/nodes?watch=true&timeoutSeconds="), "{}", asked[0].1);
 }
@@ -142,5 +142,5 @@ fn an_unavailable_deployment_says_what_holds_its_pods_up() {
     let failure = hold(&job, &[check], &never).unwrap_err();
     let cause = "Deployment coredns has 0 of 1 replicas available: pod coredns-1 ErrImagePull: not found";
     assert_eq!(failure.cause, cause);
-    assert!(asked.lock().unwrap()[1].1.contains("labelSelector=a%2Fb%3Dc%2Ck8s-app%3Ddns"));
+    assert!(asked.lock()[1].1.contains("labelSelector=a%2Fb%3Dc%2Ck8s-app%3Ddns"));
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use super::*;
 use crate::job::Effect;
@@ -161,13 +162,13 @@ fn member(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> EtcdFact {
     let url = Arc::clone(&own);
     testing_api::serve(&mut bench, move |_, path, _| match path {
         "/v3/cluster/member/list" => {
-            let url = url.lock().unwrap().clone();
+            let url = url.lock().clone();
             let members = serde_json::json!([{"name": "h1", "clientURLs": [url]}]);
             Reply::Json(200, serde_json::json!({"members": members}).to_string())
         }
         other => answer(other),
     });
-    own.lock().unwrap().clone_from(&bench.host.api);
+    own.lock().clone_from(&bench.host.api);
     ask_etcd(&bench, &bench.host.api)
 }
 

@@ -1,8 +1,9 @@
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use kubeon_wire::Category;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::testing::Bench;
@@ -29,14 +30,14 @@ fn pod(name: &str, more: Value) -> Value {
 fn cluster(bench: &mut Bench, pods: Vec<Value>, allowed_from: usize) -> Asked {
     let (pods, tries) = (Arc::new(Mutex::new(pods)), Mutex::new(0));
     serve(bench, move |method, path, _| {
-        let mut pods = pods.lock().unwrap();
+        let mut pods = pods.lock();
         match (method, path) {
             ("PATCH", _) => Reply::Json(200, "{}".into()),
             ("GET", path) if path.contains("watch=true") => Reply::Lines(vec![]),
             ("GET", _) => Reply::Json(200, json!({ "items": *pods }).to_string()),
             (_, path) => {
                 let name = path.split('/').nth(6).unwrap().to_owned();
-                let mut tries = tries.lock().unwrap();
+                let mut tries = tries.lock();
                 *tries += usize::from(name == "held");
                 if name == "held" && *tries < allowed_from {
                     let cause = json!({"message": "The disruption budget web needs 1 healthy pods and has 1 currently"});
@@ -52,7 +53,7 @@ fn cluster(bench: &mut Bench, pods: Vec<Value>, allowed_from: usize) -> Asked {
 }
 
 fn evicted(asked: &Asked) -> Vec<String> {
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     let paths = asked.iter().filter(|(method, ..)| method == "POST").map(|(_, path, _)| path);
     paths.map(|path| path.split('/').nth(6).unwrap().to_owned()).collect()
 }
@@ -73,7 +74,7 @@ fn evicts_what_would_end_with_the_host_and_leaves_the_rest() {
     let asked = cluster(&mut bench, pods, 0);
     assert!(run(&bench.job(), &node()).unwrap().changed);
     assert_eq!(evicted(&asked), ["web", "alone"]);
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     assert_eq!(asked[0].1, "/api/v1/nodes/h3?fieldManager=kubeon");
     assert_eq!(asked[0].2, r#"{"spec":{"unschedulable":true}}"#, "cordoned before the first eviction");
     assert_eq!(asked[1].1, "/api/v1/pods?fieldSelector=spec.nodeName%3Dh3");
@@ -112,7 +113,7 @@ fn names_the_pods_of_the_last_answer_when_the_server_falls_silent() {
     let lists = Mutex::new(0);
     serve(&mut bench, move |method, path, _| {
         let first = method == "GET" && !path.contains("watch=true") && {
-            let mut lists = lists.lock().unwrap();
+            let mut lists = lists.lock();
             *lists += 1;
             *lists == 1
         };
@@ -175,7 +176,7 @@ fn a_node_that_stays_takes_pods_again_and_one_that_does_is_left_alone() {
     });
     assert!(uncordon(&bench.job(), &node()).unwrap().changed);
     assert!(!uncordon(&bench.job(), &node()).unwrap().changed, "nothing is written twice");
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     let methods: Vec<_> = asked.iter().map(|(method, ..)| method.as_str()).collect();
     assert_eq!(methods, ["GET", "PATCH", "GET"]);
     assert_eq!(asked[1].2, r#"{"spec":{"unschedulable":null}}"#);

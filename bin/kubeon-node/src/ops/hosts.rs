@@ -6,7 +6,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::PoisonError;
 
 use kubeon_wire::{HostsEntry, StepFailure};
 
@@ -26,7 +25,7 @@ const END: &str = "# kubeon end";
 /// When a name is not one, or the file cannot be written.
 pub fn run(job: &Job<'_>, entries: &[HostsEntry]) -> Result<Effect, StepFailure> {
     let block = block(entries)?;
-    let _turn = job.host.shared_files.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = job.host.shared_files.lock();
     let changed = replace_block(&job.host.root, &block)?;
     for line in contested(&read_text(&job.host.root.at(paths::HOSTS))?.unwrap_or_default(), entries) {
         job.note(format!("/etc/hosts also says `{line}`; it was left as it is"));

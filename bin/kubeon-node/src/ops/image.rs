@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use kubeon_api::Digest;
@@ -37,7 +36,7 @@ pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<Effect, StepFailu
     }
     let said = import(job, &archive.to_string_lossy())?;
     if said.split_whitespace().any(|word| word == name) {
-        if let Some(names) = &mut *job.host.images.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(names) = &mut *job.host.images.lock() {
             names.insert(name.to_owned());
         }
     } else if !known(job.host, job.deadline, true)?.contains(name) {
@@ -51,7 +50,7 @@ pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<Effect, StepFailu
 /// # Errors
 /// When containerd does not answer.
 pub fn known(host: &Host, deadline: Instant, anew: bool) -> Result<BTreeSet<String>, StepFailure> {
-    let mut held = host.images.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = host.images.lock();
     if let (Some(names), false) = (&*held, anew) {
         return Ok(names.clone());
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
 use kubeon_wire::{Category, StepFailure};
 
@@ -49,7 +48,7 @@ pub fn run(
         }
     }
     let modules = format!("{HEAD}{}\n", modules.join("\n"));
-    let _turn = job.host.shared_files.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = job.host.shared_files.lock();
     for (path, text) in [(paths::MODULES_LOAD, &modules), (paths::SYSCTL, &lines)] {
         effect.changed |= write_if_different(&root.at(path), text.as_bytes(), 0o644)?;
         effect.marks.push(Mark::File { path: path.to_owned(), sha256: sha256(text.as_bytes()), mode: 0o644 });

@@ -42,7 +42,7 @@ fn applies_on_the_servers_side_as_kubeon() {
     });
     let effect = run(&bench.job(), &[object("Namespace", "/api/v1/namespaces/x")]).unwrap();
     assert!(effect.changed);
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock();
     assert_eq!((asked[0].0.as_str(), asked[0].1.as_str()), ("GET", "/api/v1/namespaces/x"));
     assert_eq!(asked[1].0, "PATCH");
     assert_eq!(asked[1].1, "/api/v1/namespaces/x?fieldManager=kubeon&force=true");

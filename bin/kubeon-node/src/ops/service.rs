@@ -190,7 +190,7 @@ mod tests {
         assert!(run(&bench.job(), &etcd(&other, &watches)).unwrap().changed);
         assert_eq!(bench.asked(), ["reload", "restart etcd.service"], "the unit changed");
 
-        bench.services.running.lock().unwrap().clear();
+        bench.services.running.lock().clear();
         assert!(run(&bench.job(), &etcd(&other, &watches)).unwrap().changed);
         assert_eq!(bench.asked(), ["restart etcd.service"], "it was stopped by somebody");
     }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_unit_that_fails_is_named_with_its_last_words() {
         let bench = Bench::new();
-        bench.services.broken.lock().unwrap().insert("etcd.service".into());
+        bench.services.broken.lock().insert("etcd.service".into());
         let failure = run(&bench.job(), &etcd(UNIT, &[])).unwrap_err();
         assert_eq!(failure.cause, "etcd.service failed: exit-code");
         assert_eq!(failure.log, ["last words of etcd.service"]);
@@ -214,7 +214,7 @@ mod tests {
         let breaker = std::sync::Arc::clone(&bench.services);
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(100));
-            breaker.broken.lock().unwrap().insert("etcd.service".into());
+            breaker.broken.lock().insert("etcd.service".into());
         });
         let start = Instant::now();
         let failure = run(&bench.job(), &service).unwrap_err();

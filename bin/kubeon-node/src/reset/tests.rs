@@ -33,7 +33,7 @@ fn node() -> Bench {
     bench.write("/etc/systemd/system/kubelet.service", unit);
     units::enable(root, "kubelet.service", unit).unwrap();
     units::remember(root, "kubelet.service", Some("c")).unwrap();
-    bench.services.running.lock().unwrap().insert("kubelet.service".into());
+    bench.services.running.lock().insert("kubelet.service".into());
     let path = "/etc/containerd/config.toml".to_owned();
     let marks = vec![Mark::File { path, sha256: "s".into(), mode: 0o644 }];
     remember(root, &Entry { id: "h1/containerd".into(), digest: "d".into(), marks }).unwrap();

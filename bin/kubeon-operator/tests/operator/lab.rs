@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
@@ -17,6 +16,7 @@ use kubeon_api::kubeonkube::{Action, ClusterOperationSpec, ClusterSpec, Operatio
 use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
 use kubeon_envtest::{ApiServer, FaultProxy, Options};
 use kubeon_install::{InstallOptions, names, rbac};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
@@ -138,11 +138,11 @@ impl Lab {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        *self.operator.lock().unwrap_or_else(PoisonError::into_inner) = Some(operator);
+        *self.operator.lock() = Some(operator);
     }
 
     fn operator(&self) -> Child {
-        self.operator.lock().unwrap_or_else(PoisonError::into_inner).take().expect("an operator runs")
+        self.operator.lock().take().expect("an operator runs")
     }
 
     /// As by `kill -9`.

@@ -2,11 +2,11 @@
 
 use std::io::Write as _;
 use std::net::Ipv4Addr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kubeon_api::HostAddress;
 use kubeon_link_host::{Command, Exit, SshHosts, Stream};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::Context;
@@ -127,7 +127,7 @@ impl Work<'_> {
         let texts = [const { Mutex::new(Text::new()) }; 2];
         let text = |stream: Stream| &texts[usize::from(stream == Stream::Err)];
         let hear = |stream: Stream, bytes: &[u8]| {
-            let mut text = text(stream).lock().unwrap_or_else(PoisonError::into_inner);
+            let mut text = text(stream).lock();
             match &prefix {
                 Some(prefix) => write(stream, prefix, &text.feed(bytes), &self.writing),
                 None => text.keep(bytes),
@@ -136,7 +136,7 @@ impl Work<'_> {
         let command = Command { timeout: Some(self.limit), ..Command::new(self.line) };
         let exit = hosts.exec(HostAddress::from(member.address), command, &hear).await;
         let [out, err] = [Stream::Out, Stream::Err].map(|stream| {
-            let mut text = text(stream).lock().unwrap_or_else(PoisonError::into_inner);
+            let mut text = text(stream).lock();
             match &prefix {
                 Some(prefix) => {
                     write(stream, prefix, &text.rest(), &self.writing);
@@ -165,7 +165,7 @@ fn write(stream: Stream, prefix: &str, lines: &[Vec<u8>], writing: &Mutex<()>) {
         text.extend_from_slice(line);
         text.push(b'\n');
     }
-    let _turn = writing.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = writing.lock();
     // The reader may have gone away; the command's end is told by its exit code all the same.
     let _ = match stream {
         Stream::Out => std::io::stdout().lock().write_all(&text),

@@ -74,10 +74,10 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
     let spinner = std::sync::Arc::new(Spinner::new(context.talk));
     let shown = std::sync::Arc::clone(&spinner);
     let (lab, built) = tokio::task::spawn_blocking(move || {
-        let built = std::sync::Mutex::new(None);
+        let built = parking_lot::Mutex::new(None);
         let progress = |progress: Progress| show(&shown, &built, progress);
         let lab = Lab::up(&options, &progress);
-        (lab, built.into_inner().ok().flatten())
+        (lab, built.into_inner())
     })
     .await
     .map_err(|error| CliError::failed(error.to_string()))?;
@@ -99,7 +99,7 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
     Ok(())
 }
 
-fn show(spinner: &Spinner, built: &std::sync::Mutex<Option<Duration>>, progress: Progress) {
+fn show(spinner: &Spinner, built: &parking_lot::Mutex<Option<Duration>>, progress: Progress) {
     match progress {
         Progress::BaseMissing => {
             spinner.begin("base", "making the base root file system, once; about a minute")
@@ -107,9 +107,7 @@ fn show(spinner: &Spinner, built: &std::sync::Mutex<Option<Duration>>, progress:
         Progress::BaseLine(line) => spinner.says("base", &line),
         Progress::BaseBuilt(time) => {
             spinner.end("base", Ok("built"));
-            if let Ok(mut built) = built.lock() {
-                *built = Some(time);
-            }
+            *built.lock() = Some(time);
         }
         Progress::BaseFound => {}
         Progress::Note(words) => spinner.say(&format!("note: {words}")),

@@ -98,16 +98,15 @@ pub async fn output(
     line: &str,
     limit: Duration,
 ) -> Result<String, String> {
-    let said = Arc::new(std::sync::Mutex::new((Vec::new(), Vec::new())));
+    let said = Arc::new(parking_lot::Mutex::new((Vec::new(), Vec::new())));
     let hear = |stream: Stream, bytes: &[u8]| {
-        if let Ok(mut said) = said.lock() {
-            let kept = if stream == Stream::Out { &mut said.0 } else { &mut said.1 };
-            kept.extend_from_slice(bytes);
-        }
+        let mut said = said.lock();
+        let kept = if stream == Stream::Out { &mut said.0 } else { &mut said.1 };
+        kept.extend_from_slice(bytes);
     };
     let command = Command { timeout: Some(limit), ..Command::new(line) };
     let exit = hosts.exec(host, command, &hear).await.map_err(|failure| failure.cause)?;
-    let (out, err) = said.lock().map(|said| said.clone()).unwrap_or_default();
+    let (out, err) = said.lock().clone();
     if exit.success() {
         return Ok(String::from_utf8_lossy(&out).into_owned());
     }

@@ -1,12 +1,12 @@
 //! For programs: what happens as lines of [`Progress`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
 
 use kubeon_api::HostAddress;
 use kubeon_apply::RunEvent;
 use kubeon_plan::Plan;
 use kubeon_wire::Progress;
+use parking_lot::Mutex;
 
 /// Turns what happens into what programs are told of it.
 pub struct Events {
@@ -73,14 +73,14 @@ impl Events {
     }
 
     fn started(&self, host: HostAddress, id: &str) -> Option<Progress> {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
+        self.begun.lock().insert(id.to_owned());
         let Words { name, stage, title, why } = self.steps.get(id)?;
         let (name, stage, step, why) = (name.clone(), stage.clone(), title.clone(), why.clone());
         Some(Progress::Started { host, name, stage, step, why })
     }
 
     fn has_begun(&self, id: &str) -> bool {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+        self.begun.lock().contains(id)
     }
 
     fn title(&self, id: &str) -> String {

@@ -1,12 +1,13 @@
 //! Shows a run while it goes, on whatever standard error is.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubeon_apply::{RunEvent, RunObserver};
 use kubeon_plan::Plan;
+use parking_lot::Mutex;
 
 use super::board::Board;
 use super::events::Events;
@@ -74,7 +75,7 @@ impl Display {
         }
         self.shared.draw();
         if let Some(screen) = &self.shared.screen {
-            let shown = screen.shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let shown = screen.shown.lock();
             shown.iter().for_each(ProgressBar::abandon);
             self.shared.talk.on_screen(None);
         }
@@ -103,7 +104,7 @@ impl Shared {
             return;
         }
         let now = self.begin.elapsed();
-        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut board = self.board.lock();
         board.on_event(happening, now);
         let level = self.talk.verbosity();
         // On a terminal the board shows it; only those who asked for more get lines as well.
@@ -120,7 +121,7 @@ impl Shared {
     fn draw(&self) {
         let Some(screen) = &self.screen else { return };
         let (height, width) = Term::stderr().size();
-        let board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        let board = self.board.lock();
         let lines = lines::lines(
             &board,
             self.begin.elapsed(),
@@ -128,7 +129,7 @@ impl Shared {
             usize::from(height),
         );
         drop(board);
-        let mut shown = screen.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = screen.shown.lock();
         while shown.len() < lines.len() {
             shown.push(screen.bars.add(bar()));
         }

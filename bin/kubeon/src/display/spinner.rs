@@ -1,11 +1,11 @@
 //! Shows work that is not a plan: named things that begin, say something and end.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use console::{Term, truncate_str};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 
 use super::lines;
 use crate::output::{Talk, words};
@@ -90,8 +90,8 @@ impl Spinner {
         }
     }
 
-    fn items(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Item>> {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    fn items(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Item>> {
+        self.items.lock()
     }
 
     fn line(&self, level: u8, text: &str) {

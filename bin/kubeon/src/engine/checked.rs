@@ -1,7 +1,6 @@
 //! Hosts are checked before anything is planned for them: every host, every check, told at once.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
@@ -11,6 +10,7 @@ use kubeon_plan::{Intent, Plan, PlanError, Snapshot};
 use kubeon_ports::ProbeHost;
 use kubeon_reconcile::Planned;
 use kubeon_wire::{Facts, PrecheckReport, Progress, StepFailure};
+use parking_lot::Mutex;
 
 use super::run::Run;
 use crate::cli_error::{CliError, Code};
@@ -55,7 +55,7 @@ impl<'a> Checked<'a> {
     /// When no plan can be made.
     pub fn plan(&self, snapshot: &Snapshot) -> Result<Plan, PlanError> {
         let report = precheck(self.intent, snapshot);
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+        *self.report.lock() = Some(report);
         kubeon_plan::plan(self.intent, snapshot)
     }
 
@@ -65,7 +65,7 @@ impl<'a> Checked<'a> {
     /// Refuses when a check fails, or no plan can be made.
     pub async fn look(&self, run: &Run<'_>) -> Result<Planned, CliError> {
         let looked = run.look(&|snapshot| self.plan(snapshot)).await;
-        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let report = self.report.lock().take();
         let Some(report) = report else { return looked };
         let failed = (!report.ok).then(|| stop(&report, looked.as_ref().err()));
         run.talk.progress(&Progress::Precheck { report });

@@ -1,10 +1,11 @@
 //! Where words go: results to standard output, everything that moves or explains to standard error.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use indicatif::MultiProgress;
 use kubeon_wire::Progress;
+use parking_lot::Mutex;
 
 use super::keys::SilentKeys;
 use crate::args::{Environment, ProgressForm, TalkFlags};
@@ -82,7 +83,7 @@ impl Talk {
         if self.json {
             return self.note(line, false);
         }
-        let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let screen = self.screen.lock();
         let _ = match screen.as_ref() {
             Some(moving) => moving.screen.println(line),
             None => writeln!(io::stderr().lock(), "{line}"),
@@ -91,8 +92,7 @@ impl Talk {
 
     /// From now on lines move on this screen, and what is said goes above them; `None` when they stand still again.
     pub fn on_screen(&self, screen: Option<MultiProgress>) {
-        *self.screen.lock().unwrap_or_else(PoisonError::into_inner) =
-            screen.map(|screen| Moving { screen, _keys: SilentKeys::new() });
+        *self.screen.lock() = screen.map(|screen| Moving { screen, _keys: SilentKeys::new() });
     }
 
     /// A line for those who asked for more with `-v`.

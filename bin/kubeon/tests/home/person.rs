@@ -2,9 +2,11 @@
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::{Home, PROGRAM};
 
@@ -35,7 +37,7 @@ impl Person {
         let reader = thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut piece) {
-                all.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..read]));
+                all.lock().push_str(&String::from_utf8_lossy(&piece[..read]));
             }
         });
         Self { child, keys, seen, reader: Some(reader) }
@@ -43,8 +45,8 @@ impl Person {
 
     pub fn sees(&self, words: &str) {
         let begin = Instant::now();
-        while !self.seen.lock().unwrap().contains(words) {
-            assert!(begin.elapsed() < PATIENCE, "{words:?} is not in {:?}", self.seen.lock().unwrap());
+        while !self.seen.lock().contains(words) {
+            assert!(begin.elapsed() < PATIENCE, "{words:?} is not in {:?}", self.seen.lock());
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -60,11 +62,11 @@ impl Person {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(begin.elapsed() < PATIENCE, "it does not end: {:?}", self.seen.lock().unwrap());
+            assert!(begin.elapsed() < PATIENCE, "it does not end: {:?}", self.seen.lock());
             thread::sleep(Duration::from_millis(10));
         };
         self.reader.take().unwrap().join().unwrap();
-        let seen = self.seen.lock().unwrap().clone();
+        let seen = self.seen.lock().clone();
         (status.code().unwrap(), seen)
     }
 }

@@ -1,7 +1,7 @@
 //! A run over a world, with everything that it tells.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use kubeon_apply::{HostPorts, RunEvent, run};
@@ -24,9 +24,9 @@ pub async fn ran(world: &World, plan: &Plan) -> Ran {
 pub async fn ran_until(world: &World, plan: &Plan, stop: &CancellationToken) -> Ran {
     let ports = world.ports();
     let told = Mutex::new(Vec::new());
-    let watch = |happening: RunEvent| told.lock().unwrap().push(happening);
+    let watch = |happening: RunEvent| told.lock().push(happening);
     let outcome = run(plan, &HostPorts { act: &ports, secrets: &ports, blobs: &ports }, &watch, stop).await;
-    Ran { outcome, told: told.into_inner().unwrap() }
+    Ran { outcome, told: told.into_inner() }
 }
 
 impl Ran {

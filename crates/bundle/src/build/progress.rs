@@ -1,8 +1,9 @@
 //! What a build tells while it runs, so that somebody else can draw it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// One piece of news.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl<'a> Reporter<'a> {
         let elapsed = if state == State::Queued {
             Duration::ZERO
         } else {
-            let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut started = self.started.lock();
             started.entry(component.to_owned()).or_insert_with(Instant::now).elapsed()
         };
         (self.report)(Progress { component: component.to_owned(), state, elapsed, expected_seconds });

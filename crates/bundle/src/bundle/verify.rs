@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZero;
-use std::sync::{Mutex, PoisonError};
 use std::{fs, io, thread};
 
 use kubeon_api::Digest;
+use parking_lot::Mutex;
 
 use super::Bundle;
 use crate::digest;
@@ -80,7 +80,7 @@ fn verdict(bundle: &Bundle, damages: Vec<Damage>, total: usize) -> Result<(), Ve
 fn damaged(bundle: &Bundle, blobs: &BTreeMap<Digest, Vec<String>>) -> Vec<Damage> {
     let queue = Mutex::new(blobs.iter());
     let damages = Mutex::new(Vec::new());
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || queue.lock().next();
     let work = || {
         while let Some((digest, what)) = next() {
             let found = match digest::of_file(&bundle.blob(digest)) {
@@ -89,12 +89,12 @@ fn damaged(bundle: &Bundle, blobs: &BTreeMap<Digest, Vec<String>>) -> Vec<Damage
                 Err(error) => format!("its blob {digest} cannot be read: {error}"),
             };
             let damage = Damage { what: what.join(", "), found };
-            damages.lock().unwrap_or_else(PoisonError::into_inner).push(damage);
+            damages.lock().push(damage);
         }
     };
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| (0..cores.min(blobs.len())).for_each(|_| drop(scope.spawn(work))));
-    let mut damages = damages.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut damages = damages.into_inner();
     damages.sort_by(|a, b| a.what.cmp(&b.what));
     damages
 }

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::support::{Heard, Sshd, host, sh};
 use futures::future::join_all;
@@ -87,9 +89,8 @@ async fn steps_run_side_by_side_and_each_gets_its_own_events() {
         let session = Arc::clone(&session);
         async move {
             let (id, seen) = (format!("slow-{n}"), Mutex::new(Vec::new()));
-            let report =
-                session.run(step(&id), None, &|event| seen.lock().unwrap().push(event)).await.unwrap();
-            assert_eq!(seen.into_inner().unwrap(), [Event::Started { id }]);
+            let report = session.run(step(&id), None, &|event| seen.lock().push(event)).await.unwrap();
+            assert_eq!(seen.into_inner(), [Event::Started { id }]);
             report
         }
     }))
@@ -105,8 +106,8 @@ async fn failures_notes_and_noise() {
     let failure = run(&session, "fail").await.unwrap_err();
     assert_eq!((failure.category, failure.log), (Category::Exhausted, vec!["last words".to_owned()]));
     let seen = Mutex::new(Vec::new());
-    session.run(step("note"), None, &|event| seen.lock().unwrap().push(event)).await.unwrap();
-    assert_eq!(seen.lock().unwrap()[1], Event::Note { id: "note".into(), text: "adapted".into() });
+    session.run(step("note"), None, &|event| seen.lock().push(event)).await.unwrap();
+    assert_eq!(seen.lock()[1], Event::Note { id: "note".into(), text: "adapted".into() });
     assert!(run(&session, "noise").await.is_ok());
     assert!(run(&session, "ok").await.is_ok(), "the session goes on");
 }
@@ -151,7 +152,7 @@ async fn a_part_arrives_whole_fast_and_with_progress_while_other_steps_run() {
     let progress = Mutex::new(Vec::new());
     let sink = |event| {
         if let Event::Progress { done, total, .. } = event {
-            progress.lock().unwrap().push((done, total));
+            progress.lock().push((done, total));
         }
     };
     let start = Instant::now();
@@ -159,7 +160,7 @@ async fn a_part_arrives_whole_fast_and_with_progress_while_other_steps_run() {
     let seconds = start.elapsed().as_secs_f64();
     eprintln!("part: 512 MiB in {seconds:.2} s, {:.0} MiB/s, SHA-256 on the host included", 512.0 / seconds);
     assert!(sent.unwrap().changed && after.is_ok());
-    let progress = progress.into_inner().unwrap();
+    let progress = progress.into_inner();
     assert!(
         progress.is_sorted() && progress.len() > 3 && progress.last() == Some(&(size, size)),
         "{progress:?}"

@@ -126,11 +126,11 @@ impl Drop for Sshd {
 
 /// Collects output by stream.
 #[derive(Default)]
-pub struct Heard(std::sync::Mutex<(Vec<u8>, Vec<u8>)>);
+pub struct Heard(parking_lot::Mutex<(Vec<u8>, Vec<u8>)>);
 
 impl Heard {
     pub fn hear(&self, stream: Stream, bytes: &[u8]) {
-        let mut heard = self.0.lock().unwrap();
+        let mut heard = self.0.lock();
         match stream {
             Stream::Out => heard.0.extend_from_slice(bytes),
             Stream::Err => heard.1.extend_from_slice(bytes),
@@ -138,10 +138,10 @@ impl Heard {
     }
 
     pub fn out(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().0.clone()).unwrap()
+        String::from_utf8(self.0.lock().0.clone()).unwrap()
     }
 
     pub fn err(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().1.clone()).unwrap()
+        String::from_utf8(self.0.lock().1.clone()).unwrap()
     }
 }

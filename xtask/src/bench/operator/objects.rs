@@ -1,7 +1,6 @@
 //! Creating what an operator works on, many at once.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
@@ -9,6 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::TypeMeta;
 use kube::{Api, Client, ResourceExt as _};
+use parking_lot::Mutex;
 
 use super::candidate::Candidate;
 use super::world::Kinds;
@@ -51,7 +51,7 @@ pub(super) async fn clusters(
         }
     };
     stream::iter(names.iter().map(each)).map(Ok).try_for_each_concurrent(AT_ONCE, |making| making).await?;
-    Ok(sent.into_inner().unwrap_or_default())
+    Ok(sent.into_inner())
 }
 
 /// Creates operations, pairs of name and cluster, all at once. Answers when each was sent.
@@ -71,13 +71,11 @@ pub(super) async fn operations(
         }
     };
     stream::iter(names.iter().map(each)).map(Ok).try_for_each_concurrent(AT_ONCE, |making| making).await?;
-    Ok(sent.into_inner().unwrap_or_default())
+    Ok(sent.into_inner())
 }
 
 fn note(sent: &Mutex<HashMap<String, Instant>>, name: &str) {
-    if let Ok(mut sent) = sent.lock() {
-        sent.insert(name.to_owned(), Instant::now());
-    }
+    sent.lock().insert(name.to_owned(), Instant::now());
 }
 
 /// Where objects like this one are.

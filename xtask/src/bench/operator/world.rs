@@ -1,7 +1,7 @@
 //! What the harness's own watches see of the operator's work, and when.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -12,6 +12,7 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
+use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -65,7 +66,7 @@ impl Shared {
     }
 
     fn sights(&self) -> MutexGuard<'_, Sights> {
-        self.sights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sights.lock()
     }
 }
 
