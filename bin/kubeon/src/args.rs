@@ -1,6 +1,7 @@
 //! The command line and the environment: the only place that reads either.
 
 pub mod bundle;
+pub mod cluster;
 pub mod day;
 pub mod environment;
 pub mod inventory;
@@ -15,13 +16,13 @@ pub mod scale;
 pub mod settings;
 pub mod state;
 pub mod typed;
-pub mod wish;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::engine::hold::Hold;
+use kubeon_engine::host_keys::HostKeyOptions;
+use kubeon_engine::pre_apply_hook::PreApplyWait;
 
 pub use environment::Environment;
 pub use typed::Typed;
@@ -43,14 +44,14 @@ State: ~/.kubeon, or $KUBEON_HOME. Results go to stdout, everything else to stde
 #[command(disable_help_subcommand = false, max_term_width = 110)]
 pub struct Cli {
     #[command(flatten)]
-    pub talk: TalkFlags,
+    pub output: VerbosityFlags,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
 /// How much is said.
 #[derive(Debug, Clone, Args)]
-pub struct TalkFlags {
+pub struct VerbosityFlags {
     /// How much is told: 0 errors, 1 progress, 4 every step's words, 6 and more for debugging
     #[arg(
         short = 'v',
@@ -59,11 +60,11 @@ pub struct TalkFlags {
         value_name = "N",
         default_value_t = 1,
         allow_negative_numbers = true,
-        help_heading = "Talk"
+        help_heading = "CliOutput"
     )]
     pub verbosity: i32,
     /// Only results and errors
-    #[arg(long, global = true, help_heading = "Talk")]
+    #[arg(long, global = true, help_heading = "CliOutput")]
     pub quiet: bool,
     /// How progress is told on standard error: for people, or one line of JSON for each thing that happens
     #[arg(
@@ -73,7 +74,7 @@ pub struct TalkFlags {
         value_name = "FORM",
         default_value = "human",
         hide_short_help = true,
-        help_heading = "Talk"
+        help_heading = "CliOutput"
     )]
     pub progress: ProgressForm,
 }
@@ -89,7 +90,7 @@ pub enum ProgressForm {
 #[derive(Debug, Clone, Default, Args)]
 pub struct HoldFlag {
     /// Before the first effect on a host, wait up to 120 s for a line on standard input
-    #[arg(long, hide_short_help = true, help_heading = "Talk", conflicts_with = "hold_for")]
+    #[arg(long, hide_short_help = true, help_heading = "CliOutput", conflicts_with = "hold_for")]
     hold: bool,
     /// Before the first effect on a host, run PROGRAM with the cluster's name and go on when it succeeds; it may keep
     /// what `kubeon state export` writes
@@ -98,18 +99,18 @@ pub struct HoldFlag {
         value_name = "PROGRAM",
         env = "KUBEON_HOLD_FOR",
         hide_short_help = true,
-        help_heading = "Talk"
+        help_heading = "CliOutput"
     )]
     hold_for: Option<PathBuf>,
 }
 
 impl HoldFlag {
     /// What is waited for.
-    pub fn wanted(&self) -> Hold {
+    pub fn wanted(&self) -> PreApplyWait {
         match &self.hold_for {
-            Some(program) => Hold::Program(program.clone()),
-            None if self.hold => Hold::Line,
-            None => Hold::Nothing,
+            Some(program) => PreApplyWait::Program(program.clone()),
+            None if self.hold => PreApplyWait::Line,
+            None => PreApplyWait::Nothing,
         }
     }
 }
@@ -129,7 +130,7 @@ pub enum Format {
 
 /// `-o`.
 #[derive(Debug, Clone, Args)]
-pub struct OutputFlag {
+pub struct FormatFlag {
     /// How the result is written
     #[arg(short = 'o', long = "output", value_enum, help_heading = None, value_name = "FORMAT", default_value = "table")]
     pub output: Format,
@@ -138,11 +139,11 @@ pub struct OutputFlag {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make a cluster, or continue making it
-    #[command(visible_aliases = ["c", "new"], after_help = wish::CREATE_EXAMPLES)]
-    Create(Box<wish::CreateArgs>),
+    #[command(visible_aliases = ["c", "new"], after_help = cluster::CREATE_EXAMPLES)]
+    Create(Box<cluster::CreateArgs>),
     /// Show what would be done, and why; writes nothing anywhere
-    #[command(after_help = wish::PLAN_EXAMPLES)]
-    Plan(Box<wish::PlanArgs>),
+    #[command(after_help = cluster::PLAN_EXAMPLES)]
+    Plan(Box<cluster::PlanArgs>),
     /// Check hosts: whether they can take part, and why not; writes nothing anywhere
     #[command(after_help = precheck::PRECHECK_EXAMPLES)]
     Precheck(Box<precheck::PrecheckArgs>),
@@ -206,7 +207,7 @@ pub struct CompletionArgs {
 #[derive(Debug, Args)]
 pub struct VersionArgs {
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 /// How hosts are proven to be the right ones, and logged in to again.
@@ -219,6 +220,13 @@ pub struct ContactFlags {
     /// Host keys are looked up here as well, in OpenSSH's format
     #[arg(long, value_name = "FILE")]
     pub known_hosts: Option<PathBuf>,
+}
+
+impl ContactFlags {
+    /// Which host keys are accepted.
+    pub fn options(&self) -> HostKeyOptions {
+        HostKeyOptions { accept_new: self.accept_new, known_hosts: self.known_hosts.clone() }
+    }
 }
 
 #[cfg(test)]

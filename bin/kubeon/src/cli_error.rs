@@ -1,8 +1,10 @@
 //! How a command ends when it does not end well: one text for people, one code for programs.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
-use kubeon_plan::{Note, PlanError, Refusal};
+use kubeon_engine::error::{EngineError, ErrorCategory};
+use kubeon_plan::{Note, Refusal};
+use kubeon_store::StoreError;
 
 /// Exit codes; 0 is for done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,29 +79,27 @@ impl CliError {
         Some(format!("kubeon {rest}"))
     }
 
-    /// Refused for every reason at once.
+    /// Refused for all these reasons at once.
     pub fn refusals(cluster: &str, refusals: Vec<Refusal>, notes: &[Note]) -> Self {
-        let error = PlanError { cluster: cluster.to_owned(), refusals: Vec::new(), notes: Vec::new() };
-        let count = refusals.len();
-        let plural = if count == 1 { "" } else { "s" };
-        let mut stop = Self::refused(format!("{} cannot be planned, {count} reason{plural}", error.cluster));
-        stop.rows = refusals.into_iter().map(|r| (r.subject, r.reason)).collect();
-        stop.warnings = notes.iter().map(note_text).collect();
-        stop
+        EngineError::refusals(cluster, refusals, notes).into()
     }
 }
 
-/// A note in one line.
-pub fn note_text(note: &Note) -> String {
-    match note.host {
-        Some(host) => format!("{host}: {}", note.text),
-        None => note.text.clone(),
+impl From<EngineError> for CliError {
+    fn from(error: EngineError) -> Self {
+        let EngineError { category, title, rows, warnings, hint } = error;
+        let code = match category {
+            ErrorCategory::Failed => Code::Failed,
+            ErrorCategory::Refused => Code::Refused,
+            ErrorCategory::Interrupted => Code::Interrupted,
+        };
+        Self { code, title, rows, warnings, hint }
     }
 }
 
-impl From<PlanError> for CliError {
-    fn from(error: PlanError) -> Self {
-        Self::refusals(&error.cluster, error.refusals, &error.notes)
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        EngineError::from(error).into()
     }
 }
 
@@ -110,20 +110,6 @@ impl From<std::io::Error> for CliError {
         }
         Self::failed(error.to_string())
     }
-}
-
-/// The error and everything under it, in one line.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut under = error.source();
-    while let Some(error) = under {
-        let words = error.to_string();
-        if !text.ends_with(&words) {
-            let _ = write!(text, ": {words}");
-        }
-        under = error.source();
-    }
-    text
 }
 
 const LONGEST_SUBJECT: usize = 44;

@@ -9,14 +9,14 @@
 mod args;
 mod cli_error;
 mod cmd;
+mod context;
 mod display;
-mod engine;
-mod inventory;
+mod help;
+mod interrupt;
 mod output;
 mod report;
-mod selector;
+mod request;
 mod target;
-mod wish;
 
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ use mimalloc::MiMalloc;
 
 use args::{Cli, Environment};
 use cli_error::{CliError, Code};
-use output::Talk;
+use output::CliOutput;
 
 /// A plan of 5,000 hosts is 150,000 steps of small texts, made and let go of by many threads at once: a third faster.
 #[global_allocator]
@@ -37,10 +37,10 @@ fn main() -> ExitCode {
         Err(help) => return told_by_parser(&help),
     };
     let environment = Environment::read();
-    let talk = Talk::new(&cli.talk, &environment);
-    trace(&talk);
-    let result = run(&cli, environment, &talk);
-    talk.end(&result);
+    let output = CliOutput::new(&cli.output, &environment);
+    trace(&output);
+    let result = run(&cli, environment, &output);
+    output.end(&result);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => ExitCode::from(stop.code as u8),
@@ -48,8 +48,8 @@ fn main() -> ExitCode {
 }
 
 /// What the crates below say of their work, for those who look for a fault.
-fn trace(talk: &Talk) {
-    let filter = match talk.verbosity() {
+fn trace(output: &CliOutput) {
+    let filter = match output.verbosity() {
         0..6 => return,
         6..8 => "kubeon=debug,kubeon_link_host=debug,kubeon_apply=debug,kubeon_lab=debug,kubeon_bundle=debug",
         _ => "debug",
@@ -57,7 +57,7 @@ fn trace(talk: &Talk) {
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     if subscriber.try_init().is_err() {
-        talk.warn("debugging words cannot be shown");
+        output.warn("debugging words cannot be shown");
     }
 }
 
@@ -68,12 +68,12 @@ fn told_by_parser(message: &clap::Error) -> ExitCode {
     ExitCode::from(if wrong { Code::Refused as u8 } else { 0 })
 }
 
-fn run(cli: &Cli, environment: Environment, talk: &Talk) -> Result<(), CliError> {
+fn run(cli: &Cli, environment: Environment, output: &CliOutput) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::failed(format!("cannot start: {error}")))?;
-    let result = runtime.block_on(cmd::run(cli, environment, talk));
+    let result = runtime.block_on(cmd::run(cli, environment, output));
     // What still runs belongs to nobody any more; hosts end their part by themselves.
     runtime.shutdown_background();
     result

@@ -1,8 +1,8 @@
 //! Results: to standard output, in the form that was asked for.
 
+pub mod cli_output;
 mod keys;
 pub mod table;
-pub mod talk;
 pub mod words;
 
 use serde::Serialize;
@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::args::Format;
 use crate::cli_error::CliError;
 
+pub use cli_output::CliOutput;
 pub use table::Table;
-pub use talk::Talk;
 
 /// A result in all its forms.
 pub struct Answer {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ContactFlags, OutputFlag, login::KnownLoginFlags};
+use super::{ContactFlags, FormatFlag, login::KnownLoginFlags};
 
 const EXAMPLES: &str = "Examples:
   kubeon bundle build v1.36.3
@@ -45,13 +45,13 @@ pub struct BundleBuild {
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
 pub struct BundleLs {
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ pub struct BundleOne {
     /// The Kubernetes version, or the bundle's folder
     pub bundle: String,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -88,5 +88,5 @@ pub struct ImageLoad {
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ContactFlags, HoldFlag, OutputFlag, login::KnownLoginFlags};
+use super::{ContactFlags, FormatFlag, HoldFlag, login::KnownLoginFlags};
 
 pub const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
   all  every node        cp*  every master      cp1  the first master      cpN  the other masters
@@ -28,7 +28,7 @@ pub struct DisplayArgs {
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct LsArgs {
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ pub struct UseArgs {
     /// The cluster; without it, says which one is chosen
     pub name: Option<String>,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -73,7 +73,7 @@ pub struct ExecArgs {
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -92,7 +92,7 @@ pub struct CopyArgs {
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -121,7 +121,7 @@ pub struct DestroyArgs {
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -145,7 +145,7 @@ pub enum ViewCommand {
 #[derive(Debug, Args)]
 pub struct ViewSupport {
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -153,5 +153,5 @@ pub struct ViewComponent {
     /// The Kubernetes version, such as v1.36.3
     pub version: String,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }

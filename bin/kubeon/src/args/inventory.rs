@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use kubeon_engine::request_inventory::InventoryFiles;
 
 /// An inventory of kubespray, in place of flags or a file that name hosts.
 #[derive(Debug, Clone, Default, Args)]
@@ -14,6 +15,13 @@ pub struct InventoryFlags {
     /// Its group_vars.yml: kube_version and the like
     #[arg(long, value_name = "FILE", requires = "inventory")]
     pub vars: Option<PathBuf>,
+}
+
+impl InventoryFlags {
+    /// The files that are named.
+    pub fn files(&self) -> InventoryFiles {
+        InventoryFiles { hosts: self.inventory.clone(), variables: self.vars.clone() }
+    }
 }
 
 /// Which of an inventory's hosts are meant.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::OutputFlag;
+use super::FormatFlag;
 
 const EXAMPLES: &str = "Examples:
   kubeon lab up --hosts 3
@@ -54,7 +54,7 @@ pub struct LabUp {
     #[command(flatten)]
     pub lab: LabFlag,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ pub struct LabLs {
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 /// A user that every host of a lab has.

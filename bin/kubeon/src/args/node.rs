@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use kubeon_api::{HostAddress, HostName, LabelKey, LabelValue, NameError};
+use kubeon_engine::cluster_request::HostRequest;
+use kubeon_engine::login_request::{LoginRequest, LoginRequests, LoginRole, SecretSource};
 use kubeon_plan::Refusal;
 
-use super::login::{
-    LoginFlags, LoginWish, LoginWishes, MasterLogin, Role, SecretText, WorkerLogin, port_number,
-};
+use super::login::{LoginFlags, MasterLogin, WorkerLogin, port_number};
 
 macro_rules! role_flags {
     ($name:ident, $heading:literal, $default:ident, $role:literal,
@@ -32,11 +32,11 @@ macro_rules! role_flags {
             #[arg(help = "Its user, in the order of the addresses", id = $user, long = $user, value_name = "USER", value_delimiter = ',', hide_short_help = true)]
             pub users: Vec<String>,
             #[arg(help = "Its password, @FILE or -", id = $passwd, long = $passwd, value_name = "@FILE", value_delimiter = ',', allow_hyphen_values = true, hide_short_help = true)]
-            pub passwds: Vec<SecretText>,
+            pub passwds: Vec<SecretSource>,
             #[arg(help = "Its private key", id = $pk_file, long = $pk_file, value_name = "FILE", value_delimiter = ',', hide_short_help = true)]
             pub pk_files: Vec<PathBuf>,
             #[arg(help = "The passphrase of its key, @FILE or -", id = $pk_password, long = $pk_password, value_name = "@FILE", value_delimiter = ',', allow_hyphen_values = true, hide_short_help = true)]
-            pub pk_passwords: Vec<SecretText>,
+            pub pk_passwords: Vec<SecretSource>,
             #[command(flatten)]
             pub default: $default,
         }
@@ -111,31 +111,18 @@ struct Listed<'a> {
     labels: &'a [String],
     ports: &'a [u16],
     users: &'a [String],
-    passwds: &'a [SecretText],
+    passwds: &'a [SecretSource],
     pk_files: &'a [PathBuf],
-    pk_passwords: &'a [SecretText],
-}
-
-/// One host, as flags say it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostWish {
-    /// Its address.
-    pub address: HostAddress,
-    /// Its name as a node.
-    pub name: Option<HostName>,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// How to log in.
-    pub login: LoginWish,
+    pk_passwords: &'a [SecretSource],
 }
 
 /// All hosts, as flags say them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HostWishes {
+pub struct HostRequests {
     /// Masters in order.
-    pub masters: Vec<HostWish>,
+    pub masters: Vec<HostRequest>,
     /// Workers in order.
-    pub workers: Vec<HostWish>,
+    pub workers: Vec<HostRequest>,
 }
 
 impl NodeFlags {
@@ -146,11 +133,11 @@ impl NodeFlags {
 
     /// The hosts that could be read, with each one's login: the list's entry, else the role's default,
     /// else the general one. What could not be read is added to the refusals.
-    pub fn hosts(&self, refusals: &mut Vec<Refusal>) -> HostWishes {
-        let logins = LoginWishes::from(self);
-        let masters = hosts_of(&self.masters.listed(), &logins.of(Role::Master), refusals);
-        let workers = hosts_of(&self.workers.listed(), &logins.of(Role::Worker), refusals);
-        HostWishes { masters, workers }
+    pub fn hosts(&self, refusals: &mut Vec<Refusal>) -> HostRequests {
+        let logins = LoginRequests::from(self);
+        let masters = hosts_of(&self.masters.listed(), &logins.of(LoginRole::Master), refusals);
+        let workers = hosts_of(&self.workers.listed(), &logins.of(LoginRole::Worker), refusals);
+        HostRequests { masters, workers }
     }
 }
 
@@ -158,7 +145,7 @@ fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
     Refusal { subject: subject.into(), reason: reason.into() }
 }
 
-fn hosts_of(listed: &Listed<'_>, default: &LoginWish, refusals: &mut Vec<Refusal>) -> Vec<HostWish> {
+fn hosts_of(listed: &Listed<'_>, default: &LoginRequest, refusals: &mut Vec<Refusal>) -> Vec<HostRequest> {
     count_lists(listed, refusals);
     let mut hosts = Vec::new();
     for (i, text) in listed.addresses.iter().enumerate() {
@@ -168,7 +155,7 @@ fn hosts_of(listed: &Listed<'_>, default: &LoginWish, refusals: &mut Vec<Refusal
         match (address, name, labels) {
             (Ok(address), Ok(name), Ok(labels)) => {
                 let login = login(listed, i).or(default.clone());
-                hosts.push(HostWish { address, name, labels, login });
+                hosts.push(HostRequest { address, name, labels, login });
             }
             (address, name, labels) => {
                 if let Err(error) = address {
@@ -239,8 +226,8 @@ fn label(pair: &str) -> Result<(String, String), String> {
     Ok((key.into(), value.into()))
 }
 
-fn login(listed: &Listed<'_>, i: usize) -> LoginWish {
-    LoginWish {
+fn login(listed: &Listed<'_>, i: usize) -> LoginRequest {
+    LoginRequest {
         port: listed.ports.get(i).copied(),
         user: listed.users.get(i).cloned(),
         password: listed.passwds.get(i).cloned(),
@@ -250,7 +237,7 @@ fn login(listed: &Listed<'_>, i: usize) -> LoginWish {
     }
 }
 
-impl From<&NodeFlags> for LoginWishes {
+impl From<&NodeFlags> for LoginRequests {
     fn from(flags: &NodeFlags) -> Self {
         let (masters, workers) = (&flags.masters.default, &flags.workers.default);
         Self { all: (&flags.all).into(), masters: masters.into(), workers: workers.into() }

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::OutputFlag;
-use super::wish::WishArgs;
+use super::FormatFlag;
+use super::cluster::ClusterArgs;
 
 pub const PRECHECK_EXAMPLES: &str = "Examples:
   kubeon precheck -m 172.30.0.11 -w 172.30.0.12
@@ -14,12 +14,12 @@ pub const PRECHECK_EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 pub struct PrecheckArgs {
     #[command(flatten)]
-    pub wish: WishArgs,
+    pub cluster: ClusterArgs,
     /// A registry that every host is to reach, HOST or HOST:PORT; may be repeated
     #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = None)]
     pub registry: Vec<String>,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 /// `--ignore`.

@@ -5,7 +5,7 @@ use clap::{Args, builder::RangedU64ValueParser};
 use super::login::KnownLoginFlags;
 use super::node::NodeFlags;
 use super::precheck::IgnoreFlag;
-use super::{ContactFlags, HoldFlag, OutputFlag};
+use super::{ContactFlags, FormatFlag, HoldFlag};
 
 pub const ADDON_EXAMPLES: &str = "Examples:
   kubeon addon demo -w 172.30.0.14
@@ -48,7 +48,7 @@ pub struct AddonArgs {
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }
 
 /// `kubeon delon`.
@@ -80,5 +80,5 @@ pub struct DelonArgs {
     #[command(flatten)]
     pub contact: ContactFlags,
     #[command(flatten)]
-    pub format: OutputFlag,
+    pub format: FormatFlag,
 }

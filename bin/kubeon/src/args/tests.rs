@@ -2,14 +2,14 @@
 
 use clap::{CommandFactory as _, Parser as _};
 
-use super::login::SecretText;
 use super::missing::{MISSING, Takes};
 use super::{Cli, Command};
+use kubeon_engine::login_request::SecretSource;
 
-fn wish(args: &[&str]) -> super::wish::WishArgs {
+fn wish(args: &[&str]) -> super::cluster::ClusterArgs {
     let cli = Cli::try_parse_from([&["kubeon", "create", "x", "v1.36.3"], args].concat());
     match cli.unwrap_or_else(|error| panic!("{error}")).command {
-        Some(Command::Create(args)) => args.wish,
+        Some(Command::Create(args)) => args.cluster,
         other => panic!("{other:?}"),
     }
 }
@@ -164,7 +164,7 @@ fn logins_resolve_from_list_over_role_to_all() {
             (login.port.unwrap(), login.user.clone().unwrap(), file, login.password.clone().unwrap())
         })
         .collect();
-    let secret = SecretText::File("secret".into());
+    let secret = SecretSource::File("secret".into());
     let login = |port, user: &str, key: &str| (port, user.to_owned(), key.to_owned(), secret.clone());
     assert_eq!(
         told,

@@ -5,56 +5,27 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kubeon_api::Version;
-use kubeon_bundle::{
-    Arch, BuildOptions, Bundle, BundleError, Origin, PartKind, Progress, State, Store, build,
-};
+use kubeon_bundle::{Arch, BuildOptions, Bundle, BundleError, Origin, PartKind, Progress, State, build};
+use kubeon_engine::bundles::store;
 use serde::Serialize;
 
-use super::Context;
 use crate::args::Format;
 use crate::args::bundle::{BundleArgs, BundleBuild, BundleCommand, BundleLs, BundleOne};
-use crate::cli_error::{CliError, chain};
+use crate::cli_error::CliError;
+use crate::context::Context;
 use crate::display::spinner::Spinner;
 use crate::output::{Answer, Table, words};
+use kubeon_engine::error::chain;
 
 /// Does what the command line says about bundles.
 pub async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), CliError> {
     match &args.command {
-        None => super::help(context.talk, &["bundle"]),
+        None => crate::help::help(context.output, &["bundle"]),
         Some(BundleCommand::Build(args)) => make(context, args).await,
         Some(BundleCommand::Ls(args)) => list(context, args),
         Some(BundleCommand::Inspect(args)) => inspect(context, args),
         Some(BundleCommand::Verify(args)) => verify(context, args).await,
     }
-}
-
-/// Where bundles and what they are made of lie.
-///
-/// # Errors
-/// When the environment names no place.
-pub fn store(context: &Context<'_>) -> Result<Store, CliError> {
-    let Some(cache) = &context.environment.cache else {
-        return Err(CliError::refused("HOME is not set: set KUBEON_CACHE to a folder for bundles"));
-    };
-    let store = Store::at(cache);
-    Ok(match &context.environment.bundles {
-        Some(bundles) => store.with_bundles(bundles),
-        None => store,
-    })
-}
-
-/// The bundle of a version.
-///
-/// # Errors
-/// Refuses when there is none or it is damaged, with the command that makes it: no host has been touched yet.
-pub fn find(context: &Context<'_>, version: Version) -> Result<Bundle, CliError> {
-    let found = store(context)?.find(version, Arch::native());
-    found.map_err(|error| match &error {
-        BundleError::Absent { .. } => CliError::refused(error.to_string()),
-        _ => CliError::refused(format!("the bundle of {version} is damaged"))
-            .row("cause", chain(&error))
-            .hint(format!("make it anew with: kubeon bundle build {version}")),
-    })
 }
 
 fn stop(error: BundleError) -> CliError {
@@ -72,7 +43,7 @@ fn named(context: &Context<'_>, text: &str) -> Result<Bundle, CliError> {
     let version = text
         .parse::<Version>()
         .map_err(|error| CliError::refused(format!("{error}, and there is no folder of that name")))?;
-    store(context)?.find(version, Arch::native()).map_err(stop)
+    store(&context.engine_environment())?.find(version, Arch::native()).map_err(stop)
 }
 
 async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError> {
@@ -87,12 +58,17 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError>
         .clone();
     let from: Origin =
         args.from.parse().map_err(|error: kubeon_bundle::BuildError| CliError::refused(error.to_string()))?;
-    let options = BuildOptions { from, arch: Arch::native(), store: store(context)?, refresh: args.refresh };
+    let options = BuildOptions {
+        from,
+        arch: Arch::native(),
+        store: store(&context.engine_environment())?,
+        refresh: args.refresh,
+    };
     if args.dry_run {
         return announce(context, &entry, &options, args.format.output);
     }
     let begin = Instant::now();
-    let spinner = Arc::new(Spinner::new(context.talk));
+    let spinner = Arc::new(Spinner::new(context.output));
     let shown = Arc::clone(&spinner);
     let built =
         tokio::task::spawn_blocking(move || build(&entry, &options, &|progress| show(&shown, &progress)))
@@ -100,18 +76,18 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError>
             .map_err(|error| CliError::failed(error.to_string()))?;
     drop(spinner);
     let bundle = built.map_err(|error| CliError::failed(format!("bundle {version}: {}", chain(&error))))?;
-    context.talk.say(&format!(
+    context.output.say(&format!(
         "bundle {version} is ready: {}, {}, {}",
         words::count(bundle.manifest().parts.len(), "part"),
         words::size(bundle.size()),
         words::time(begin.elapsed())
     ));
     if matches!(args.format.output, Format::Table | Format::Wide) {
-        return context.talk.result(&format!("{}\n", bundle.root().display()));
+        return context.output.result(&format!("{}\n", bundle.root().display()));
     }
     let row = row(&bundle, bundle.root().to_owned());
     let names = vec![row.version.clone()];
-    context.talk.result(&Answer::new(&row, Table::new(&[]), names)?.text(args.format.output)?)
+    context.output.result(&Answer::new(&row, Table::new(&[]), names)?.text(args.format.output)?)
 }
 
 /// A component that would be made.
@@ -143,9 +119,9 @@ fn announce(
         table.row([one.component.clone(), one.version.clone(), format!("{} s", one.expected_seconds)]);
     }
     let names = planned.iter().map(|one| one.component.clone()).collect();
-    context.talk.result(&Answer::new(&planned, table, names)?.text(format)?)?;
+    context.output.result(&Answer::new(&planned, table, names)?.text(format)?)?;
     let place = options.store.folder(entry.kubernetes, options.arch);
-    context.talk.say(&format!(
+    context.output.say(&format!(
         "Nothing was written. What is not in the cache would be made, into {}",
         place.display()
     ));
@@ -197,19 +173,19 @@ fn row(bundle: &Bundle, folder: PathBuf) -> Row {
 }
 
 fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), CliError> {
-    let store = store(context)?;
+    let store = store(&context.engine_environment())?;
     let found =
         store.list().map_err(|error| CliError::failed(format!("{}: {error}", store.bundles().display())))?;
     let mut rows = Vec::new();
     for (folder, bundle) in found {
         match bundle {
             Ok(bundle) => rows.push(row(&bundle, folder)),
-            Err(error) => context.talk.warn(&chain(&error)),
+            Err(error) => context.output.warn(&chain(&error)),
         }
     }
     if rows.is_empty() {
         context
-            .talk
+            .output
             .say("no bundle here; make one with: kubeon bundle build VERSION (see: kubeon view support)");
     }
     let mut table = Table::new(&["VERSION", "ARCH", "PARTS", "SIZE", "FROM"]).wide(&["FOLDER"]);
@@ -219,7 +195,7 @@ fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), CliError> {
         table.row([row.version.clone(), row.architecture.clone(), parts, size, row.from.clone(), folder]);
     }
     let names = rows.iter().map(|row| row.version.clone()).collect();
-    context.talk.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
+    context.output.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
 }
 
 fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
@@ -249,14 +225,14 @@ fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
     let answer = Answer::new(manifest, table, names)?.foot(format!("images\n{images}"));
     if args.format.output == Format::Table {
         let size = words::size(bundle.size());
-        context.talk.say(&format!(
+        context.output.say(&format!(
             "bundle {} {}, {size}, {}",
             manifest.kubernetes,
             manifest.arch,
             bundle.root().display()
         ));
     }
-    context.talk.result(&answer.text(args.format.output)?)
+    context.output.result(&answer.text(args.format.output)?)
 }
 
 async fn verify(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
@@ -278,5 +254,5 @@ async fn verify(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError>
     let mut table = Table::new(&[""]);
     table.row([line]);
     let answer = Answer::new(&value, table, vec![manifest.kubernetes.to_string()])?;
-    context.talk.result(&answer.text(args.format.output)?)
+    context.output.result(&answer.text(args.format.output)?)
 }

@@ -8,14 +8,15 @@ use kubeon_api::{ClusterName, Version};
 use kubeon_bundle::{Arch, Bundle, PartKind};
 use serde::Serialize;
 
-use super::Context;
 use crate::args::day::UseArgs;
-use crate::args::{Format, OutputFlag};
+use crate::args::{Format, FormatFlag};
 use crate::cli_error::CliError;
-use crate::engine::entrance::{self, Choice};
-use crate::engine::kubeconfig::Kubeconfig;
-use crate::engine::{self, Engine, State};
+use crate::context::Context;
 use crate::output::{Answer, Table};
+use kubeon_engine::bundles;
+use kubeon_engine::endpoint::{self, ContextChoice};
+use kubeon_engine::engine::{Engine, StoredCluster};
+use kubeon_engine::kubeconfig::Kubeconfig;
 
 /// What was chosen.
 #[derive(Debug, Serialize)]
@@ -35,7 +36,7 @@ struct Chosen {
 
 /// Chooses a cluster, for kubeon and for kubectl.
 pub async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), CliError> {
-    let engine = Engine::new(context)?;
+    let engine = context.engine()?;
     let Some(given) = &args.name else {
         let cluster = engine.name(None)?;
         let text = format!("{cluster}\n");
@@ -49,19 +50,19 @@ pub async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), CliError> 
         let stop = CliError::refused(format!("{name} has no kubeconfig yet: it was not finished"));
         return Err(stop.hint(format!("continue with: kubeon create {name}")));
     }
-    engine.store.set_current(&name).map_err(engine::stop)?;
+    engine.store.set_current(&name)?;
     let link = link_kubeconfig(context, &kubeconfig)?;
     let current = match lead(&engine, &state, &kubeconfig).await {
         Ok(current) => current,
         Err(stop) => {
-            context.talk.warn(&format!("kubectl goes the way that it went before: {}", stop.title));
+            context.output.warn(&format!("kubectl goes the way that it went before: {}", stop.title));
             None
         }
     };
     let program = match kubectl(&engine, state.version.unwrap_or(state.spec.version)) {
         Ok(program) => Some(program),
         Err(stop) => {
-            context.talk.warn(&format!("kubectl is not linked: {}", stop.title));
+            context.output.warn(&format!("kubectl is not linked: {}", stop.title));
             None
         }
     };
@@ -74,21 +75,25 @@ pub async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), CliError> 
     Ok(())
 }
 
-fn tell(context: &Context<'_>, format: &OutputFlag, chosen: &Chosen, text: &str) -> Result<(), CliError> {
+fn tell(context: &Context<'_>, format: &FormatFlag, chosen: &Chosen, text: &str) -> Result<(), CliError> {
     if matches!(format.output, Format::Table | Format::Wide) {
-        return context.talk.result(text);
+        return context.output.result(text);
     }
     let answer = Answer::new(chosen, Table::new(&[]), vec![chosen.cluster.to_string()])?;
-    context.talk.result(&answer.text(format.output)?)
+    context.output.result(&answer.text(format.output)?)
 }
 
 /// Leads kubectl to masters that live, and tells by which context.
-async fn lead(engine: &Engine<'_>, state: &State, kubeconfig: &Path) -> Result<Option<String>, CliError> {
+async fn lead(
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    kubeconfig: &Path,
+) -> Result<Option<String>, CliError> {
     let text = fs::read_to_string(kubeconfig).map_err(|error| cannot("read", kubeconfig, &error))?;
-    let new = entrance::renewed(&text, &state.spec, Choice::Cluster, engine.context.talk).await?;
+    let new = endpoint::renewed(&text, &state.spec, ContextChoice::Cluster, engine.output).await?;
     if let Some(new) = &new {
         let lock = engine.lock(state, true, "kubeon use")?;
-        engine.store.save_kubeconfig(&lock, new).map_err(engine::stop)?;
+        engine.store.save_kubeconfig(&lock, new)?;
     }
     Ok(Kubeconfig::parse(&new.unwrap_or(text))?.current().map(str::to_owned))
 }
@@ -107,7 +112,7 @@ fn link_kubeconfig(context: &Context<'_>, kubeconfig: &Path) -> Result<PathBuf, 
     if fs::symlink_metadata(&link).is_ok_and(|meta| !meta.is_symlink()) {
         let kept = free_name(&link)?;
         fs::rename(&link, &kept).map_err(|error| cannot("keep", &link, &error))?;
-        context.talk.say(&format!(
+        context.output.say(&format!(
             "what was in {} is kept in {}",
             context.shorten(&link),
             context.shorten(&kept)
@@ -152,7 +157,7 @@ fn cannot(action: &str, path: &Path, error: &std::io::Error) -> CliError {
 
 /// Unpacks the bundle's kubectl once and links it in `bin` of the state folder.
 fn kubectl(engine: &Engine<'_>, version: Version) -> Result<PathBuf, CliError> {
-    let store = super::bundle::store(engine.context)?;
+    let store = bundles::store(&engine.environment)?;
     let bundle = store.find(version, Arch::native()).map_err(|error| CliError::refused(error.to_string()))?;
     let folder = engine.store.base().join("bin");
     fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
@@ -206,7 +211,7 @@ fn hint(context: &Context<'_>, program: &Path) {
     if context.environment.path.iter().any(|path| path == folder) {
         return;
     }
-    context.talk.say(&format!("kubectl:  export PATH={}:$PATH", context.shorten(folder)));
+    context.output.say(&format!("kubectl:  export PATH={}:$PATH", context.shorten(folder)));
 }
 
 /// The chosen cluster, for marks in lists; none when it cannot be told.

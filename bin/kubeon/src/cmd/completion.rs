@@ -2,13 +2,13 @@
 
 use clap::CommandFactory as _;
 
-use super::Context;
 use crate::args::{Cli, CompletionArgs};
 use crate::cli_error::CliError;
+use crate::context::Context;
 
 /// Writes the script.
 pub fn run(context: &Context<'_>, args: &CompletionArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "kubeon", &mut script);
-    context.talk.result(&String::from_utf8_lossy(&script))
+    context.output.result(&String::from_utf8_lossy(&script))
 }

@@ -4,13 +4,12 @@ use kubeon_api::HostAddress;
 use kubeon_link_host::{Copied, Copy};
 use serde::Serialize;
 
-use super::Context;
-use super::talk_to::{AT_ONCE, Nodes};
+use super::nodes::{AT_ONCE, Nodes};
 use crate::args::Format;
 use crate::args::day::CopyArgs;
 use crate::cli_error::CliError;
+use crate::context::Context;
 use crate::display::spinner::Spinner;
-use crate::engine::Engine;
 use crate::output::{Answer, Table, words};
 
 /// Copies a file or folder to nodes.
@@ -18,14 +17,14 @@ pub async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), CliError>
     if let Err(error) = std::fs::metadata(&args.source) {
         return Err(CliError::refused(format!("cannot read {}: {error}", args.source.display())));
     }
-    let engine = Engine::new(context)?;
+    let engine = context.engine()?;
     let nodes = Nodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
     if args.dry_run {
         let there =
             |name: &String| Arrived { node: name.clone(), path: args.destination.clone(), sizes: None };
         let names: Vec<_> = nodes.members.iter().map(|member| member.name.clone()).collect();
         tell(context, &names.iter().map(there).collect::<Vec<_>>(), args.format.output)?;
-        context.talk.say("Nothing was written.");
+        context.output.say("Nothing was written.");
         return Ok(());
     }
     let copy = Copy { source: args.source.clone(), destination: args.destination.clone() };
@@ -76,7 +75,7 @@ fn tell(context: &Context<'_>, arrived: &[Arrived], format: Format) -> Result<()
         table.row([node.clone(), path.clone(), sizes]);
     }
     let names = arrived.iter().map(|one| one.node.clone()).collect();
-    context.talk.result(&Answer::new(&arrived, table, names)?.text(format)?)
+    context.output.result(&Answer::new(&arrived, table, names)?.text(format)?)
 }
 
 /// Copies to all nodes side by side.
@@ -85,7 +84,7 @@ pub async fn send(
     nodes: &Nodes,
     copy: &Copy,
 ) -> Vec<(String, Result<Copied, String>)> {
-    let spinner = Spinner::new(context.talk);
+    let spinner = Spinner::new(context.output);
     let shown = &spinner;
     let results = nodes
         .each(AT_ONCE, |hosts, member| async move {

@@ -14,20 +14,25 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, plan};
-use crate::args::wish::CreateArgs;
-use crate::args::{ContactFlags, Format};
-use crate::cli_error::{CliError, note_text};
-use crate::engine::artifacts::{BundleBlobs, artifacts};
-use crate::engine::checked::{Asking, Checked};
-use crate::engine::contact::{Contact, Purpose};
-use crate::engine::entrance::{self, Asking as Seeking, Choice, Entrance};
-use crate::engine::hold::Hold;
-use crate::engine::kubeconfig::Kubeconfig;
-use crate::engine::run::{Run, told};
-use crate::engine::{self, Engine, State, interrupt};
+use crate::args::Format;
+use crate::args::cluster::CreateArgs;
+use crate::cli_error::CliError;
+use crate::interrupt;
 use crate::output::{Answer, Table, words};
 use crate::report;
-use crate::target::{Asks, Target};
+use crate::target::{self, AskedBy};
+use kubeon_engine::artifacts::{BundleBlobs, artifacts};
+use kubeon_engine::bundles;
+use kubeon_engine::checked::{Checked, PrecheckProbe};
+use kubeon_engine::cluster_target::ClusterTarget;
+use kubeon_engine::contact::{Contact, ContactPurpose};
+use kubeon_engine::endpoint::{self, ApiEndpoint, ContextChoice, EndpointSearch};
+use kubeon_engine::engine::{self, Engine, StoredCluster};
+use kubeon_engine::error::note_text;
+use kubeon_engine::host_keys::HostKeyOptions;
+use kubeon_engine::kubeconfig::Kubeconfig;
+use kubeon_engine::pre_apply_hook::PreApplyWait;
+use kubeon_engine::run::{Run, told};
 
 /// Life of the certificate in the admin's kubeconfig: a year, made anew by every `create` that has something to do, or
 /// that finds it past two thirds of it.
@@ -35,27 +40,36 @@ const ADMIN_HOURS: u32 = 8766;
 
 /// Makes a cluster, or continues making it.
 pub async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), CliError> {
-    let engine = Engine::new(context)?;
-    if args.hold.wanted() == Hold::Line && args.wish.file.as_ref().is_some_and(|file| file.as_os_str() == "-")
+    let engine = context.engine()?;
+    if args.hold.wanted() == PreApplyWait::Line
+        && args.cluster.file.as_ref().is_some_and(|file| file.as_os_str() == "-")
     {
         return Err(CliError::refused("--hold reads standard input, and so does -f -: name a file"));
     }
-    let target = Target::find(&engine, &args.wish, Asks::Create)?;
+    let target = target::find(&engine, &args.cluster, AskedBy::Create)?;
     if args.dry_run {
-        let command = plan::create_command(&engine, &target, &args.wish, "create");
-        return plan::create(&engine, target, &args.wish.contact, command, &args.format).await;
+        let command = plan::create_command(context, &target, &args.cluster, "create");
+        return plan::create(
+            context,
+            &engine,
+            target,
+            &args.cluster.contact.options(),
+            command,
+            &args.format,
+        )
+        .await;
     }
     let as_asked = Change {
         command: "kubeon create",
-        contact: &args.wish.contact,
+        contact: &args.cluster.contact.options(),
         hold: args.hold.wanted(),
         yes: args.yes,
         format: args.format.output,
     };
     if args.only_create {
-        return only_create(&engine, target, &as_asked);
+        return only_create(context, &engine, target, &as_asked);
     }
-    change(&engine, target, &as_asked).await
+    change(context, &engine, target, &as_asked).await
 }
 
 /// How a change is made.
@@ -63,9 +77,9 @@ pub struct Change<'a> {
     /// The command, for the lock.
     pub command: &'static str,
     /// How hosts are recognized.
-    pub contact: &'a ContactFlags,
+    pub contact: &'a HostKeyOptions,
     /// What is waited for before the first effect.
-    pub hold: Hold,
+    pub hold: PreApplyWait,
     /// Whether workers may leave without a question.
     pub yes: bool,
     /// How the result is written.
@@ -76,33 +90,39 @@ pub struct Change<'a> {
 ///
 /// # Errors
 /// Why it could not be made true.
-pub async fn change(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), CliError> {
+pub async fn change(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    target: ClusterTarget,
+    how: &Change<'_>,
+) -> Result<(), CliError> {
     let begin = Instant::now();
     // Nothing can be made true without them: told before a bundle is looked for and a host is asked.
     if target.state.may_be_on_hosts() {
         engine.keys(&target.state)?;
     }
-    let bundle = super::bundle::find(engine.context, target.spec.version)?;
-    target.notes.iter().for_each(|note| engine.context.talk.warn(&note_text(note)));
+    let bundle = bundles::find(&engine.environment, target.spec.version)?;
+    target.notes.iter().for_each(|note| engine.output.warn(&note_text(note)));
     // Held before a person is asked: the answer is about what was read, and that must not change meanwhile.
     let lock = engine.lock(&target.state, target.known, how.command)?;
     agreed(engine, &target, how)?;
     let logins = engine.logins(&target.logins)?;
-    let contact = engine.contact(&target.spec.name, logins, how.contact, Purpose::Change).await?;
+    let contact = engine.contact(&target.spec.name, logins, how.contact, ContactPurpose::Change).await?;
     let intent = target.intent(artifacts(&bundle));
     let hold = how.hold.clone();
-    let mut making = Making { engine, bundle: &bundle, contact, lock, state: target.state, begin, hold };
+    let mut making =
+        Making { context, engine, bundle: &bundle, contact, lock, state: target.state, begin, hold };
     let turn = making.make(&intent, target.known).await?;
     making.finish(&intent, turn.as_ref(), how.format).await
 }
 
 /// Asks before workers leave that nobody agreed about yet.
-fn agreed(engine: &Engine<'_>, target: &Target, how: &Change<'_>) -> Result<(), CliError> {
+fn agreed(engine: &Engine<'_>, target: &ClusterTarget, how: &Change<'_>) -> Result<(), CliError> {
     if how.yes || target.newly_leaving.is_empty() {
         return Ok(());
     }
     let (cluster, names) = (&target.spec.name, target.newly_leaving.join(", "));
-    if engine.context.talk.confirm(&format!("Take {names} out of {cluster}, and everything of it off?"))? {
+    if engine.output.confirm(&format!("Take {names} out of {cluster}, and everything of it off?"))? {
         return Ok(());
     }
     let stop = CliError::refused(format!("{names} would leave {cluster}, and nobody agreed"));
@@ -110,88 +130,94 @@ fn agreed(engine: &Engine<'_>, target: &Target, how: &Change<'_>) -> Result<(), 
 }
 
 /// Writes the wish down and touches no host.
-fn only_create(engine: &Engine<'_>, target: Target, how: &Change<'_>) -> Result<(), CliError> {
-    let (name, talk) = (target.spec.name.clone(), engine.context.talk);
-    target.notes.iter().for_each(|note| talk.warn(&note_text(note)));
+fn only_create(
+    context: &Context<'_>,
+    engine: &Engine<'_>,
+    target: ClusterTarget,
+    how: &Change<'_>,
+) -> Result<(), CliError> {
+    let (name, output) = (target.spec.name.clone(), context.output);
+    target.notes.iter().for_each(|note| output.warn(&note_text(note)));
     let lock = engine.lock(&target.state, target.known, how.command)?;
     agreed(engine, &target, how)?;
     let mut state = target.state;
-    engine::want(&mut state, (*target.spec).clone());
+    engine::set_spec(&mut state, (*target.spec).clone());
     state.logins = engine.logins(&target.logins)?.remembered;
-    engine.store.save(&lock, &mut state).map_err(engine::stop)?;
+    engine.store.save(&lock, &mut state)?;
     match how.format {
         Format::Table | Format::Wide => {
-            talk.result(&format!("{name} is written down; no host was touched\n"))?;
+            output.result(&format!("{name} is written down; no host was touched\n"))?;
         }
         other => {
             let answer = Answer::new(&Written::of(&state), Table::new(&[]), vec![name.to_string()])?;
-            talk.result(&answer.text(other)?)?;
+            output.result(&answer.text(other)?)?;
         }
     }
-    talk.say(&format!("next: kubeon plan {name} · kubeon create {name}"));
+    output.say(&format!("next: kubeon plan {name} · kubeon create {name}"));
     Ok(())
 }
 
 /// A cluster in the making.
 struct Making<'a> {
+    context: &'a Context<'a>,
     engine: &'a Engine<'a>,
     bundle: &'a Bundle,
     contact: Contact,
     lock: Lock,
-    state: State,
+    state: StoredCluster,
     begin: Instant,
-    hold: Hold,
+    hold: PreApplyWait,
 }
 
 impl Making<'_> {
     /// Looks, plans and applies; `None` when nothing was to do.
     async fn make(&mut self, intent: &Intent, known: bool) -> Result<Option<Reconciled>, CliError> {
-        let talk = self.engine.context.talk;
+        let output = self.context.output;
         let switch = CancellationToken::new();
-        interrupt::watch(&switch, talk)?;
+        interrupt::watch(&switch, output)?;
         let name = &intent.spec.name;
         // Keys are made before the plan is applied and after nothing else can refuse, so a refused wish leaves none.
         let plan = |snapshot: &kubeon_plan::Snapshot| kubeon_plan::plan(intent, snapshot);
-        let asking = Asking::about(intent, &self.contact.hosts, &[]);
+        let asking = PrecheckProbe::about(intent, &self.contact.hosts, &[]);
         let silent = Run {
             hosts: intent.hosts().collect(),
             probe: &asking,
             act: &self.contact.hosts,
             secrets: &plan::Nothing,
             blobs: &BundleBlobs(self.bundle),
-            switch: &switch,
-            talk,
+            cancellation: &switch,
+            output,
             hold: self.hold.clone(),
         };
         let looked = Checked::new(intent).look(&silent).await?;
         let settled = intent.leaving.is_empty() && intent.returning.is_empty();
         let same_wish = known && self.state.spec == *intent.spec && settled;
         if looked.plan().steps.is_empty() && same_wish && self.state.status == Status::Running {
-            talk.progress(&told(looked.plan()));
+            output.progress(&told(looked.plan()));
             if self.state.logins != self.contact.logins.remembered {
                 self.state.logins = self.contact.logins.remembered.clone();
-                self.engine.store.save(&self.lock, &mut self.state).map_err(engine::stop)?;
+                self.engine.store.save(&self.lock, &mut self.state)?;
             }
             return Ok(None);
         }
         if same_wish && looked.plan().standing > 0 && !looked.plan().steps.is_empty() {
             let (standing, left) = (looked.plan().standing, looked.plan().steps.len());
-            talk.say(&format!(
+            output.say(&format!(
                 "{name}  continuing: {standing} of {} steps stand (checked on the hosts)",
                 standing + left
             ));
         }
         self.check_parts(looked.plan())?;
         self.contact.pin(self.engine, &self.lock)?;
-        engine::want(&mut self.state, named(&intent.spec, looked.plan()));
+        engine::set_spec(&mut self.state, named(&intent.spec, looked.plan()));
         self.state.logins = self.contact.logins.remembered.clone();
-        self.engine.store.save(&self.lock, &mut self.state).map_err(engine::stop)?;
+        self.engine.store.save(&self.lock, &mut self.state)?;
         let keys = self.engine.keys(&self.state)?;
         let run = Run { secrets: &keys, ..silent };
         let (engine, lock, state) = (self.engine, &self.lock, &mut self.state);
         let mut before = |plan: &Plan| {
             state.generation = state.generation.max(plan.generation);
-            engine.store.save(lock, state).map_err(engine::stop)
+            Ok(engine.store.save(lock, state)?)
         };
         let mut turn = run.act(looked, &plan, &mut before).await?;
         if turn.outcome.is_complete() && !intent.returning.is_empty() {
@@ -203,7 +229,7 @@ impl Making<'_> {
         }
         self.contact.hosts.disconnect().await;
         if !turn.outcome.is_complete() {
-            let again = self.engine.context.again("create", &intent.spec.name);
+            let again = self.context.again("create", &intent.spec.name);
             return Err(report::incomplete(&turn, switch.is_cancelled(), &again));
         }
         Ok(Some(turn))
@@ -219,7 +245,7 @@ impl Making<'_> {
     }
 
     fn save(&mut self) -> Result<(), CliError> {
-        self.engine.store.save(&self.lock, &mut self.state).map_err(engine::stop)
+        Ok(self.engine.store.save(&self.lock, &mut self.state)?)
     }
 
     /// Writes the kubeconfig and the state, and says what can be done now.
@@ -229,21 +255,22 @@ impl Making<'_> {
         turn: Option<&Reconciled>,
         format: Format,
     ) -> Result<(), CliError> {
-        let talk = self.engine.context.talk;
+        let output = self.context.output;
         let path = self.engine.store.kubeconfig_path(&intent.spec.name);
         let kept = std::fs::read_to_string(&path).ok();
         let text = match kept.filter(|kept| turn.is_none() && !is_due(kept, &intent.spec.name)) {
-            Some(kept) => match entrance::renewed(&kept, &self.state.spec, Choice::Kept, talk).await {
+            Some(kept) => match endpoint::renewed(&kept, &self.state.spec, ContextChoice::Kept, output).await
+            {
                 Ok(text) => text,
                 Err(stop) => {
-                    talk.warn(&format!("{}: it is written anew", stop.title));
+                    output.warn(&format!("{}: it is written anew", stop.title));
                     Some(self.kubeconfig().await?)
                 }
             },
             None => Some(self.kubeconfig().await?),
         };
         if let Some(text) = text {
-            self.engine.store.save_kubeconfig(&self.lock, &text).map_err(engine::stop)?;
+            self.engine.store.save_kubeconfig(&self.lock, &text)?;
         }
         if turn.is_some() {
             self.left(intent);
@@ -267,11 +294,11 @@ impl Making<'_> {
             kubeconfig: path.display().to_string(),
             seconds: self.begin.elapsed().as_secs_f64(),
         };
-        let shown = self.engine.context.shorten(&path);
+        let shown = self.context.shorten(&path);
         match format {
-            Format::Table | Format::Wide => talk.result(&done.text(&shown, self.begin.elapsed())),
+            Format::Table | Format::Wide => output.result(&done.text(&shown, self.begin.elapsed())),
             other => {
-                talk.result(&Answer::new(&done, Table::new(&[]), vec![done.cluster.clone()])?.text(other)?)
+                output.result(&Answer::new(&done, Table::new(&[]), vec![done.cluster.clone()])?.text(other)?)
             }
         }
     }
@@ -289,8 +316,8 @@ impl Making<'_> {
         let failed = |error: kubeon_ports::SecretError| CliError::failed(error.to_string());
         let authority = SecretRef::CaCertificate { ca: "kubernetes".to_owned() };
         let authority = keys.resolve(&authority).map_err(failed)?;
-        let seeking = Seeking::about(spec, &authority, None);
-        let entrance = entrance::find(seeking, self.engine.context.talk).await;
+        let seeking = EndpointSearch::about(spec, &authority, None);
+        let entrance = endpoint::find(seeking, self.context.output).await;
         let client = Leaf {
             ca: "kubernetes".to_owned(),
             common_name: "kubernetes-admin".to_owned(),
@@ -312,13 +339,13 @@ fn is_due(text: &str, cluster: &ClusterName) -> bool {
 }
 
 /// The cluster under its own name, then every master under its name.
-fn servers(spec: &ClusterSpec, entrance: &Entrance) -> Vec<Server> {
+fn servers(spec: &ClusterSpec, entrance: &ApiEndpoint) -> Vec<Server> {
     let server = |context: String, url: String| Server { context, url };
     let mut servers = vec![server(spec.name.to_string(), entrance.url.clone())];
     servers.extend(
         spec.masters
             .iter()
-            .map(|host| server(entrance::context(spec, host), format!("https://{}:6443", host.address))),
+            .map(|host| server(endpoint::context(spec, host), format!("https://{}:6443", host.address))),
     );
     servers
 }
@@ -350,7 +377,7 @@ struct Written {
 }
 
 impl Written {
-    fn of(state: &State) -> Self {
+    fn of(state: &StoredCluster) -> Self {
         // One that was taken back is in both until that is done.
         let leaving = state
             .leaving

@@ -12,17 +12,21 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, plan};
 use crate::args::Format;
 use crate::args::day::DestroyArgs;
-use crate::args::login::LoginWishes;
-use crate::cli_error::{CliError, note_text};
-use crate::engine::contact::Purpose;
-use crate::engine::hosts_file::HostsFile;
-use crate::engine::run::Run;
-use crate::engine::said::{refuse_idle, with_remembered};
-use crate::engine::{self, Engine, State, interrupt, members};
+use crate::cli_error::CliError;
+use crate::interrupt;
 use crate::output::words;
 use crate::report;
-use crate::selector::Member;
-use crate::wish::{self, SaidLogin};
+use kubeon_engine::cluster_request;
+use kubeon_engine::contact::ContactPurpose;
+use kubeon_engine::engine::{self, Engine, StoredCluster, members};
+use kubeon_engine::error::{EngineError, note_text};
+use kubeon_engine::hosts_file::HostsFile;
+use kubeon_engine::login_merge::{merge_remembered, refuse_unused_flags};
+use kubeon_engine::login_request::HostLoginRequest;
+use kubeon_engine::login_request::LoginRequests;
+use kubeon_engine::request_inventory::merge_inventory_logins;
+use kubeon_engine::run::Run;
+use kubeon_engine::selector::Member;
 
 /// Takes a cluster away from its hosts.
 pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliError> {
@@ -30,40 +34,42 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliErr
         let stop = CliError::refused("--force is not there: kubeon stops what it started by itself");
         return Err(stop.row("dead host", "leave it out with --without ADDRESS"));
     }
-    let engine = Engine::new(context)?;
+    let engine = context.engine()?;
     let mut state = engine.find(args.name.as_deref())?;
     // What was made under a version that is no longer supported must go all the same.
-    let (spec, _) = wish::stored(state.spec.clone(), &[state.spec.version])?;
-    let without = engine::without(&args.without, &spec, &state)?;
+    let (spec, _) = cluster_request::stored_spec(state.spec.clone(), &[state.spec.version])?;
+    let without = engine::skip_hosts(&args.without, &spec, &state)?;
     let intent = intent(spec, &state, without);
     let hosts = asked(&intent);
     if hosts.is_empty() {
-        return only_here(&engine, args, &state, &intent);
+        return only_here(context, &engine, args, &state, &intent);
     }
     let logins = engine.logins(&said(args, &state, &intent, &hosts)?)?;
     let begin = Instant::now();
     if args.dry_run {
-        let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Look).await?;
+        let contact =
+            engine.contact(&state.name, logins, &args.contact.options(), ContactPurpose::Look).await?;
         let made =
             plan::look(&engine, &contact.hosts, hosts, &|snapshot| kubeon_plan::destroy(&intent, snapshot))
                 .await?;
         let command = context.again("destroy", &state.name);
-        return plan::show(&engine, &made, Some(&intent), begin.elapsed(), &command, args.format.output);
+        return plan::show(context, &made, Some(&intent), begin.elapsed(), &command, args.format.output);
     }
     // Held before a person is asked: the answer is about what was read, and that must not change meanwhile.
     let lock = engine.lock(&state, true, "kubeon destroy")?;
     agreed(context, args, &state, &intent)?;
-    let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Change).await?;
+    let contact =
+        engine.contact(&state.name, logins, &args.contact.options(), ContactPurpose::Change).await?;
     let switch = CancellationToken::new();
-    interrupt::watch(&switch, context.talk)?;
+    interrupt::watch(&switch, context.output)?;
     let run = Run {
         hosts,
         probe: &contact.hosts,
         act: &contact.hosts,
         secrets: &plan::Nothing,
         blobs: &plan::Nothing,
-        switch: &switch,
-        talk: context.talk,
+        cancellation: &switch,
+        output: context.output,
         hold: args.hold.wanted(),
     };
     let make = |snapshot: &Snapshot| kubeon_plan::destroy(&intent, snapshot);
@@ -74,7 +80,7 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliErr
         let turn = run
             .act(looked, &make, |plan| {
                 state.generation = state.generation.max(plan.generation);
-                engine.store.save(&lock, &mut state).map_err(engine::stop)
+                Ok(engine.store.save(&lock, &mut state)?)
             })
             .await?;
         contact.hosts.disconnect().await;
@@ -87,7 +93,7 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliErr
     gone(context, args, &state.name, count, begin)
 }
 
-fn intent(spec: Valid<ClusterSpec>, state: &State, without: Vec<HostAddress>) -> Intent {
+fn intent(spec: Valid<ClusterSpec>, state: &StoredCluster, without: Vec<HostAddress>) -> Intent {
     engine::intent(spec, state, Artifacts::default(), without)
 }
 
@@ -102,32 +108,33 @@ fn asked(intent: &Intent) -> Vec<HostAddress> {
 /// How to log in to the hosts that are asked.
 fn said(
     args: &DestroyArgs,
-    state: &State,
+    state: &StoredCluster,
     intent: &Intent,
     asked: &[HostAddress],
-) -> Result<BTreeMap<HostAddress, SaidLogin>, CliError> {
-    let (flags, masters) = (LoginWishes::from(&args.login), &intent.spec.masters);
-    let said = with_remembered(intent.hosts(), masters, &flags, &state.logins);
-    let mut said = crate::inventory::known_better(&args.inventory, &flags, state, said)?;
+) -> Result<BTreeMap<HostAddress, HostLoginRequest>, CliError> {
+    let (flags, masters) = (LoginRequests::from(&args.login), &intent.spec.masters);
+    let said = merge_remembered(intent.hosts(), masters, &flags, &state.logins);
+    let mut said = merge_inventory_logins(&args.inventory.files(), &flags, state, said)?;
     // Also of those that are left out: whoever leaves one more out need not take back what was said of it.
-    refuse_idle(&flags, masters, &said)?;
+    refuse_unused_flags(&flags, masters, &said)?;
     said.retain(|host, _| asked.contains(host));
     Ok(said)
 }
 
 /// Takes a cluster away that has no host to be taken from.
 fn only_here(
+    context: &Context<'_>,
     engine: &Engine<'_>,
     args: &DestroyArgs,
-    state: &State,
+    state: &StoredCluster,
     intent: &Intent,
 ) -> Result<(), CliError> {
-    let (context, begin) = (engine.context, Instant::now());
-    let made = kubeon_plan::destroy(intent, &Snapshot::default())?;
-    made.notes.iter().for_each(|note| context.talk.warn(&note_text(note)));
+    let begin = Instant::now();
+    let made = kubeon_plan::destroy(intent, &Snapshot::default()).map_err(EngineError::from)?;
+    made.notes.iter().for_each(|note| context.output.warn(&note_text(note)));
     if args.dry_run {
         let command = context.again("destroy", &state.name);
-        return plan::show(engine, &made, Some(intent), begin.elapsed(), &command, args.format.output);
+        return plan::show(context, &made, Some(intent), begin.elapsed(), &command, args.format.output);
     }
     let lock = engine.lock(state, true, "kubeon destroy")?;
     agreed(context, args, state, intent)?;
@@ -136,7 +143,12 @@ fn only_here(
 }
 
 /// Asks, where nobody said `--yes`.
-fn agreed(context: &Context<'_>, args: &DestroyArgs, state: &State, intent: &Intent) -> Result<(), CliError> {
+fn agreed(
+    context: &Context<'_>,
+    args: &DestroyArgs,
+    state: &StoredCluster,
+    intent: &Intent,
+) -> Result<(), CliError> {
     if args.yes {
         return Ok(());
     }
@@ -148,7 +160,7 @@ fn agreed(context: &Context<'_>, args: &DestroyArgs, state: &State, intent: &Int
     } else {
         format!("Destroy {} with everything in it on {}?", state.name, names.join(", "))
     };
-    if context.talk.confirm(&question)? {
+    if context.output.confirm(&question)? {
         return Ok(());
     }
     let stop = CliError::refused(format!("{} was not destroyed: nobody agreed", state.name));
@@ -157,7 +169,7 @@ fn agreed(context: &Context<'_>, args: &DestroyArgs, state: &State, intent: &Int
 
 /// Forgets the cluster here, and the link of `use` where it points to it.
 fn forget(engine: &Engine<'_>, lock: &kubeon_store::Lock, name: &ClusterName) -> Result<(), CliError> {
-    if let Some(home) = &engine.context.environment.home {
+    if let Some(home) = &engine.environment.home {
         let link = home.join(".kube/config");
         if std::fs::read_link(&link)
             .is_ok_and(|target| target == Path::new(&engine.store.kubeconfig_path(name)))
@@ -166,9 +178,9 @@ fn forget(engine: &Engine<'_>, lock: &kubeon_store::Lock, name: &ClusterName) ->
         }
     }
     if let Err(error) = HostsFile::of_this_machine().forget(name.as_str()) {
-        engine.context.talk.say(&format!("note: /etc/hosts still names {name}: {error}"));
+        engine.output.say(&format!("note: /etc/hosts still names {name}: {error}"));
     }
-    engine.store.remove(lock, name).map_err(engine::stop)
+    Ok(engine.store.remove(lock, name)?)
 }
 
 fn gone(
@@ -185,12 +197,12 @@ fn gone(
         format!("{} clean", words::count(hosts, "host"))
     };
     match args.format.output {
-        Format::Table | Format::Wide => context.talk.result(&format!("{name} is gone: {what}, {took}\n")),
-        Format::Name => context.talk.result(&format!("{name}\n")),
+        Format::Table | Format::Wide => context.output.result(&format!("{name} is gone: {what}, {took}\n")),
+        Format::Name => context.output.result(&format!("{name}\n")),
         Format::Json | Format::Yaml => {
             let value = serde_json::json!({ "cluster": name, "destroyed": true, "hosts": hosts });
             let answer = crate::output::Answer::new(&value, crate::output::Table::new(&[]), Vec::new())?;
-            context.talk.result(&answer.text(args.format.output)?)
+            context.output.result(&answer.text(args.format.output)?)
         }
     }
 }

@@ -10,14 +10,14 @@ use kubeon_wire::Facts;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Context;
-use super::talk_to::{Nodes, output};
+use super::nodes::{Nodes, output};
 use crate::args::Format;
 use crate::args::day::DisplayArgs;
 use crate::cli_error::CliError;
-use crate::engine::{Engine, members};
+use crate::context::Context;
 use crate::output::{Answer, Table};
-use crate::selector::Member;
+use kubeon_engine::engine::members;
+use kubeon_engine::selector::Member;
 
 /// Longest that one look may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -38,22 +38,24 @@ struct Certificate {
 
 /// Shows a cluster.
 pub async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(), CliError> {
-    let engine = Engine::new(context)?;
+    let engine = context.engine()?;
     let state = engine.find(args.name.as_deref())?;
     let masters: Vec<Member> = members(&state.spec).into_iter().filter(|member| member.master).collect();
     let nodes = Nodes::of(&engine, &state, masters, &args.login, &args.contact).await?;
     let (master, facts) = living(&nodes, state.name.as_str()).await?;
-    facts.untold.iter().for_each(|text| context.talk.warn(&format!("{} {text}", master.name)));
+    facts.untold.iter().for_each(|text| context.output.warn(&format!("{} {text}", master.name)));
     let look = Look { hosts: &nodes.contact.hosts, host: HostAddress::from(master.address) };
     match args.format.output {
         Format::Table | Format::Wide => look.text(context, &facts).await,
         Format::Name => {
             let names = look.run(&format!("{KUBECTL} get nodes -o name")).await?;
-            context.talk.result(&names)
+            context.output.result(&names)
         }
         Format::Json | Format::Yaml => {
             let value = look.value(&state.name.to_string(), &facts).await?;
-            context.talk.result(&Answer::new(&value, Table::new(&[]), Vec::new())?.text(args.format.output)?)
+            context
+                .output
+                .result(&Answer::new(&value, Table::new(&[]), Vec::new())?.text(args.format.output)?)
         }
     }
 }
@@ -94,20 +96,20 @@ impl Look<'_> {
     }
 
     async fn text(&self, context: &Context<'_>, facts: &Facts) -> Result<(), CliError> {
-        let talk = context.talk;
+        let output = context.output;
         let head = |words: &str| format!("===================={words}====================\n");
         let end = |text: String| if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" };
-        talk.result(&head("cert info"))?;
-        talk.result(&certificate_table(&certificates(facts)).text(false))?;
-        talk.result(&head("node info"))?;
-        talk.result(&end(self.run(&format!("{KUBECTL} get nodes -o=wide")).await?))?;
-        talk.result(&head("pod info"))?;
-        talk.result(&end(self.run(&format!("{KUBECTL} get pods --all-namespaces -o=wide")).await?))?;
-        talk.result(&head("container info"))?;
-        talk.result(&end(self.containers().await?))?;
-        talk.result(&head("etcd info"))?;
-        talk.result(&format!("using etcdctl version: {}\n", self.etcdctl_version().await?))?;
-        talk.result(&end(self.run(&format!("{ETCDCTL} member list --write-out=table")).await?))
+        output.result(&head("cert info"))?;
+        output.result(&certificate_table(&certificates(facts)).text(false))?;
+        output.result(&head("node info"))?;
+        output.result(&end(self.run(&format!("{KUBECTL} get nodes -o=wide")).await?))?;
+        output.result(&head("pod info"))?;
+        output.result(&end(self.run(&format!("{KUBECTL} get pods --all-namespaces -o=wide")).await?))?;
+        output.result(&head("container info"))?;
+        output.result(&end(self.containers().await?))?;
+        output.result(&head("etcd info"))?;
+        output.result(&format!("using etcdctl version: {}\n", self.etcdctl_version().await?))?;
+        output.result(&end(self.run(&format!("{ETCDCTL} member list --write-out=table")).await?))
     }
 
     /// One line for each pod: its name and its images.

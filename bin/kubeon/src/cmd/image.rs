@@ -14,14 +14,14 @@ use kubeon_api::{ClusterName, HostAddress};
 use kubeon_bundle::image::{ImageArchive, load_archive};
 use kubeon_link_host::{Copied, Copy};
 
-use super::Context;
-use super::talk_to::{AT_ONCE, Nodes, output};
+use super::nodes::{AT_ONCE, Nodes, output};
 use crate::args::Format;
 use crate::args::bundle::{ImageArgs, ImageCommand, ImageLoad};
 use crate::cli_error::CliError;
-use crate::engine::{Engine, members};
+use crate::context::Context;
 use crate::output::{Answer, Table};
-use crate::selector::Member;
+use kubeon_engine::engine::{Engine, members};
+use kubeon_engine::selector::Member;
 use outcome::{Failure, Loaded, Step};
 use present::Present;
 
@@ -33,20 +33,21 @@ const PLACE: &str = "/var/lib/kubeon/images";
 /// Does what the command line says about images.
 pub async fn run(context: &Context<'_>, args: &ImageArgs) -> Result<(), CliError> {
     match &args.command {
-        None => super::help(context.talk, &["image"]),
+        None => crate::help::help(context.output, &["image"]),
         Some(ImageCommand::Load(args)) => load(context, args).await,
     }
 }
 
 async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), CliError> {
-    let engine = Engine::new(context)?;
+    let engine = context.engine()?;
     let (files, cluster) = sort_words(&engine, &args.words)?;
     let archives: Vec<(PathBuf, ImageArchive)> = files
         .into_iter()
         .map(|file| {
             Ok((
                 file.clone(),
-                load_archive(&file).map_err(|error| CliError::refused(crate::cli_error::chain(&error)))?,
+                load_archive(&file)
+                    .map_err(|error| CliError::refused(kubeon_engine::error::chain(&error)))?,
             ))
         })
         .collect::<Result<_, CliError>>()?;
@@ -66,17 +67,17 @@ async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), CliError> {
         }
         let loaded = Loaded::of(&state.name, (file, archive), names(&had), names(&lack), failed);
         if people {
-            context.talk.result(&format!("{}\n", loaded.text(args.dry_run)))?;
+            context.output.result(&format!("{}\n", loaded.text(args.dry_run)))?;
         }
         told.push(loaded);
     }
     if args.dry_run {
-        context.talk.say("Nothing was written.");
+        context.output.say("Nothing was written.");
     }
     if !people {
         let whole = told.iter().filter(|loaded| loaded.is_everywhere());
         let images = whole.flat_map(|loaded| loaded.images.clone()).collect();
-        context.talk.result(&Answer::new(&told, Table::new(&[]), images)?.text(args.format.output)?)?;
+        context.output.result(&Answer::new(&told, Table::new(&[]), images)?.text(args.format.output)?)?;
     }
     outcome::end(&told, args.dry_run, &again(context, &archives, &state.name))
 }

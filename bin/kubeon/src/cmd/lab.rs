@@ -3,20 +3,21 @@
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
-use kubeon_lab::{Host, Lab, LabName, Options, Places, Progress, User};
+use kubeon_lab::{Host, Lab, LabName, Options, Progress, User};
 use serde::Serialize;
 
-use super::Context;
 use crate::args::Format;
 use crate::args::lab::{LabArgs, LabCommand, LabDown, LabHost, LabLs, LabSsh, LabUp, LabUser};
-use crate::cli_error::{CliError, Code, chain};
+use crate::cli_error::{CliError, Code};
+use crate::context::Context;
 use crate::display::spinner::Spinner;
 use crate::output::{Answer, Table, words};
+use kubeon_engine::error::chain;
 
 /// Does what the command line says about labs.
 pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), CliError> {
     match &args.command {
-        None => super::help(context.talk, &["lab"]),
+        None => crate::help::help(context.output, &["lab"]),
         Some(LabCommand::Up(args)) => up(context, args).await,
         Some(LabCommand::Ls(args)) => list(context, args),
         Some(LabCommand::Ssh(args)) => ssh(context, args),
@@ -30,18 +31,6 @@ pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), CliError> 
         }
         Some(LabCommand::Down(args)) => down(context, args),
     }
-}
-
-/// Where labs keep their files.
-///
-/// # Errors
-/// When the environment names no place.
-pub fn places(context: &Context<'_>) -> Result<Places, CliError> {
-    let (state, cache) = (context.environment.state_folder(), context.environment.cache.clone());
-    let (Some(state), Some(cache)) = (state, cache) else {
-        return Err(CliError::refused("HOME is not set: set KUBEON_HOME and KUBEON_CACHE to folders"));
-    };
-    Ok(Places::new(&state, &cache))
 }
 
 fn stop(error: kubeon_lab::Error) -> CliError {
@@ -69,9 +58,9 @@ fn name(text: &str) -> Result<LabName, CliError> {
 }
 
 async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
-    let options = Options { places: places(context)?, name: name(&args.lab.lab)?, hosts: args.hosts };
+    let options = Options { places: context.lab_places()?, name: name(&args.lab.lab)?, hosts: args.hosts };
     let begin = Instant::now();
-    let spinner = std::sync::Arc::new(Spinner::new(context.talk));
+    let spinner = std::sync::Arc::new(Spinner::new(context.output));
     let shown = std::sync::Arc::clone(&spinner);
     let (lab, built) = tokio::task::spawn_blocking(move || {
         let built = parking_lot::Mutex::new(None);
@@ -87,14 +76,14 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
     let took = words::time(begin.elapsed());
     let base =
         built.map_or_else(|| "base found".to_owned(), |time| format!("base built in {}", words::time(time)));
-    context.talk.say(&format!(
+    context.output.say(&format!(
         "lab {}: {base}, {} up in {took}",
         lab.name(),
         words::count(hosts.len(), "host")
     ));
-    context.talk.result(&answer(&lab, &hosts)?.text(args.format.output)?)?;
+    context.output.result(&answer(&lab, &hosts)?.text(args.format.output)?)?;
     if args.format.output == Format::Table {
-        context.talk.say(&format!("next: {}", next(&hosts)?));
+        context.output.say(&format!("next: {}", next(&hosts)?));
     }
     Ok(())
 }
@@ -160,7 +149,7 @@ fn answer(lab: &Lab, hosts: &[Host]) -> Result<Answer, CliError> {
 }
 
 fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
-    let places = places(context)?;
+    let places = context.lab_places()?;
     let names = match &args.lab {
         Some(lab) => vec![name(lab)?],
         None => Lab::list(&places).map_err(stop)?,
@@ -181,14 +170,14 @@ fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
         ]);
     }
     if all.is_empty() {
-        context.talk.say("no lab here; make one with: kubeon lab up --hosts 3");
+        context.output.say("no lab here; make one with: kubeon lab up --hosts 3");
     }
     let names = all.iter().map(|row| row.host.clone()).collect();
-    context.talk.result(&Answer::new(&all, table, names)?.text(args.format.output)?)
+    context.output.result(&Answer::new(&all, table, names)?.text(args.format.output)?)
 }
 
 fn open(context: &Context<'_>, lab: &str) -> Result<Lab, CliError> {
-    Lab::open(&places(context)?, &name(lab)?).map_err(stop)
+    Lab::open(&context.lab_places()?, &name(lab)?).map_err(stop)
 }
 
 /// Becomes `ssh`: its exit code is this command's.
@@ -215,13 +204,13 @@ fn on_host(
 ) -> Result<(), CliError> {
     let lab = open(context, &args.lab.lab)?;
     act(&lab, &args.host).map_err(stop)?;
-    context.talk.say(&format!("{} of lab {} {words}", args.host, lab.name()));
+    context.output.say(&format!("{} of lab {} {words}", args.host, lab.name()));
     Ok(())
 }
 
 fn down(context: &Context<'_>, args: &LabDown) -> Result<(), CliError> {
-    let (places, name) = (places(context)?, name(&args.lab.lab)?);
+    let (places, name) = (context.lab_places()?, name(&args.lab.lab)?);
     Lab::down(&places, &name).map_err(stop)?;
-    context.talk.say(&format!("lab {name} is gone"));
+    context.output.say(&format!("lab {name} is gone"));
     Ok(())
 }

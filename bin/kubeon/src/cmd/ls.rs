@@ -15,13 +15,13 @@ use serde::Serialize;
 use super::{Context, choose};
 use crate::args::Format;
 use crate::args::day::LsArgs;
-use crate::args::login::LoginWishes;
 use crate::cli_error::CliError;
-use crate::engine::contact::Purpose;
-use crate::engine::entrance;
-use crate::engine::said::with_remembered;
-use crate::engine::{Engine, State};
 use crate::output::{Answer, Table, words};
+use kubeon_engine::contact::ContactPurpose;
+use kubeon_engine::endpoint;
+use kubeon_engine::engine::{Engine, StoredCluster};
+use kubeon_engine::login_merge::merge_remembered;
+use kubeon_engine::login_request::LoginRequests;
 
 /// How long a cluster may take to answer: to log in and look takes two seconds on a busy machine.
 const GLANCE: Duration = Duration::from_secs(6);
@@ -77,16 +77,16 @@ impl Silence {
 
 /// Lists clusters.
 pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), CliError> {
-    let engine = Engine::new(context)?;
-    let names = engine.store.list().map_err(crate::engine::stop)?;
+    let engine = context.engine()?;
+    let names = engine.store.list()?;
     if args.format.output == Format::Name {
         // Nobody needs to be asked for a name.
-        return context.talk.result(&names.iter().map(|name| format!("{name}\n")).collect::<String>());
+        return context.output.result(&names.iter().map(|name| format!("{name}\n")).collect::<String>());
     }
     let rows: Vec<Row> =
         futures::stream::iter(&names).map(|name| look(&engine, args, name)).buffered(AT_ONCE).collect().await;
     if rows.is_empty() {
-        context.talk.say("no cluster here; make one with: kubeon create NAME VERSION -m ADDRESS");
+        context.output.say("no cluster here; make one with: kubeon create NAME VERSION -m ADDRESS");
     }
     let mut table =
         Table::new(&["NAME", "VERSION", "MASTERS", "WORKERS", "STATE", "API", "AGE", ""]).wide(&["UID"]);
@@ -105,7 +105,7 @@ pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), CliError> {
         ]);
     }
     let names = rows.iter().map(|row| row.name.clone()).collect();
-    context.talk.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
+    context.output.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
 }
 
 async fn look(engine: &Engine<'_>, args: &LsArgs, name: &ClusterName) -> Row {
@@ -135,13 +135,15 @@ fn damaged(name: &ClusterName, current: bool, note: String) -> Row {
 }
 
 /// What the first master that answers says of the cluster, or why none did.
-async fn glance(engine: &Engine<'_>, args: &LsArgs, state: &State) -> Result<ClusterFacts, Silence> {
+async fn glance(engine: &Engine<'_>, args: &LsArgs, state: &StoredCluster) -> Result<ClusterFacts, Silence> {
     let masters: Vec<HostAddress> = state.spec.masters.iter().map(|host| host.address).collect();
     let asking = async {
-        let flags = LoginWishes::from(&args.login);
-        let said = with_remembered(masters.iter().copied(), &state.spec.masters, &flags, &state.logins);
+        let flags = LoginRequests::from(&args.login);
+        let said = merge_remembered(masters.iter().copied(), &state.spec.masters, &flags, &state.logins);
         let logins = engine.logins(&said).map_err(|stop| Silence::unknown(stop.title))?;
-        let contact = engine.contact(&state.name, logins, &args.contact, Purpose::Glance(GLANCE)).await;
+        let contact = engine
+            .contact(&state.name, logins, &args.contact.options(), ContactPurpose::Glance(GLANCE))
+            .await;
         let contact = contact.map_err(|stop| Silence::unknown(stop.title))?;
         first_answer(&contact.hosts, &masters).await
     };
@@ -180,7 +182,7 @@ async fn first_answer(hosts: &SshHosts, masters: &[HostAddress]) -> Result<Clust
     second.ok_or(silent)
 }
 
-fn row(state: &State, current: bool, seen: Result<ClusterFacts, Silence>, now: i64) -> Row {
+fn row(state: &StoredCluster, current: bool, seen: Result<ClusterFacts, Silence>, now: i64) -> Row {
     let spec = &state.spec;
     let facts = seen.as_ref().ok();
     let count = |hosts: &[HostSpec]| Count {
@@ -214,7 +216,7 @@ fn row(state: &State, current: bool, seen: Result<ClusterFacts, Silence>, now: i
         masters,
         workers,
         state: verdict,
-        api: entrance::api(spec),
+        api: endpoint::api(spec),
         age_seconds: now - state.created_at.as_second(),
         note: if state.status == Status::Creating {
             format!("continue with: kubeon create {}", state.name)

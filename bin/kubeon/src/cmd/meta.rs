@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use kubeon_install::{InstallOptions, manifest, names};
 
-use super::Context;
 use crate::args::meta::{MetaArgs, MetaCommand, MetaInstall};
-use crate::cli_error::{CliError, chain};
-use crate::engine::Engine;
+use crate::cli_error::CliError;
+use crate::context::Context;
 use kubectl::Kubectl;
+use kubeon_engine::error::chain;
 
 /// The operator's pods.
 const SELECTOR: &str = "app.kubernetes.io/name=kubeon";
@@ -31,12 +31,12 @@ pub async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), CliError>
 async fn install(context: &Context<'_>, args: &MetaInstall) -> Result<(), CliError> {
     let options = args.install.options();
     if args.dry_run {
-        return context.talk.result(&text(&options)?);
+        return context.output.result(&text(&options)?);
     }
     let kubeconfig = match &args.kubeconfig {
         Some(given) => given.clone(),
         None => {
-            let engine = Engine::new(context)?;
+            let engine = context.engine()?;
             engine.store.kubeconfig_path(&engine.name(None)?)
         }
     };
@@ -63,17 +63,17 @@ async fn put(
             kubectl.run(&["get", "namespace", namespace, "--ignore-not-found", "-o", "name"], None).await?;
         if there.trim().is_empty() {
             kubectl.run(&["create", "namespace", namespace], None).await?;
-            context.talk.say(&format!("namespace {namespace} is made"));
+            context.output.say(&format!("namespace {namespace} is made"));
         }
     }
     let apply = ["apply", "--server-side", "--force-conflicts", "--field-manager=kubeon", "-f", "-"];
     let look = format!("kubectl --kubeconfig {} auth can-i --list", kubectl.kubeconfig().display());
     let applied = kubectl.run(&apply, Some(&text)).await.map_err(|stop| stop.hint(look))?;
-    context.talk.say(&format!("{} objects are applied", applied.lines().count()));
+    context.output.say(&format!("{} objects are applied", applied.lines().count()));
     if seconds == 0 || options.replicas == 0 {
         return Ok(());
     }
-    context.talk.say("waiting until the operator runs");
+    context.output.say("waiting until the operator runs");
     let (deployment, limit) = (format!("deployment/{}", names::OPERATOR), format!("--timeout={seconds}s"));
     let wait = ["-n", &options.namespace, "rollout", "status", &deployment, &limit];
     if let Err(stop) = kubectl.run(&wait, None).await {
@@ -82,7 +82,7 @@ async fn put(
         return Err(stop.hint(look));
     }
     answers(kubectl, options).await?;
-    context.talk.say("the operator runs");
+    context.output.say("the operator runs");
     Ok(())
 }
 

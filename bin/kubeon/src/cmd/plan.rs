@@ -9,36 +9,45 @@ use kubeon_ports::{Blobs, ProbeHost, SecretError, Secrets};
 use kubeon_wire::SecretRef;
 use tokio_util::sync::CancellationToken;
 
-use super::Context;
-use crate::args::wish::{PlanArgs, WishArgs};
-use crate::args::{ContactFlags, Format, OutputFlag};
-use crate::cli_error::{CliError, note_text};
+use crate::args::cluster::{ClusterArgs, PlanArgs};
+use crate::args::{Format, FormatFlag};
+use crate::cli_error::CliError;
+use crate::context::Context;
 use crate::display::plan as text;
-use crate::engine::Engine;
-use crate::engine::artifacts::artifacts;
-use crate::engine::checked::{Asking, Checked};
-use crate::engine::contact::Purpose;
-use crate::engine::hold::Hold;
-use crate::engine::run::Run;
 use crate::output::{Answer, words};
-use crate::target::{Asks, Target};
+use crate::target::{self, AskedBy};
+use kubeon_engine::artifacts::artifacts;
+use kubeon_engine::bundles;
+use kubeon_engine::checked::{Checked, PrecheckProbe};
+use kubeon_engine::cluster_target::ClusterTarget;
+use kubeon_engine::contact::ContactPurpose;
+use kubeon_engine::engine::Engine;
+use kubeon_engine::error::note_text;
+use kubeon_engine::host_keys::HostKeyOptions;
+use kubeon_engine::pre_apply_hook::PreApplyWait;
+use kubeon_engine::run::Run;
 
 /// Shows what would be done.
 pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), CliError> {
-    let engine = Engine::new(context)?;
-    let target = Target::find(&engine, &args.wish, Asks::Plan)?;
-    let command = create_command(&engine, &target, &args.wish, "plan");
-    create(&engine, target, &args.wish.contact, command, &args.format).await
+    let engine = context.engine()?;
+    let target = target::find(&engine, &args.cluster, AskedBy::Plan)?;
+    let command = create_command(context, &target, &args.cluster, "plan");
+    create(context, &engine, target, &args.cluster.contact.options(), command, &args.format).await
 }
 
 /// What to type to have it done, where `typed` is the command that was typed.
-pub fn create_command(engine: &Engine<'_>, target: &Target, args: &WishArgs, typed: &str) -> String {
-    let again = || engine.context.again("create", &target.spec.name);
+pub fn create_command(
+    context: &Context<'_>,
+    target: &ClusterTarget,
+    args: &ClusterArgs,
+    typed: &str,
+) -> String {
+    let again = || context.again("create", &target.spec.name);
     let by_name = args.file.is_none() && args.inventory.inventory.is_none();
     if by_name && !args.take_back && target.known && target.state.spec == *target.spec {
         return again();
     }
-    engine.context.typed_as(typed, "create").unwrap_or_else(again)
+    context.typed_as(typed, "create").unwrap_or_else(again)
 }
 
 /// Shows what `create` would do.
@@ -46,27 +55,28 @@ pub fn create_command(engine: &Engine<'_>, target: &Target, args: &WishArgs, typ
 /// # Errors
 /// As `create` up to its first effect.
 pub async fn create(
+    context: &Context<'_>,
     engine: &Engine<'_>,
-    target: Target,
-    flags: &ContactFlags,
+    target: ClusterTarget,
+    options: &HostKeyOptions,
     command: String,
-    format: &OutputFlag,
+    format: &FormatFlag,
 ) -> Result<(), CliError> {
     // Told before a bundle is looked for and a host is asked, as by `create`.
     engine.look_for_keys(&target.state)?;
-    let bundle = super::bundle::find(engine.context, target.spec.version)?;
+    let bundle = bundles::find(&engine.environment, target.spec.version)?;
     for note in &target.notes {
-        engine.context.talk.warn(&note_text(note));
+        context.output.warn(&note_text(note));
     }
     let logins = engine.logins(&target.logins)?;
-    let contact = engine.contact(&target.spec.name, logins, flags, Purpose::Look).await?;
+    let contact = engine.contact(&target.spec.name, logins, options, ContactPurpose::Look).await?;
     let begin = Instant::now();
     let intent = target.intent(artifacts(&bundle));
-    let asking = Asking::about(&intent, &contact.hosts, &[]);
+    let asking = PrecheckProbe::about(&intent, &contact.hosts, &[]);
     let switch = CancellationToken::new();
     let run = looking(engine, &asking, &contact.hosts, intent.hosts().collect(), &switch);
     let plan = Checked::new(&intent).look(&run).await?.plan().clone();
-    show(engine, &plan, Some(&intent), begin.elapsed(), &command, format.output)
+    show(context, &plan, Some(&intent), begin.elapsed(), &command, format.output)
 }
 
 /// Looks at hosts and plans, with nothing in hand that could write.
@@ -96,9 +106,9 @@ fn looking<'a>(
         act: hosts,
         secrets: &Nothing,
         blobs: &Nothing,
-        switch,
-        talk: engine.context.talk,
-        hold: Hold::Nothing,
+        cancellation: switch,
+        output: engine.output,
+        hold: PreApplyWait::Nothing,
     }
 }
 
@@ -122,30 +132,30 @@ impl Blobs for Nothing {
 /// # Errors
 /// When it cannot be written.
 pub fn show(
-    engine: &Engine<'_>,
+    context: &Context<'_>,
     plan: &Plan,
     intent: Option<&Intent>,
     took: Duration,
     command: &str,
     format: Format,
 ) -> Result<(), CliError> {
-    let talk = engine.context.talk;
+    let output = context.output;
     let names = plan.steps.iter().map(|step| step.id.clone()).collect();
     let people = matches!(format, Format::Table | Format::Wide);
     let answer = Answer::new(plan, text::table(plan, format == Format::Wide), names)?;
     if !people {
-        return talk.result(&answer.text(format)?);
+        return output.result(&answer.text(format)?);
     }
     if plan.steps.is_empty() {
         let (hosts, facts) = (words::count(plan.hosts.len(), "host"), words::count(plan.facts, "fact"));
         let took = words::time(took);
-        return talk
+        return output
             .result(&format!("{}: nothing to do ({hosts}, {facts}, checked in {took})\n", plan.cluster));
     }
     let head =
         intent.map_or_else(|| format!("{}  {}\n", plan.cluster, plan.version), |intent| head(plan, intent));
-    talk.result(&format!("{head}{}", answer.text(format)?))?;
-    talk.result(&format!("{} Nothing was written. Apply with: {command}\n", text::summary(plan)))
+    output.result(&format!("{head}{}", answer.text(format)?))?;
+    output.result(&format!("{} Nothing was written. Apply with: {command}\n", text::summary(plan)))
 }
 
 /// `demo  v1.36.3  1 master, 2 workers, nothing installed yet`.

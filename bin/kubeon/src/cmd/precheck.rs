@@ -5,39 +5,43 @@ use kubeon_plan::precheck::{self, Place};
 use kubeon_ports::Clock as _;
 use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity, Progress};
 
-use super::Context;
 use crate::args::Format;
 use crate::args::precheck::PrecheckArgs;
-use crate::cli_error::{CliError, note_text};
-use crate::engine::artifacts::artifacts;
-use crate::engine::checked::{self, Asking};
-use crate::engine::contact::Purpose;
-use crate::engine::{Engine, MachineClock};
+use crate::cli_error::CliError;
+use crate::context::Context;
 use crate::output::{Answer, Table, words};
-use crate::target::{Asks, Target};
+use crate::target::{self, AskedBy};
+use kubeon_engine::artifacts::artifacts;
+use kubeon_engine::bundles;
+use kubeon_engine::checked::{self, PrecheckProbe};
+use kubeon_engine::contact::ContactPurpose;
+use kubeon_engine::engine::MachineClock;
+use kubeon_engine::error::note_text;
 
 /// Where registries listen.
 const REGISTRY_PORT: u16 = 443;
 
 /// Checks hosts and writes nothing anywhere.
 pub async fn run(context: &Context<'_>, args: &PrecheckArgs) -> Result<(), CliError> {
-    let engine = Engine::new(context)?;
+    let engine = context.engine()?;
     let places = registries(&args.registry)?;
-    let target = Target::find(&engine, &args.wish, Asks::Precheck)?;
-    target.notes.iter().for_each(|note| context.talk.warn(&note_text(note)));
+    let target = target::find(&engine, &args.cluster, AskedBy::Precheck)?;
+    target.notes.iter().for_each(|note| context.output.warn(&note_text(note)));
     // Without a bundle only the room for its parts is not known.
-    let parts = super::bundle::find(context, target.spec.version)
+    let parts = bundles::find(&engine.environment, target.spec.version)
         .map_or_else(|_| Artifacts::default(), |bundle| artifacts(&bundle));
     let logins = engine.logins(&target.logins)?;
-    let contact = engine.contact(&target.spec.name, logins, &args.wish.contact, Purpose::Look).await?;
+    let contact = engine
+        .contact(&target.spec.name, logins, &args.cluster.contact.options(), ContactPurpose::Look)
+        .await?;
     let intent = target.intent(parts);
-    let asking = Asking::about(&intent, &contact.hosts, &places);
+    let asking = PrecheckProbe::about(&intent, &contact.hosts, &places);
     let hosts = intent.spec.hosts().map(|host| host.address);
     let snapshot = kubeon_observe::snapshot(&asking, hosts, MachineClock.now_seconds()).await;
     let report = precheck::precheck(&intent, &snapshot);
-    context.talk.result(&text(&report, args.format.output)?)?;
-    let ended = if report.ok { Ok(()) } else { Err(checked::stop(&report, None)) };
-    context.talk.progress(&Progress::Precheck { report });
+    context.output.result(&text(&report, args.format.output)?)?;
+    let ended = if report.ok { Ok(()) } else { Err(checked::refusal(&report, None).into()) };
+    context.output.progress(&Progress::Precheck { report });
     ended
 }
 

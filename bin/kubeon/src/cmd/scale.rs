@@ -4,20 +4,21 @@ use kubeon_plan::{ClusterSpec, HostSpec, Refusal};
 
 use super::create::{Change, change};
 use super::{Context, plan};
-use crate::args::login::LoginWishes;
-use crate::args::node::HostWish;
 use crate::args::scale::{AddonArgs, DelonArgs};
 use crate::cli_error::CliError;
-use crate::engine::said::refuse_idle;
-use crate::engine::{self, Engine, State, members};
-use crate::selector::Selector;
-use crate::target::Target;
-use crate::target::scaling::Back;
-use crate::wish::SaidLogin;
+use kubeon_engine::cluster_request::HostRequest;
+use kubeon_engine::cluster_target::ClusterTarget;
+use kubeon_engine::cluster_target::TargetOptions;
+use kubeon_engine::engine::{self, StoredCluster, members};
+use kubeon_engine::login_merge::refuse_unused_flags;
+use kubeon_engine::login_request::HostLoginRequest;
+use kubeon_engine::login_request::LoginRequests;
+use kubeon_engine::request_inventory::merge_inventory_logins;
+use kubeon_engine::selector::Selector;
 
 /// Adds workers.
 pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError> {
-    let engine = Engine::new(context)?;
+    let engine = context.engine()?;
     let state = engine.find(args.name.as_deref())?;
     let mut refusals = Vec::new();
     let wished = args.nodes.hosts(&mut refusals);
@@ -26,7 +27,7 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError
         refusals.push(refusal(format!("-m {}", master.address), reason));
     }
     let mut spec = state.spec.clone();
-    for HostWish { address, name, labels, login: _ } in wished.workers.iter().cloned() {
+    for HostRequest { address, name, labels, login: _ } in wished.workers.iter().cloned() {
         if spec.hosts().any(|host| host.address == address) {
             let reason = format!("is a node of {} already (Cluster ip is duplicate)", state.name);
             refusals.push(refusal(format!("-w {address}"), reason));
@@ -41,58 +42,68 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError
     if !refusals.is_empty() {
         return Err(CliError::refusals(state.name.as_str(), refusals, &[]));
     }
-    let (name, flags) = (state.name.clone(), LoginWishes::from(&args.nodes));
-    let mut target = Target::changed(&engine, state, spec, &flags, &args.without, Back::Refused)?;
-    target.ignore = engine::ignored(&args.ignore.ignore)?;
-    for HostWish { address, login, .. } in wished.workers {
-        target.logins.insert(address, SaidLogin { flags: login, ..SaidLogin::default() });
+    let (name, flags) = (state.name.clone(), LoginRequests::from(&args.nodes));
+    let options = TargetOptions {
+        logins: flags.clone(),
+        skip_hosts: args.without.clone(),
+        ignore: engine::ignored_checks(&args.ignore.ignore)?,
+        ..TargetOptions::default()
+    };
+    let mut target = ClusterTarget::changed(&engine, state, spec, options)?;
+    for HostRequest { address, login, .. } in wished.workers {
+        target.logins.insert(address, HostLoginRequest { flags: login, ..HostLoginRequest::default() });
     }
-    refuse_idle(&flags, &target.spec.masters, &target.logins)?;
+    refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
     if args.dry_run {
         let command = context.typed_as("addon", "addon").unwrap_or_else(|| format!("kubeon addon {name}"));
-        return plan::create(&engine, target, &args.contact, command, &args.format).await;
+        return plan::create(context, &engine, target, &args.contact.options(), command, &args.format).await;
     }
     let change_as = Change {
         command: "kubeon addon",
-        contact: &args.contact,
+        contact: &args.contact.options(),
         hold: args.hold.wanted(),
         yes: true,
         format: args.format.output,
     };
-    change(&engine, target, &change_as).await
+    change(context, &engine, target, &change_as).await
 }
 
 /// Removes workers.
 pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), CliError> {
-    let engine = Engine::new(context)?;
+    let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
     let spec = fewer(&state, &args.selector)?;
-    let (name, flags) = (state.name.clone(), LoginWishes::from(&args.login));
-    let mut target = Target::changed(&engine, state, spec, &flags, &args.without, Back::Refused)?;
-    target.drain_seconds = args.leave.drain_timeout;
-    target.ignore = engine::ignored(&args.ignore.ignore)?;
-    target.logins = crate::inventory::known_better(&args.inventory, &flags, &target.state, target.logins)?;
-    refuse_idle(&flags, &target.spec.masters, &target.logins)?;
+    let (name, flags) = (state.name.clone(), LoginRequests::from(&args.login));
+    let options = TargetOptions {
+        logins: flags.clone(),
+        skip_hosts: args.without.clone(),
+        drain_seconds: args.leave.drain_timeout,
+        ignore: engine::ignored_checks(&args.ignore.ignore)?,
+        ..TargetOptions::default()
+    };
+    let mut target = ClusterTarget::changed(&engine, state, spec, options)?;
+    target.logins = merge_inventory_logins(&args.inventory.files(), &flags, &target.state, target.logins)?;
+    refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
     if args.dry_run {
         let plain = || format!("kubeon delon {name} {}", args.selector);
         let command = context.typed_as("delon", "delon").unwrap_or_else(plain);
-        return plan::create(&engine, target, &args.contact, command, &args.format).await;
+        return plan::create(context, &engine, target, &args.contact.options(), command, &args.format).await;
     }
     let change_as = Change {
         command: "kubeon delon",
-        contact: &args.contact,
+        contact: &args.contact.options(),
         hold: args.hold.wanted(),
         yes: args.yes,
         format: args.format.output,
     };
-    change(&engine, target, &change_as).await
+    change(context, &engine, target, &change_as).await
 }
 
 /// The specification without the nodes that the selector means.
-fn fewer(state: &State, selector: &str) -> Result<ClusterSpec, CliError> {
+fn fewer(state: &StoredCluster, selector: &str) -> Result<ClusterSpec, CliError> {
     let members = members(&state.spec);
     let selector = Selector::parse(&format!("{}@{}", state.name, selector.trim_start_matches('@')))?;
-    let chosen = selector.choose(&members).map_err(|stop| leaving(stop, state))?;
+    let chosen = selector.choose(&members).map_err(|error| leaving(error.into(), state))?;
     let masters = chosen.iter().filter(|member| member.master).count();
     if masters == state.spec.masters.len() {
         return Err(CliError::refused(format!("Selector[{selector}] no master exists after delete")));
@@ -108,7 +119,7 @@ fn fewer(state: &State, selector: &str) -> Result<ClusterSpec, CliError> {
 }
 
 /// Those that were told to go before are not among the nodes any more.
-fn leaving(stop: CliError, state: &State) -> CliError {
+fn leaving(stop: CliError, state: &StoredCluster) -> CliError {
     let names = state
         .leaving
         .iter()

@@ -1,19 +1,19 @@
 //! `kubeon version`.
 
-use super::Context;
 use crate::args::{Format, VersionArgs};
 use crate::cli_error::CliError;
+use crate::context::Context;
 use crate::output::{Answer, Table};
 
 /// Says the version.
 pub fn run(context: &Context<'_>, args: &VersionArgs) -> Result<(), CliError> {
     let version = env!("CARGO_PKG_VERSION");
     if args.format.output == Format::Table {
-        return context.talk.result(&format!("kubeon version: {version}\n"));
+        return context.output.result(&format!("kubeon version: {version}\n"));
     }
     let value = serde_json::json!({ "version": version, "architecture": std::env::consts::ARCH });
     let mut table = Table::new(&["VERSION", "ARCHITECTURE"]);
     table.row([version.to_owned(), std::env::consts::ARCH.to_owned()]);
     let answer = Answer::new(&value, table, vec![version.to_owned()])?;
-    context.talk.result(&answer.text(args.format.output)?)
+    context.output.result(&answer.text(args.format.output)?)
 }

@@ -7,13 +7,14 @@ use serde::Serialize;
 use super::{Context, later};
 use crate::args::Format;
 use crate::args::day::{ViewArgs, ViewCommand, ViewComponent, ViewSupport};
-use crate::cli_error::{CliError, chain};
+use crate::cli_error::CliError;
 use crate::output::{Answer, Table};
+use kubeon_engine::error::chain;
 
 /// Shows what is supported.
 pub fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), CliError> {
     match &args.command {
-        None => super::help(context.talk, &["view"]),
+        None => crate::help::help(context.output, &["view"]),
         Some(ViewCommand::Support(args)) => support(context, args),
         Some(ViewCommand::Component(args)) => component(context, args),
         Some(ViewCommand::Config(_)) => Err(later::not_yet(
@@ -71,7 +72,7 @@ fn support(context: &Context<'_>, args: &ViewSupport) -> Result<(), CliError> {
         Format::Name => catalogue.versions().map(|version| version.to_string()).collect(),
         _ => lines,
     };
-    context.talk.result(&Answer::new(&ranges, table, names)?.text(args.format.output)?)
+    context.output.result(&Answer::new(&ranges, table, names)?.text(args.format.output)?)
 }
 
 fn component(context: &Context<'_>, args: &ViewComponent) -> Result<(), CliError> {
@@ -95,7 +96,7 @@ fn component(context: &Context<'_>, args: &ViewComponent) -> Result<(), CliError
     let mut table = Table::new(&["COMPONENT", "VERSION"]);
     rows.iter().for_each(|row| table.row([row.name.clone(), row.version.clone()]));
     let names = rows.iter().map(|row| row.name.clone()).collect();
-    context.talk.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
+    context.output.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
 }
 
 #[cfg(test)]

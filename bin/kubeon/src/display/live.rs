@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::board::Board;
 use super::events::Events;
 use super::{lines, plain};
-use crate::output::Talk;
+use crate::output::CliOutput;
 
 /// How often the board is drawn anew.
 const TICK: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ pub struct Display {
 struct Shared {
     board: Mutex<Board>,
     begin: Instant,
-    talk: Talk,
+    output: CliOutput,
     screen: Option<Screen>,
     /// For programs, in place of all else.
     events: Option<Events>,
@@ -39,20 +39,20 @@ struct Screen {
 
 impl Display {
     /// Begins to show the plan's run. Must be called inside the runtime.
-    pub fn begin(plan: &Plan, talk: &Talk) -> Self {
-        let moving = talk.moving && !talk.is_quiet();
+    pub fn begin(plan: &Plan, output: &CliOutput) -> Self {
+        let moving = output.moving && !output.is_quiet();
         let target = || ProgressDrawTarget::term(Term::stderr(), 10);
         let screen = moving.then(|| Screen {
             bars: MultiProgress::with_draw_target(target()),
             shown: Mutex::new(Vec::new()),
         });
-        talk.on_screen(screen.as_ref().map(|screen| screen.bars.clone()));
+        output.on_screen(screen.as_ref().map(|screen| screen.bars.clone()));
         let shared = Arc::new(Shared {
             board: Mutex::new(Board::new(plan)),
             begin: Instant::now(),
-            talk: talk.clone(),
+            output: output.clone(),
             screen,
-            events: talk.is_json().then(|| Events::new(plan)),
+            events: output.is_json().then(|| Events::new(plan)),
         });
         let ticker = moving.then(|| {
             let shared = Arc::clone(&shared);
@@ -67,9 +67,11 @@ impl Display {
         });
         Self { shared, ticker }
     }
+}
 
-    /// Draws the last state and leaves it standing.
-    pub fn end(self) {
+/// Draws the last state and leaves it on the screen.
+impl Drop for Display {
+    fn drop(&mut self) {
         if let Some(ticker) = &self.ticker {
             ticker.abort();
         }
@@ -77,17 +79,8 @@ impl Display {
         if let Some(screen) = &self.shared.screen {
             let shown = screen.shown.lock();
             shown.iter().for_each(ProgressBar::abandon);
-            self.shared.talk.on_screen(None);
         }
-    }
-}
-
-impl Drop for Display {
-    fn drop(&mut self) {
-        self.shared.talk.on_screen(None);
-        if let Some(ticker) = &self.ticker {
-            ticker.abort();
-        }
+        self.shared.output.on_screen(None);
     }
 }
 
@@ -100,13 +93,13 @@ impl RunObserver for Display {
 impl Shared {
     fn on_event(&self, happening: &RunEvent) {
         if let Some(events) = &self.events {
-            events.line(happening).iter().for_each(|line| self.talk.progress(line));
+            events.line(happening).iter().for_each(|line| self.output.progress(line));
             return;
         }
         let now = self.begin.elapsed();
         let mut board = self.board.lock();
         board.on_event(happening, now);
-        let level = self.talk.verbosity();
+        let level = self.output.verbosity();
         // On a terminal the board shows it; only those who asked for more get lines as well.
         if self.screen.is_some() && level < 4 {
             return;
@@ -114,7 +107,7 @@ impl Shared {
         if let Some(line) = plain::line(&board, happening, level) {
             drop(board);
             let time = jiff::Zoned::now().strftime("%H:%M:%S").to_string();
-            self.talk.say(&format!("{time}  {line}"));
+            self.output.say(&format!("{time}  {line}"));
         }
     }
 
@@ -140,7 +133,7 @@ impl Shared {
             }
         }
         for (bar, line) in shown.iter().zip(lines) {
-            bar.set_message(if self.talk.colour { lines::paint(&line) } else { line });
+            bar.set_message(if self.output.colour { lines::paint(&line) } else { line });
         }
     }
 }

@@ -8,18 +8,18 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 
 use super::lines;
-use crate::output::{Talk, words};
+use crate::output::{CliOutput, words};
 
 /// A list of things under way. On a terminal each is a moving line; elsewhere each is a line when it ends.
 pub struct Spinner {
-    talk: Talk,
+    output: CliOutput,
     bars: Option<MultiProgress>,
     items: Mutex<BTreeMap<String, Item>>,
 }
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        self.talk.on_screen(None);
+        self.output.on_screen(None);
     }
 }
 
@@ -30,12 +30,12 @@ struct Item {
 
 impl Spinner {
     /// Nothing is under way yet.
-    pub fn new(talk: &Talk) -> Self {
-        let moving = talk.moving && !talk.is_quiet();
+    pub fn new(output: &CliOutput) -> Self {
+        let moving = output.moving && !output.is_quiet();
         let bars =
             moving.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::term(Term::stderr(), 10)));
-        talk.on_screen(bars.clone());
-        Self { talk: talk.clone(), bars, items: Mutex::new(BTreeMap::new()) }
+        output.on_screen(bars.clone());
+        Self { output: output.clone(), bars, items: Mutex::new(BTreeMap::new()) }
     }
 
     /// Something began.
@@ -61,7 +61,7 @@ impl Spinner {
 
     /// A word on the whole, above what moves.
     pub fn say(&self, words: &str) {
-        self.talk.say(words);
+        self.output.say(words);
     }
 
     /// It says something; begins with it.
@@ -96,13 +96,13 @@ impl Spinner {
 
     fn line(&self, level: u8, text: &str) {
         let time = jiff::Zoned::now().strftime("%H:%M:%S");
-        self.talk.detail(level, &format!("{time}  {text}"));
+        self.output.detail(level, &format!("{time}  {text}"));
     }
 
     fn text(&self, line: &str) -> String {
         let width = usize::from(Term::stderr().size().1).saturating_sub(12).max(20);
         let line = truncate_str(line, width, "…").into_owned();
-        if self.talk.colour { lines::paint(&line) } else { line }
+        if self.output.colour { lines::paint(&line) } else { line }
     }
 }
 

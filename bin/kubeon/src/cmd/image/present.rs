@@ -8,7 +8,7 @@ use kubeon_bundle::image::{ArchivedImage, ImageArchive, ImageContent};
 use kubeon_link_host::SshHosts;
 use serde_json::Value;
 
-use crate::cmd::talk_to::output;
+use crate::cmd::nodes::output;
 
 /// The runtime's own program, where kubeon links it: sudo's `secure_path` may lack the folder.
 pub const CTR: &str = "/usr/local/bin/ctr --namespace k8s.io";

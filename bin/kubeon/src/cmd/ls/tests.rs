@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn state(status: Status) -> State {
+fn state(status: Status) -> StoredCluster {
     let mut spec = kubeon_plan::sim::cluster(&["10.0.0.1"], &["10.0.0.2", "10.0.0.3"]);
     for (host, name) in spec.masters.iter_mut().chain(&mut spec.workers).zip(["n1", "n2", "n3"]) {
         host.name = Some(name.parse().unwrap());
     }
-    State { status, ..State::new(spec.name.clone(), spec) }
+    StoredCluster { status, ..StoredCluster::new(spec.name.clone(), spec) }
 }
 
 fn facts(ready: &[(&str, bool)]) -> ClusterFacts {

@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::cli_error::CliError;
-use crate::cmd::Context;
+use crate::context::Context;
 
 /// Longest that one command may take beyond what it was told to wait for.
 const LIMIT: Duration = Duration::from_secs(3700);

@@ -10,8 +10,7 @@ use super::kubectl::Kubectl;
 use super::{CliError, Context, put};
 use crate::args::Cli;
 use crate::args::meta::MetaUp;
-use crate::cli_error::chain;
-use crate::engine::Engine;
+use kubeon_engine::error::chain;
 
 /// Seconds for an operator whose image is already on its node.
 const OPERATOR_SECONDS: u32 = 180;
@@ -36,7 +35,7 @@ pub async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliError> {
     for image in &images {
         run_command(context, &["image", "load", image, &args.name]).await?;
     }
-    let engine = Engine::new(context)?;
+    let engine = context.engine()?;
     let kubeconfig = engine.store.kubeconfig_path(&engine.name(Some(&args.name))?);
     let kubectl = Kubectl::at_hand(context, kubeconfig)?;
     let mut options = args.install.options();
@@ -62,14 +61,14 @@ fn images(context: &Context<'_>, folder: &Path) -> Result<Vec<String>, CliError>
 
 /// Another command of this program, as if a person had typed it.
 async fn run_command(context: &Context<'_>, words: &[&str]) -> Result<(), CliError> {
-    context.talk.say(&format!("kubeon {}", words.join(" ")));
+    context.output.say(&format!("kubeon {}", words.join(" ")));
     let cli = Cli::try_parse_from(std::iter::once("kubeon").chain(words.iter().copied()))
         .map_err(|error| CliError::failed(error.to_string()))?;
     Box::pin(crate::cmd::dispatch(context, &cli)).await
 }
 
 fn lab(context: &Context<'_>, name: &str) -> Result<Lab, CliError> {
-    let places = crate::cmd::lab::places(context)?;
+    let places = context.lab_places()?;
     let name: LabName = name.parse().map_err(|error: kubeon_lab::Error| CliError::refused(chain(&error)))?;
     Lab::open(&places, &name).map_err(|error| CliError::failed(chain(&error)))
 }
@@ -99,8 +98,8 @@ fn tell(context: &Context<'_>, others: &[Host], options: &InstallOptions) -> Res
     for host in others {
         text.push_str(&format!("  {:4}  {}\n", host.name, host.address));
     }
-    context.talk.result(&text)?;
-    context.talk.say(&format!(
+    context.output.result(&text)?;
+    context.output.say(&format!(
         "logs: kubectl -n {} logs -f deployment/{}",
         options.namespace,
         names::OPERATOR

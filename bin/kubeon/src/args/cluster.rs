@@ -1,0 +1,89 @@
+//! `kubeon create` and `kubeon plan`: the same flags say which cluster is wished for.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::inventory::{InventoryFlags, LimitFlag};
+use super::missing::MissingFlags;
+use super::node::NodeFlags;
+use super::precheck::IgnoreFlag;
+use super::scale::LeaveFlags;
+use super::settings::SettingFlags;
+use super::{ContactFlags, FormatFlag, HoldFlag};
+
+pub const CREATE_EXAMPLES: &str = "Examples:
+  kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12 -w 172.30.0.13
+  kubeon create demo v1.36.3 -m 10.0.0.1,10.0.0.2,10.0.0.3 --default-user admin --default-pk-file ~/.ssh/id_ed25519
+  kubeon create -f demo.yaml
+  kubeon create -f demo.yaml --yes   after workers were added to the file, or taken out of it
+  kubeon create demo            continue where it stopped, or mend what drifted
+Flags of parts that no bundle carries (calico, cilium, istio, …) are known and refused by name.";
+pub const PLAN_EXAMPLES: &str = "Examples:
+  kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12
+  kubeon plan -f demo.yaml
+  kubeon plan demo              what differs between the cluster and its wish
+  kubeon plan demo -o json | jq '.steps[].title'";
+
+/// Which cluster is wished for: by flags, by a file, or the one that is known by its name.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterArgs {
+    /// The cluster's name
+    pub name: Option<String>,
+    /// The Kubernetes version, such as v1.36.3; left out to continue a cluster that is known
+    pub version: Option<String>,
+    /// A file with a KubernetesCluster, in place of flags; - for standard input
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub inventory: InventoryFlags,
+    #[command(flatten)]
+    pub limit: LimitFlag,
+    #[command(flatten)]
+    pub nodes: NodeFlags,
+    #[command(flatten)]
+    pub settings: SettingFlags,
+    #[command(flatten)]
+    pub missing: MissingFlags,
+    /// Leave this worker out although it does not answer; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = "Workers")]
+    pub without: Vec<String>,
+    /// Workers that were about to leave and are wished for again stay
+    #[arg(long, help_heading = "Workers", hide_short_help = true)]
+    pub take_back: bool,
+    #[command(flatten)]
+    pub leave: LeaveFlags,
+    #[command(flatten)]
+    pub ignore: IgnoreFlag,
+    #[command(flatten)]
+    pub contact: ContactFlags,
+}
+
+/// `kubeon create`.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Only check the wish and write it down; no host is touched
+    #[arg(short = 'C', long, help_heading = None)]
+    pub only_create: bool,
+    /// Only show the plan
+    #[arg(long, help_heading = None)]
+    pub dry_run: bool,
+    /// Do not ask before workers leave that are no longer wished for
+    #[arg(short = 'y', long, help_heading = None)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub hold: HoldFlag,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+/// `kubeon plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}

@@ -1,0 +1,91 @@
+//! What every command is given: the environment and the output.
+
+use std::path::Path;
+
+use kubeon_api::{ClusterName, HostAddress};
+use kubeon_engine::engine::Engine;
+use kubeon_engine::environment::{EngineEnvironment, LabAccess};
+use kubeon_lab::{Lab, Places, User};
+
+use crate::args::{Environment, Typed};
+use crate::cli_error::CliError;
+use crate::output::CliOutput;
+
+/// What every command is given.
+pub struct Context<'a> {
+    /// The environment.
+    pub environment: Environment,
+    /// Where messages and results go.
+    pub output: &'a CliOutput,
+}
+
+impl Context<'_> {
+    /// The engine on this machine's state.
+    ///
+    /// # Errors
+    /// Refuses when the environment names no folder for state.
+    pub fn engine(&self) -> Result<Engine<'_>, CliError> {
+        Ok(Engine::new(self.engine_environment(), self.output)?)
+    }
+
+    /// What the engine needs of the environment.
+    pub fn engine_environment(&self) -> EngineEnvironment {
+        let environment = &self.environment;
+        EngineEnvironment {
+            state_folder: environment.state_folder(),
+            home: environment.home.clone(),
+            cache: environment.cache.clone(),
+            bundles: environment.bundles.clone(),
+            node_program: environment.node_program(),
+            pinned_in: environment.pinned_in.clone(),
+            ssh_agent: environment.ssh_agent.clone(),
+            labs: self.labs(),
+        }
+    }
+
+    /// Where labs keep their files.
+    ///
+    /// # Errors
+    /// When the environment names no folder.
+    pub fn lab_places(&self) -> Result<Places, CliError> {
+        let (state, cache) = (self.environment.state_folder(), self.environment.cache.clone());
+        let (Some(state), Some(cache)) = (state, cache) else {
+            return Err(CliError::refused("HOME is not set: set KUBEON_HOME and KUBEON_CACHE to folders"));
+        };
+        Ok(Places::new(&state, &cache))
+    }
+
+    /// How to log in to the labs of this machine. A lab that cannot be read is left out: its hosts may be reached in
+    /// another way.
+    fn labs(&self) -> Vec<LabAccess> {
+        let Ok(places) = self.lab_places() else { return Vec::new() };
+        let names = Lab::list(&places).unwrap_or_default();
+        let access = |lab: Lab| {
+            lab.ssh_command("h1", User::Root).ok()?;
+            let known_hosts = lab.known_hosts().ok()?;
+            let host = |line: &str| line.split(' ').next()?.parse::<HostAddress>().ok();
+            let hosts = known_hosts.lines().filter_map(host).collect();
+            Some(LabAccess { hosts, key: lab.key_path(), known_hosts })
+        };
+        names.iter().filter_map(|name| access(Lab::open(&places, name).ok()?)).collect()
+    }
+
+    /// A path for people: with `~` where it lies in the home folder.
+    pub fn shorten(&self, path: &Path) -> String {
+        let inside = self.environment.home.as_ref().and_then(|home| path.strip_prefix(home).ok());
+        inside.map_or_else(|| path.display().to_string(), |rest| format!("~/{}", rest.display()))
+    }
+
+    /// What was typed, with another command in place of the one that was, where that takes the same.
+    pub fn typed_as(&self, was: &str, command: &str) -> Option<String> {
+        let typed = Typed::read_any(&self.environment.words)?;
+        (typed.command() == was).then(|| typed.line(command))
+    }
+
+    /// The command that goes on with a cluster, with whatever of the flags is not remembered.
+    pub fn again(&self, command: &str, cluster: &ClusterName) -> String {
+        let typed = Typed::read(&self.environment.words);
+        let line = typed.map(|typed| typed.again(command, cluster.as_str()));
+        line.unwrap_or_else(|| format!("kubeon {command} {cluster}"))
+    }
+}

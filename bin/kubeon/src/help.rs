@@ -1,0 +1,23 @@
+//! The help of a command that has subcommands.
+
+use clap::CommandFactory as _;
+
+use crate::args::Cli;
+use crate::cli_error::CliError;
+use crate::output::CliOutput;
+
+/// Writes the help of a command that has subcommands to standard output.
+///
+/// # Errors
+/// When standard output is closed.
+pub fn help(output: &CliOutput, path: &[&str]) -> Result<(), CliError> {
+    let mut root = Cli::command();
+    root.build();
+    let mut command = &mut root;
+    for name in path {
+        command = command
+            .find_subcommand_mut(name)
+            .ok_or_else(|| CliError::failed(format!("there is no help on {name}")))?;
+    }
+    output.result(&command.render_help().to_string())
+}

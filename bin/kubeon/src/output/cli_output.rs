@@ -1,0 +1,201 @@
+//! Where words go: results to standard output, everything that moves or explains to standard error.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Arc;
+
+use indicatif::MultiProgress;
+use kubeon_apply::RunObserver;
+use kubeon_engine::error::EngineError;
+use kubeon_engine::output::EngineOutput;
+use kubeon_plan::Plan;
+use kubeon_wire::Progress;
+use parking_lot::Mutex;
+
+use super::keys::SilentKeys;
+use crate::args::{Environment, ProgressForm, VerbosityFlags};
+use crate::cli_error::CliError;
+use crate::display::Display;
+
+/// From this level on the crates below speak as well.
+const DEBUG: u8 = 6;
+
+/// What may be said, and how.
+#[derive(Clone)]
+pub struct CliOutput {
+    quiet: bool,
+    verbosity: u8,
+    /// Standard error is a terminal that can redraw lines.
+    pub moving: bool,
+    /// Standard error takes colours.
+    pub colour: bool,
+    /// Everything is told as lines of JSON.
+    json: bool,
+    /// A person can be asked: standard input and error are terminals.
+    pub can_ask: bool,
+    screen: Arc<Mutex<Option<Moving>>>,
+}
+
+/// Lines that move, for as long as they do.
+struct Moving {
+    screen: MultiProgress,
+    _keys: Option<SilentKeys>,
+}
+
+impl CliOutput {
+    /// From flags, environment and what the standard streams are.
+    pub fn new(flags: &VerbosityFlags, environment: &Environment) -> Self {
+        let json = flags.progress == ProgressForm::Json;
+        let terminal = io::stderr().is_terminal() && !json;
+        let verbosity = u8::try_from(flags.verbosity.clamp(0, 8)).unwrap_or(1);
+        let capable = terminal && !environment.dumb_terminal;
+        Self {
+            quiet: flags.quiet || verbosity == 0,
+            verbosity,
+            // Debugging words come from everywhere and would tear moving lines apart.
+            moving: capable && verbosity < DEBUG,
+            colour: capable && !environment.no_color,
+            json,
+            can_ask: terminal && io::stdin().is_terminal(),
+            screen: Arc::default(),
+        }
+    }
+
+    /// Whether only results and errors are wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// The level of `-v`, 0 to 8.
+    pub fn verbosity(&self) -> u8 {
+        self.verbosity
+    }
+
+    /// A result, to standard output.
+    ///
+    /// # Errors
+    /// When standard output is closed or full.
+    pub fn result(&self, text: &str) -> Result<(), CliError> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// A line that explains, to standard error. Nobody can be told when that fails.
+    pub fn say(&self, line: &str) {
+        if self.quiet {
+            return;
+        }
+        if self.json {
+            return self.note(line, false);
+        }
+        let screen = self.screen.lock();
+        let _ = match screen.as_ref() {
+            Some(moving) => moving.screen.println(line),
+            None => writeln!(io::stderr().lock(), "{line}"),
+        };
+    }
+
+    /// From now on lines move on this screen, and what is said goes above them; `None` when they stand still again.
+    pub fn on_screen(&self, screen: Option<MultiProgress>) {
+        *self.screen.lock() = screen.map(|screen| Moving { screen, _keys: SilentKeys::new() });
+    }
+
+    /// A line for those who asked for more with `-v`.
+    pub fn detail(&self, level: u8, line: &str) {
+        if self.verbosity >= level {
+            self.say(line);
+        }
+    }
+
+    /// A warning, to standard error.
+    pub fn warn(&self, line: &str) {
+        if self.json && !self.quiet {
+            return self.note(line, true);
+        }
+        self.say(&format!("warning: {line}"));
+    }
+
+    fn note(&self, line: &str, warning: bool) {
+        self.progress(&Progress::Note { text: line.to_owned(), warning });
+    }
+
+    /// Whether programs listen.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// A line for programs, to standard error, where they listen. Nobody can be told when that fails.
+    pub fn progress(&self, progress: &Progress) {
+        if !self.json {
+            return;
+        }
+        if let Ok(mut line) = serde_json::to_vec(progress) {
+            line.push(b'\n');
+            let _ = io::stderr().lock().write_all(&line);
+        }
+    }
+
+    /// How a command ended, to standard error.
+    pub fn end(&self, result: &Result<(), CliError>) {
+        match result {
+            Ok(()) => self.progress(&Progress::End { ok: true, reason: None, next: None }),
+            Err(stop) if self.json => {
+                let reason = Some(stop.reason()).filter(|reason| !reason.is_empty());
+                self.progress(&Progress::End { ok: false, reason, next: stop.next() });
+            }
+            Err(stop) => drop(write!(io::stderr().lock(), "{stop}")),
+        }
+    }
+
+    /// Asks a question that is answered by yes or no; no when nobody can be asked.
+    ///
+    /// # Errors
+    /// When the terminal cannot be read.
+    pub fn confirm(&self, question: &str) -> Result<bool, CliError> {
+        Ok(self.ask(question)?)
+    }
+
+    fn ask(&self, question: &str) -> io::Result<bool> {
+        if !self.can_ask {
+            return Ok(false);
+        }
+        write!(io::stderr().lock(), "{question} [y/N] ")?;
+        let mut line = String::new();
+        io::stdin().read_line(&mut line)?;
+        Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    }
+}
+
+impl EngineOutput for CliOutput {
+    fn say(&self, line: &str) {
+        Self::say(self, line);
+    }
+
+    fn detail(&self, level: u8, line: &str) {
+        Self::detail(self, level, line);
+    }
+
+    fn warn(&self, line: &str) {
+        Self::warn(self, line);
+    }
+
+    fn progress(&self, progress: &Progress) {
+        Self::progress(self, progress);
+    }
+
+    fn can_ask(&self) -> bool {
+        self.can_ask
+    }
+
+    fn confirm(&self, question: &str) -> Result<bool, EngineError> {
+        Ok(self.ask(question)?)
+    }
+
+    fn ask_secret(&self, what: &str) -> Result<String, EngineError> {
+        Ok(rpassword::prompt_password(format!("{what}: "))?)
+    }
+
+    fn observe(&self, plan: &Plan) -> Box<dyn RunObserver> {
+        Box::new(Display::begin(plan, self))
+    }
+}

@@ -1,0 +1,118 @@
+//! From flags to a cluster request: what flags declare, and what of them cannot be read.
+
+use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
+use kubeon_api::kubernetes_cluster::{
+    ApiServer, Certificates, DeclaredCluster, LoadBalancer as DeclaredBalancer, LoadBalancerMode, Network,
+    ProxyMode as DeclaredProxy,
+};
+use kubeon_api::{NameError, Version};
+use kubeon_engine::cluster_request::{ClusterRequest, RequestParts, from_parts};
+use kubeon_plan::Refusal;
+
+use crate::args::cluster::ClusterArgs;
+use crate::args::settings::SettingFlags;
+use crate::cli_error::CliError;
+
+/// The request that flags make.
+///
+/// # Errors
+/// Every reason at once.
+pub fn from_flags(
+    args: &ClusterArgs,
+    name: &str,
+    version: &str,
+    supported: &[Version],
+) -> Result<ClusterRequest, CliError> {
+    let mut refusals = args.missing.refusals.clone();
+    refusals.extend(args.settings.refusals());
+    let declared = declared(&args.settings, &mut refusals);
+    let hosts = args.nodes.hosts(&mut refusals);
+    let parts = RequestParts {
+        declared,
+        feature_gates: args.settings.feature_gates.clone().unwrap_or_default(),
+        // What could not be read is refused above; an empty list would only be refused a second time.
+        unread_masters: hosts.masters.is_empty() && !args.nodes.masters.addresses.is_empty(),
+        masters: hosts.masters,
+        workers: hosts.workers,
+        refusals,
+    };
+    Ok(from_parts(name, version, parts, supported)?)
+}
+
+fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
+    Refusal { subject: subject.into(), reason: reason.into() }
+}
+
+/// What the flags declare; what cannot be read is refused and left at its default.
+fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluster {
+    let mut read = Reader { refusals };
+    let lb_mode = match flags.lb_mode.as_deref() {
+        Some("external") if flags.lb_ip.is_some() => Some(LoadBalancerMode::External),
+        _ => None,
+    };
+    let address = if lb_mode.is_some() { read.text("--lb-ip", flags.lb_ip.as_deref()) } else { None };
+    let port = read.number("--lb-port", flags.lb_port, 1, 65535);
+    if let (Some(port), None) = (port, &lb_mode)
+        && port != 6443
+    {
+        read.refusals
+            .push(refuse(format!("--lb-port {port}"), "needs --lb-mode external: masters listen on 6443"));
+    }
+    DeclaredCluster {
+        pod_cidr: read.text("--pod-cidr", flags.pod_cidr.as_deref()),
+        service_cidr: read.text("--svc-cidr", flags.svc_cidr.as_deref()),
+        api_server: Some(ApiServer {
+            domain: read.text("--lb-domain", flags.lb_domain.as_deref()),
+            port: None,
+            cert_sans: flags.cert_san.iter().filter_map(|san| read.text("--cert-san", Some(san))).collect(),
+        }),
+        load_balancer: Some(DeclaredBalancer {
+            mode: lb_mode,
+            address,
+            port: port.and_then(|p| u16::try_from(p).ok()),
+        }),
+        network: Some(Network {
+            proxy_mode: (flags.proxy.as_deref() == Some("iptables")).then_some(DeclaredProxy::Iptables),
+            dns_domain: read.text("--dns-domain", flags.dns_domain.as_deref()),
+            node_mask_size: read
+                .number("--node-mask-size", flags.node_mask_size, 16, 28)
+                .and_then(|bits| u8::try_from(bits).ok()),
+            max_pods: read.number("--max-pods", flags.max_pods, 4, 65000),
+            node_port_range: read.text("--port-range", flags.port_range.as_deref()),
+            ..Network::default()
+        }),
+        certificates: Some(Certificates {
+            ca_years: read.number("--cert-years", flags.cert_years, 1, MAX_CA_YEARS),
+        }),
+        ..DeclaredCluster::default()
+    }
+}
+
+struct Reader<'a> {
+    refusals: &'a mut Vec<Refusal>,
+}
+
+impl Reader<'_> {
+    fn text<T: std::str::FromStr<Err = NameError>>(&mut self, flag: &str, text: Option<&str>) -> Option<T> {
+        let text = text?;
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.refusals.push(refuse(format!("{flag} {text}"), error.to_string()));
+                None
+            }
+        }
+    }
+
+    fn number(&mut self, flag: &str, number: Option<u32>, low: u32, high: u32) -> Option<u32> {
+        let number = number?;
+        if (low..=high).contains(&number) {
+            return Some(number);
+        }
+        self.refusals.push(refuse(format!("{flag} {number}"), format!("must lie between {low} and {high}")));
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! What files say: the examples, as README tells how to use them, and what flags add to a file.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::Parser as _;
+use kubeon_api::{HostAddress, KubernetesCluster, Version, read_yaml};
+
+use crate::args::{Cli, Command};
+use crate::cli_error::CliError;
+use kubeon_engine::cluster_request::ClusterRequest;
+use kubeon_engine::login_request::{LoginRequest, LoginRequests, SecretSource};
+use kubeon_engine::request_file::from_file;
+
+/// Those that `create -f` takes, with the flags that it needs and the number of hosts.
+const TAKEN: [(&str, &[&str], usize); 2] = [
+    ("minimal.yaml", &[], 3),
+    ("highly-available.yaml", &["--default-user", "kube-admin", "--default-pk-file", "~/.ssh/id_ed25519"], 6),
+];
+/// Those that ask for something that is not there yet, with the fields that do.
+const NOT_YET: [(&str, &[&str]); 3] = [
+    ("external-load-balancer.yaml", &["spec.cluster.etcdList 10.30.0.21", "spec.cluster.imagesRegistry"]),
+    ("kubeadm.yaml", &["spec.cluster.deployMode"]),
+    ("older-form.yaml", &["spec.cluster.etcdList 192.168.1.12"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn example(name: &str) -> KubernetesCluster {
+    let text = std::fs::read_to_string(root().join("examples").join(name));
+    let text = text.unwrap_or_else(|error| panic!("{name}: {error}"));
+    read_yaml(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn wished(cluster: &KubernetesCluster, flags: &[&str]) -> Result<ClusterRequest, CliError> {
+    let supported: Vec<Version> = crate::cmd::view::catalogue().unwrap().versions().collect();
+    match Cli::parse_from([&["kubeon", "create", "-f", "-"], flags].concat()).command {
+        Some(Command::Create(args)) => {
+            Ok(from_file(cluster, &LoginRequests::from(&args.cluster.nodes), &supported)?)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn login<'a>(wish: &'a ClusterRequest, host: &str) -> &'a LoginRequest {
+    &wish.logins[&host.parse::<HostAddress>().unwrap()].flags
+}
+
+#[test]
+fn examples_that_create_takes_become_wishes() {
+    for (name, flags, hosts) in TAKEN {
+        let wish = wished(&example(name), flags).unwrap_or_else(|stop| panic!("{name}: {stop}"));
+        assert_eq!((wish.spec.hosts().count(), wish.logins.len()), (hosts, hosts), "{name}");
+    }
+}
+
+#[test]
+fn examples_of_what_is_not_there_yet_are_refused_by_field() {
+    for (name, fields) in NOT_YET {
+        let stop = wished(&example(name), &[]).unwrap_err();
+        for field in fields {
+            assert!(stop.rows.iter().any(|(subject, _)| subject == field), "{field} of {name}: {stop}");
+        }
+    }
+}
+
+#[test]
+fn the_readme_tells_how_every_example_is_used() {
+    let files = std::fs::read_dir(root().join("examples")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names: BTreeSet<String> = names.filter(|name| name.ends_with(".yaml")).collect();
+    let known = TAKEN.map(|(name, ..)| name).into_iter().chain(NOT_YET.map(|(name, _)| name));
+    let known: BTreeSet<String> = known.map(str::to_owned).collect();
+    assert_eq!(names, known);
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    for (name, flags, _) in TAKEN {
+        let line = format!("kubeon create -f examples/{name} {}", flags.join(" "));
+        assert!(readme.contains(line.trim_end()), "{line}");
+    }
+    for (name, _) in NOT_YET {
+        assert!(readme.contains(&format!("(examples/{name})")), "{name}");
+    }
+}
+
+#[test]
+fn a_secret_of_a_meta_cluster_is_asked_for_by_role_and_flags_stand_for_it() {
+    let cluster = example("highly-available.yaml");
+    for (flags, asked) in [
+        (&[][..], "--default-pk-file or --default-passwd @FILE"),
+        (&["--default-port", "2200"], "--default-pk-file or --default-passwd @FILE"),
+        (&["--default-master-passwd", "@a"], "--default-worker-pk-file or --default-worker-passwd @FILE"),
+        (&["--default-worker-pk-file", "k"], "--default-master-pk-file or --default-master-passwd @FILE"),
+    ] {
+        let stop = wished(&cluster, flags).unwrap_err();
+        assert_eq!(stop.rows.len(), 1, "{stop}");
+        let (subject, reason) = &stop.rows[0];
+        assert_eq!(subject, "spec.cluster.authConfig.credentialsRef");
+        assert!(reason.ends_with(asked), "{flags:?}: {reason}");
+    }
+    let flags = ["--default-master-passwd", "@a", "--default-worker-passwd", "@b"];
+    let wish = wished(&cluster, &flags).unwrap();
+    for (host, file) in [("10.20.0.1", "a"), ("10.20.0.11", "b")] {
+        assert_eq!(login(&wish, host).password, Some(SecretSource::File(file.into())), "{host}");
+    }
+    let told = wish.notes.iter().any(|note| note.text.contains("authConfig.credentialsRef"));
+    assert!(told, "{:?}", wish.notes);
+}
+
+#[test]
+fn flags_say_of_each_role_what_a_file_leaves_open() {
+    let flags = ["--default-pk-file", "k", "--default-port", "2200", "--default-worker-port", "2201"];
+    let wish =
+        wished(&example("highly-available.yaml"), &[&flags[..], &["--default-user", "admin"]].concat())
+            .unwrap();
+    for (host, user, port) in
+        [("10.20.0.1", "admin", 2200), ("10.20.0.11", "admin", 2201), ("10.20.0.13", "ops", 2222)]
+    {
+        let login = login(&wish, host);
+        assert_eq!((login.user.as_deref(), login.port), (Some(user), Some(port)), "{host}");
+    }
+    let wish = wished(&example("minimal.yaml"), &[]).unwrap();
+    assert_eq!(login(&wish, "172.30.0.11"), &LoginRequest::default(), "nothing is said of it");
+}
+
+#[test]
+fn a_flag_wins_over_the_account_of_a_file_only_where_it_stands_for_a_secret() {
+    let mut cluster = example("highly-available.yaml");
+    cluster.spec.cluster.auth_config.as_mut().unwrap().username = Some("beside".parse().unwrap());
+    let account = |cluster: &KubernetesCluster, flags: &[&str]| {
+        login(&wished(cluster, flags).unwrap(), "10.20.0.1").user.clone().unwrap()
+    };
+    let (key, user) = (["--default-pk-file", "k"], ["--default-user", "admin"]);
+    assert_eq!(account(&cluster, &key), "beside");
+    assert_eq!(account(&cluster, &user), "admin");
+    cluster.spec.cluster.auth_config.as_mut().unwrap().credentials_ref = None;
+    assert_eq!(account(&cluster, &user), "beside");
+}

@@ -1,0 +1,140 @@
+//! Hosts are checked before anything is planned for them: every host, every check, told at once.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use kubeon_api::HostAddress;
+use kubeon_link_host::SshHosts;
+use kubeon_plan::precheck::{self, Place, precheck};
+use kubeon_plan::{Intent, Plan, PlanError, Snapshot};
+use kubeon_ports::ProbeHost;
+use kubeon_reconcile::Planned;
+use kubeon_wire::{Facts, PrecheckReport, Progress, StepFailure};
+use parking_lot::Mutex;
+
+use crate::error::{EngineError, ErrorCategory};
+use crate::run::Run;
+
+/// Reads facts of hosts; each host also tries to reach the others.
+pub struct PrecheckProbe<'a> {
+    hosts: &'a SshHosts,
+    places: BTreeMap<HostAddress, Vec<Place>>,
+}
+
+impl<'a> PrecheckProbe<'a> {
+    /// Probes what the cluster's hosts must reach, and further places such as a registry that the user names. No change
+    /// needs a registry: every image comes from the bundle.
+    pub fn about(intent: &Intent, hosts: &'a SshHosts, further: &[Place]) -> Self {
+        Self { hosts, places: precheck::questions(intent, further) }
+    }
+}
+
+#[async_trait]
+impl ProbeHost for PrecheckProbe<'_> {
+    async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure> {
+        let places = self.places.get(&host).map(Vec::as_slice).unwrap_or_default();
+        self.hosts.facts_and(host, places).await
+    }
+}
+
+/// Plans, and keeps what was found out about the hosts.
+pub struct Checked<'a> {
+    intent: &'a Intent,
+    report: Mutex<Option<PrecheckReport>>,
+}
+
+impl<'a> Checked<'a> {
+    /// Nothing was checked yet.
+    pub fn new(intent: &'a Intent) -> Self {
+        Self { intent, report: Mutex::default() }
+    }
+
+    /// Checks and plans.
+    ///
+    /// # Errors
+    /// When no plan can be made.
+    pub fn plan(&self, snapshot: &Snapshot) -> Result<Plan, PlanError> {
+        let report = precheck(self.intent, snapshot);
+        *self.report.lock() = Some(report);
+        kubeon_plan::plan(self.intent, snapshot)
+    }
+
+    /// Looks, checks and plans; writes nothing.
+    ///
+    /// # Errors
+    /// Refuses when a check fails, or no plan can be made.
+    pub async fn look(&self, run: &Run<'_>) -> Result<Planned, EngineError> {
+        let looked = run.look(&|snapshot| self.plan(snapshot)).await;
+        let report = self.report.lock().take();
+        let Some(report) = report else { return looked };
+        let failed = (!report.ok).then(|| refusal(&report, looked.as_ref().err()));
+        run.output.progress(&Progress::Precheck { report });
+        match failed {
+            Some(error) => Err(error),
+            None => looked,
+        }
+    }
+}
+
+/// What stands in the way on hosts, and whatever else does.
+pub fn refusal(report: &PrecheckReport, other: Option<&EngineError>) -> EngineError {
+    let told = |subject: &str, text: &str| {
+        let mut hosts = report.hosts.iter().filter(|host| host.host.to_string() == subject);
+        hosts.any(|host| host.checks.iter().any(|result| result.message == text))
+    };
+    let mut error = EngineError::new(ErrorCategory::Refused, precheck::failures(report).trim_end());
+    for (subject, text) in other.into_iter().flat_map(|other| &other.rows) {
+        if !told(subject, text) {
+            error = error.row(subject, text);
+        }
+    }
+    error.warnings = other.map(|other| other.warnings.clone()).unwrap_or_default();
+    match ignorable(report) {
+        Some(names) => error.hint(format!("to go on all the same: --ignore {names}")),
+        None => error,
+    }
+}
+
+/// The checks that stand in the way, where a person may say that they do not matter.
+fn ignorable(report: &PrecheckReport) -> Option<String> {
+    let failed =
+        report.hosts.iter().flat_map(|host| &host.checks).filter(|it| precheck::stands_in_the_way(it));
+    let mut names: Vec<&str> = failed.map(|result| result.check.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let all = !names.is_empty() && names.iter().all(|name| precheck::may_be_ignored(name).is_ok());
+    all.then(|| names.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_plan::sim::{bare, cluster};
+    use kubeon_plan::{Artifacts, Seen, validate};
+
+    use super::*;
+
+    fn report(ignore: &[&str]) -> PrecheckReport {
+        let spec = cluster(&["10.0.0.1"], &["10.0.0.2"]);
+        let version = spec.version;
+        let mut intent = Intent::new(validate(spec, &[version]).unwrap().0, "u", 0, Artifacts::default());
+        intent.ignore = ignore.iter().map(|&name| name.to_owned()).collect();
+        let old = Facts { kernel: "3.9.1".to_owned(), ..bare("h2") };
+        let hosts = [("10.0.0.1", bare("h1")), ("10.0.0.2", old)];
+        let hosts = hosts.map(|(host, facts)| (host.parse().unwrap(), Seen::Fresh(facts)));
+        precheck(&intent, &Snapshot { taken_at: 0, hosts: hosts.into() })
+    }
+
+    #[test]
+    fn what_fails_is_told_host_by_host_with_the_way_on() {
+        let other = EngineError::refused("x")
+            .row("10.0.0.2", "kernel version is minor < 3.10")
+            .row("bundle", "is old");
+        let refused = refusal(&report(&[]), Some(&other));
+        assert_eq!(
+            refused.to_string(),
+            "[precheck] failed with:\n 10.0.0.2 : kernel version is minor < 3.10\n  bundle  is old"
+        );
+        assert_eq!(refused.hint.as_deref(), Some("to go on all the same: --ignore kernel"));
+        assert!(report(&["kernel"]).ok);
+    }
+}

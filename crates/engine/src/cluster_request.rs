@@ -1,0 +1,181 @@
+//! What is asked for: from settings and hosts to a specification, with every reason against it at once.
+
+use std::collections::BTreeMap;
+
+use kubeon_api::kubernetes_cluster::{DeclaredCluster, ProxyMode as DeclaredProxy, Reach, Settings};
+use kubeon_api::{ClusterName, HostAddress, HostName, NameError, Version};
+use kubeon_plan::{ClusterSpec, HostSpec, LoadBalancer, Note, PlanError, ProxyMode, Refusal, Valid};
+
+use crate::error::EngineError;
+use crate::login_request::{HostLoginRequest, LoginRequest};
+
+/// A cluster that is asked for.
+#[derive(Debug, Clone)]
+pub struct ClusterRequest {
+    /// What it should be, proven as far as it can be without asking a host.
+    pub spec: Valid<ClusterSpec>,
+    /// What a person should know.
+    pub notes: Vec<Note>,
+    /// How to log in to each host.
+    pub logins: BTreeMap<HostAddress, HostLoginRequest>,
+}
+
+pub(crate) fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
+    Refusal { subject: subject.into(), reason: reason.into() }
+}
+
+/// A request as settings and hosts, with what was refused while it was read.
+#[derive(Debug, Clone, Default)]
+pub struct RequestParts {
+    /// The settings; its lists of hosts are not used.
+    pub declared: DeclaredCluster,
+    /// Feature gates of the Kubernetes programs: `Name=true|false`, joined by commas.
+    pub feature_gates: String,
+    /// Masters in order.
+    pub masters: Vec<HostRequest>,
+    /// Workers in order.
+    pub workers: Vec<HostRequest>,
+    /// Masters were named and none could be read: a refusal says so already.
+    pub unread_masters: bool,
+    /// What was refused already.
+    pub refusals: Vec<Refusal>,
+}
+
+/// A host that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRequest {
+    /// Its address.
+    pub address: HostAddress,
+    /// Its name as a node.
+    pub name: Option<HostName>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// How to log in.
+    pub login: LoginRequest,
+}
+
+/// The request that these parts make.
+///
+/// # Errors
+/// Every reason at once.
+pub fn from_parts(
+    name: &str,
+    version: &str,
+    parts: RequestParts,
+    supported: &[Version],
+) -> Result<ClusterRequest, EngineError> {
+    let RequestParts { declared, feature_gates, masters, workers, unread_masters, mut refusals } = parts;
+    let cluster =
+        name.parse::<ClusterName>().map_err(|error| refusals.push(refuse(name, error.to_string()))).ok();
+    let version = version
+        .parse::<Version>()
+        .map_err(|error| {
+            let reason = format!("Input version [{version}] error: {error}");
+            refusals.push(refuse(format!("version {version}"), reason));
+        })
+        .ok();
+    let settings = settings(&declared, &mut refusals)?;
+    let login = |host: &HostRequest| {
+        (host.address, HostLoginRequest { flags: host.login.clone(), ..HostLoginRequest::default() })
+    };
+    let logins = masters.iter().chain(&workers).map(login).collect();
+    let host = |host: HostRequest| HostSpec { address: host.address, name: host.name, labels: host.labels };
+    let spec = spec(
+        // A name or version that cannot be read is refused below; a stand-in lets the rest be checked as well.
+        cluster
+            .map_or_else(|| "x".parse(), Ok)
+            .map_err(|error: NameError| EngineError::failed(error.to_string()))?,
+        version.or_else(|| supported.last().copied()),
+        &settings,
+        masters.into_iter().map(host).collect(),
+        workers.into_iter().map(host).collect(),
+        &mut refusals,
+    )?;
+    let spec = ClusterSpec { feature_gates, ..spec };
+    let (spec, notes) = validated(spec, supported, refusals, name, unread_masters)?;
+    Ok(ClusterRequest { spec, notes, logins })
+}
+
+/// Checks a specification that was stored before.
+///
+/// # Errors
+/// Every reason at once why it cannot be planned any more.
+pub fn stored_spec(
+    spec: ClusterSpec,
+    supported: &[Version],
+) -> Result<(Valid<ClusterSpec>, Vec<Note>), EngineError> {
+    Ok(kubeon_plan::validate(spec, supported)?)
+}
+
+pub(crate) fn validated(
+    spec: ClusterSpec,
+    supported: &[Version],
+    mut refusals: Vec<Refusal>,
+    name: &str,
+    unread_masters: bool,
+) -> Result<(Valid<ClusterSpec>, Vec<Note>), EngineError> {
+    match kubeon_plan::validate(spec, supported) {
+        Ok(valid) if refusals.is_empty() => Ok(valid),
+        Ok((_, notes)) => Err(EngineError::refusals(name, refusals, &notes)),
+        Err(PlanError { refusals: more, notes, .. }) => {
+            refusals.extend(more.into_iter().filter(|refusal| !(unread_masters && refusal.subject == "-m")));
+            Err(EngineError::refusals(name, refusals, &notes))
+        }
+    }
+}
+
+pub(crate) fn settings(
+    declared: &DeclaredCluster,
+    refusals: &mut Vec<Refusal>,
+) -> Result<Settings, EngineError> {
+    declared.settings().or_else(|error| {
+        refusals.push(refuse("load balancer", error.to_string()));
+        let plain = DeclaredCluster { load_balancer: None, external_load_balancer: None, ..declared.clone() };
+        plain.settings().map_err(|error| EngineError::failed(crate::error::chain(&error)))
+    })
+}
+
+pub(crate) fn spec(
+    name: ClusterName,
+    version: Option<Version>,
+    settings: &Settings,
+    masters: Vec<HostSpec>,
+    workers: Vec<HostSpec>,
+    refusals: &mut Vec<Refusal>,
+) -> Result<ClusterSpec, EngineError> {
+    let version = version.ok_or_else(|| EngineError::failed("the catalogue holds no version"))?;
+    let load_balancer = match &settings.reach {
+        Reach::External { address, port } => match address.ip() {
+            Some(address) => LoadBalancer::External { address, port: *port },
+            None => {
+                let reason = "is a name; give the load balancer's IPv4 address in this version";
+                refusals.push(refuse(format!("load balancer {address}"), reason));
+                LoadBalancer::Haproxy
+            }
+        },
+        Reach::Haproxy | Reach::Updater => LoadBalancer::Haproxy,
+    };
+    let network = &settings.network;
+    Ok(ClusterSpec {
+        name,
+        version,
+        masters,
+        workers,
+        api_domain: settings.api_domain.to_string(),
+        cert_sans: settings.cert_sans.iter().map(ToString::to_string).collect(),
+        load_balancer,
+        pod_cidr: settings.pod_cidr,
+        service_cidr: settings.service_cidr,
+        node_mask_size: network.node_mask_size,
+        max_pods: network.max_pods,
+        node_ports: (network.node_port_range.first(), network.node_port_range.last()),
+        dns_domain: network.dns_domain.to_string(),
+        proxy_mode: match network.proxy_mode {
+            DeclaredProxy::Iptables => ProxyMode::Iptables,
+            DeclaredProxy::Nftables | DeclaredProxy::Ipvs => ProxyMode::Nftables,
+        },
+        // A declaration has no field for them; flags add theirs.
+        feature_gates: String::new(),
+        ca_years: settings.ca_years,
+    })
+}

@@ -1,0 +1,205 @@
+//! The way that kubectl takes to a cluster by default: a name that all masters answer to where this machine's hosts
+//! file may be written, else a master that answers now.
+//!
+//! ```text
+//!   hosts file written ──► https://demo.apiserver.cluster.local:6443   while any one master is dead
+//!   else ──► /readyz of every master, side by side ──► the context demo-h2
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubeon_plan::{ClusterSpec, HostSpec, LoadBalancer};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+
+use crate::error::EngineError;
+use crate::hosts_file::HostsFile;
+use crate::kubeconfig::Kubeconfig;
+use crate::output::EngineOutput;
+
+/// Longest that a master may take to say that it is ready.
+const ASK: Duration = Duration::from_secs(2);
+/// How much longer the master is waited for that is chosen already, once another one has answered.
+const GRACE: Duration = Duration::from_millis(200);
+/// Where masters listen.
+const PORT: u16 = 6443;
+
+/// The way to a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiEndpoint {
+    /// Where the context named like the cluster leads.
+    pub url: String,
+    /// The context of a master that answers, where the one of the cluster would not survive a dead master.
+    pub master: Option<String>,
+}
+
+/// Whom to ask, and how to know them.
+pub struct EndpointSearch<'a> {
+    /// The cluster.
+    pub spec: &'a ClusterSpec,
+    /// The certificate of the authority that masters' certificates are from, as PEM.
+    pub authority: &'a str,
+    /// The context that is chosen now.
+    pub chosen: Option<&'a str>,
+    /// The hosts file.
+    pub hosts_file: HostsFile,
+    /// Where masters listen.
+    pub port: u16,
+}
+
+impl<'a> EndpointSearch<'a> {
+    /// About a cluster, with this machine's hosts file.
+    pub fn about(spec: &'a ClusterSpec, authority: &'a str, chosen: Option<&'a str>) -> Self {
+        Self { spec, authority, chosen, hosts_file: HostsFile::of_this_machine(), port: PORT }
+    }
+}
+
+/// Finds the way. Mends the hosts file where it may be written and something differs.
+pub async fn find(asking: EndpointSearch<'_>, output: &dyn EngineOutput) -> ApiEndpoint {
+    let spec = asking.spec;
+    if spec.masters.len() < 2 || spec.load_balancer != LoadBalancer::Haproxy {
+        return ApiEndpoint { url: api(spec), master: None };
+    }
+    let name = format!("{}.{}", spec.name, spec.api_domain);
+    let addresses: Vec<_> = spec.masters.iter().map(|host| host.address.ip()).collect();
+    let (file, cluster, entry) = (asking.hosts_file.clone(), spec.name.to_string(), name.clone());
+    let written = tokio::task::spawn_blocking(move || file.set(&cluster, &entry, &addresses)).await;
+    let Err(error) = written.unwrap_or_else(|gone| Err(std::io::Error::other(gone))) else {
+        return ApiEndpoint { url: format!("https://{name}:{PORT}"), master: None };
+    };
+    let master = living(&asking).await;
+    let uses = match &master {
+        Some(context) => {
+            format!("kubectl uses {context}, which answers; once it is dead, choose another with")
+        }
+        None => "kubectl uses the first master, and none answers now; choose one that does with".to_owned(),
+    };
+    output.say(&format!("note: /etc/hosts cannot be written ({error}): {uses}: kubeon use {}", spec.name));
+    ApiEndpoint { url: api(spec), master }
+}
+
+/// The context of a master that is ready: the chosen one's, else that of whoever answers first.
+async fn living(asking: &EndpointSearch<'_>) -> Option<String> {
+    let masters = &asking.spec.masters;
+    let agent = agent(asking.authority)?;
+    let context = |host: &HostSpec| context(asking.spec, host);
+    let wanted = masters.iter().position(|host| asking.chosen == Some(context(host).as_str())).unwrap_or(0);
+    let mut answers = JoinSet::new();
+    for (index, host) in masters.iter().enumerate() {
+        let (agent, url) = (agent.clone(), format!("https://{}:{}/readyz", host.address, asking.port));
+        answers.spawn_blocking(move || (index, is_ready(&agent, &url)));
+    }
+    let (mut first, mut until) = (None, Instant::now() + ASK + GRACE);
+    loop {
+        tokio::select! {
+            answer = answers.join_next() => match answer {
+                None => break,
+                Some(Ok((index, true))) if index == wanted => {
+                    first = Some(index);
+                    break;
+                }
+                Some(Ok((index, true))) if first.is_none() => {
+                    first = Some(index);
+                    until = until.min(Instant::now() + GRACE);
+                }
+                Some(_) => {}
+            },
+            () = sleep_until(until) => break,
+        }
+    }
+    first.map(|index| context(&masters[index]))
+}
+
+fn agent(authority: &str) -> Option<ureq::Agent> {
+    let authorities: Vec<_> = parse_pem(authority.as_bytes())
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if authorities.is_empty() {
+        return None;
+    }
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::Specific(Arc::new(authorities)))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build();
+    let config = ureq::Agent::config_builder()
+        .tls_config(tls)
+        .proxy(None)
+        .https_only(true)
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_global(Some(ASK))
+        .build();
+    Some(config.new_agent())
+}
+
+fn is_ready(agent: &ureq::Agent, url: &str) -> bool {
+    agent.get(url).call().is_ok_and(|answer| answer.status() == 200)
+}
+
+/// The name of a master's context.
+pub fn context(spec: &ClusterSpec, host: &HostSpec) -> String {
+    let name = host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string);
+    format!("{}-{name}", spec.name)
+}
+
+/// Where the API answers: the load balancer, or the first master.
+pub fn api(spec: &ClusterSpec) -> String {
+    match (&spec.load_balancer, spec.masters.first()) {
+        (LoadBalancer::External { address, port }, _) => format!("https://{address}:{port}"),
+        (LoadBalancer::Haproxy, Some(master)) => format!("https://{}:{PORT}", master.address),
+        (LoadBalancer::Haproxy, None) => String::new(),
+    }
+}
+
+/// Which context is chosen where no master has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContextChoice {
+    /// The one that is chosen already.
+    Kept,
+    /// The cluster's own.
+    Cluster,
+}
+
+/// Looks again which way the kubeconfig of a cluster should lead; its new text where it leads another way. Mends the
+/// hosts file too.
+///
+/// # Errors
+/// When the text is no kubeconfig of the cluster.
+pub async fn renewed(
+    text: &str,
+    spec: &ClusterSpec,
+    choice: ContextChoice,
+    output: &dyn EngineOutput,
+) -> Result<Option<String>, EngineError> {
+    let old = Kubeconfig::parse(text)?;
+    let name = spec.name.as_str();
+    let authority = old.authority(name);
+    let authority = authority
+        .ok_or_else(|| EngineError::failed(format!("the kubeconfig knows no authority of {name}")))?;
+    let entrance = find(EndpointSearch::about(spec, &authority, old.current()), output).await;
+    pointed(&old, name, &entrance, choice)
+}
+
+fn pointed(
+    old: &Kubeconfig,
+    cluster: &str,
+    entrance: &ApiEndpoint,
+    choice: ContextChoice,
+) -> Result<Option<String>, EngineError> {
+    let mut new = old.clone();
+    new.lead(cluster, &entrance.url);
+    match (&entrance.master, choice, old.current()) {
+        (Some(master), ..) => new.choose(master),
+        (None, ContextChoice::Kept, Some(_)) => {}
+        (None, ..) => new.choose(cluster),
+    }
+    if new == *old { Ok(None) } else { new.text().map(Some) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Why the engine stopped: a category for programs, a title and rows for people, and the command that goes on.
+
+use std::fmt::{self, Write as _};
+
+use kubeon_plan::{Note, PlanError, Refusal};
+use kubeon_reconcile::ReconcileError;
+use kubeon_store::StoreError;
+
+/// What an error says about the hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCategory {
+    /// Something was tried and failed; hosts may have been written to.
+    Failed,
+    /// Refused before the first effect on a host.
+    Refused,
+    /// The caller cancelled it.
+    Interrupted,
+}
+
+/// Why something was not done. The caller decides how it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct EngineError {
+    /// What it says about the hosts.
+    pub category: ErrorCategory,
+    /// The reason in one line.
+    pub title: String,
+    /// Subjects, and what is wrong with each.
+    pub rows: Vec<(String, String)>,
+    /// Warnings that belong to it.
+    pub warnings: Vec<String>,
+    /// What to do next.
+    pub hint: Option<String>,
+}
+
+impl EngineError {
+    /// An error of one line.
+    pub fn new(category: ErrorCategory, title: impl Into<String>) -> Self {
+        Self { category, title: title.into(), rows: Vec::new(), warnings: Vec::new(), hint: None }
+    }
+
+    /// Refused before the first effect on a host.
+    pub fn refused(title: impl Into<String>) -> Self {
+        Self::new(ErrorCategory::Refused, title)
+    }
+
+    /// Failed after it was tried.
+    pub fn failed(title: impl Into<String>) -> Self {
+        Self::new(ErrorCategory::Failed, title)
+    }
+
+    /// Adds a row.
+    #[must_use]
+    pub fn row(mut self, subject: impl Into<String>, text: impl Into<String>) -> Self {
+        self.rows.push((subject.into(), text.into()));
+        self
+    }
+
+    /// Says what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Refused for all these reasons at once.
+    pub fn refusals(cluster: &str, refusals: Vec<Refusal>, notes: &[Note]) -> Self {
+        let count = refusals.len();
+        let plural = if count == 1 { "" } else { "s" };
+        let mut error = Self::refused(format!("{cluster} cannot be planned, {count} reason{plural}"));
+        error.rows = refusals.into_iter().map(|refusal| (refusal.subject, refusal.reason)).collect();
+        error.warnings = notes.iter().map(note_text).collect();
+        error
+    }
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.title)?;
+        self.rows.iter().try_for_each(|(subject, text)| write!(f, "\n  {subject}  {text}"))
+    }
+}
+
+/// A note in one line.
+pub fn note_text(note: &Note) -> String {
+    match note.host {
+        Some(host) => format!("{host}: {}", note.text),
+        None => note.text.clone(),
+    }
+}
+
+impl From<PlanError> for EngineError {
+    fn from(error: PlanError) -> Self {
+        Self::refusals(&error.cluster, error.refusals, &error.notes)
+    }
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::File { .. } | StoreError::WrongLock { .. } => Self::failed(chain(&error)),
+            _ => Self::refused(error.to_string()),
+        }
+    }
+}
+
+impl From<ReconcileError> for EngineError {
+    fn from(error: ReconcileError) -> Self {
+        match error {
+            ReconcileError::Refused(error) => error.into(),
+            ReconcileError::Unsafe { cluster, findings } => {
+                let title = format!("the plan of {cluster} is not safe to apply; nothing was written");
+                let rows = findings.into_iter().map(|finding| (finding.rule, finding.text)).collect();
+                Self { rows, ..Self::failed(title) }
+            }
+        }
+    }
+}
+
+impl From<std::io::Error> for EngineError {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+/// The error and its sources, in one line.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            let _ = write!(text, ": {cause}");
+        }
+        source = error.source();
+    }
+    text
+}

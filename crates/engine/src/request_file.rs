@@ -1,0 +1,134 @@
+//! What a file wishes for; flags say how to log in where it does not.
+
+use std::collections::BTreeMap;
+
+use kubeon_api::kubernetes_cluster::{
+    ClusterType, Cni, DeclaredCluster, DeclaredNode, DeployMode, ProxyMode, Reach, Settings,
+};
+use kubeon_api::{HostAddress, KubernetesCluster, Version};
+use kubeon_plan::{HostSpec, Note, Refusal};
+
+use crate::cluster_request::{ClusterRequest, refuse, settings, spec, validated};
+use crate::error::EngineError;
+use crate::login_request::{HostLoginRequest, LoginRequest, LoginRequests, LoginRole};
+
+/// The wish that a file makes; flags may say how to log in.
+///
+/// # Errors
+/// Every reason at once.
+pub fn from_file(
+    cluster: &KubernetesCluster,
+    flags: &LoginRequests,
+    supported: &[Version],
+) -> Result<ClusterRequest, EngineError> {
+    let mut refusals = Vec::new();
+    let name = cluster.cluster_name().map_err(|error| EngineError::refused(error.to_string()))?;
+    let declared = &cluster.spec.cluster;
+    let settings = settings(declared, &mut refusals)?;
+    refusals.extend(not_carried(&settings));
+    refusals.extend(unknown_secret(declared, flags));
+    if cluster.spec.paused {
+        refusals.push(refuse("spec.paused", "is true: nothing may be changed on the hosts; set it to false"));
+    }
+    let hosts = declared.hosts().map_err(|error| EngineError::refused(format!("{name}: {error}")))?;
+    let (mut masters, mut workers) = (Vec::new(), Vec::new());
+    for host in hosts {
+        if host.roles.etcd != host.roles.master {
+            let reason = "etcd runs on the masters and nowhere else in this version: leave etcdList out";
+            refusals.push(refuse(format!("spec.cluster.etcdList {}", host.ip), reason));
+        }
+        let labels = host.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let spec = HostSpec { address: host.ip, name: host.name, labels };
+        if host.roles.master { masters.push(spec) } else { workers.push(spec) }
+    }
+    let version = settings.version.or_else(|| supported.iter().max().copied());
+    let spec = spec(name.clone(), version, &settings, masters, workers, &mut refusals)?;
+    let (spec, mut notes) = validated(spec, supported, refusals, name.as_str(), false)?;
+    notes.extend(remarks(declared).map(|text| Note { host: None, text: text.to_owned() }));
+    Ok(ClusterRequest { spec, notes, logins: logins(declared, flags) })
+}
+
+/// What a file may say but no bundle can serve.
+fn not_carried(settings: &Settings) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    let mut no = |field: &str, reason: &str| refusals.push(refuse(format!("spec.cluster.{field}"), reason));
+    if settings.cluster_type != ClusterType::Kubernetes {
+        no("clusterType", "only kubernetes is there yet: no bundle carries another distribution");
+    }
+    if settings.deploy_mode != DeployMode::Binary {
+        no("deployMode", "only binary is there yet");
+    }
+    if settings.network.cni != Cni::Flannel {
+        no("network.cni", "[check] no bundle carries it; use flannel");
+    }
+    if settings.network.proxy_mode == ProxyMode::Ipvs {
+        no("network.proxyMode", "[check] no bundle carries ipvs; use nftables or iptables");
+    }
+    if settings.reach == Reach::Updater {
+        no("loadBalancer.mode", "no bundle carries apiserver-updater; use haproxy or external");
+    }
+    if settings.api_port != 6443 {
+        no("apiServer.port", "only 6443 is there yet");
+    }
+    if settings.images_registry.is_some() {
+        no("imagesRegistry", "every image comes from the bundle, no registry is asked: leave it out");
+    }
+    refusals
+}
+
+fn names_a_secret(declared: &DeclaredCluster) -> bool {
+    declared.auth_config.as_ref().is_some_and(|auth| auth.credentials_ref.is_some())
+}
+
+/// A Secret cannot be looked into from here: what it holds must be said of every host.
+fn unknown_secret(declared: &DeclaredCluster, flags: &LoginRequests) -> Option<Refusal> {
+    if !names_a_secret(declared) {
+        return None;
+    }
+    let has_workers = !declared.node_list.is_empty();
+    let masters = flags.of(LoginRole::Master).has_credentials();
+    let workers = !has_workers || flags.of(LoginRole::Worker).has_credentials();
+    let of = match (masters, workers) {
+        (true, true) => return None,
+        (true, false) => "default-worker",
+        (false, true) if has_workers => "default-master",
+        (false, _) => "default",
+    };
+    let reason = format!("names a Secret of a meta cluster; here give --{of}-pk-file or --{of}-passwd @FILE");
+    Some(refuse("spec.cluster.authConfig.credentialsRef", reason))
+}
+
+/// What a file says that means less here than in a meta cluster.
+fn remarks(declared: &DeclaredCluster) -> impl Iterator<Item = &'static str> {
+    let bound =
+        "spec.cluster.timeout_mins bounds operations in a meta cluster; here every step has its own bound";
+    let secret = "spec.cluster.authConfig.credentialsRef names a Secret of a meta cluster; here the flags say how to log in";
+    let remarks = [(declared.timeout_mins.is_some(), bound), (names_a_secret(declared), secret)];
+    remarks.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text)
+}
+
+/// How to log in to each host: as it says itself, else as the file says of all, else as flags say.
+fn logins(declared: &DeclaredCluster, flags: &LoginRequests) -> BTreeMap<HostAddress, HostLoginRequest> {
+    let is_master = |host: HostAddress| declared.master_list.iter().any(|master| master.ip == host);
+    let said = |(host, node): (HostAddress, DeclaredNode)| {
+        let role = if is_master(host) { LoginRole::Master } else { LoginRole::Worker };
+        (host, login(declared, &node, flags.of(role)))
+    };
+    declared.by_address().into_iter().map(said).collect()
+}
+
+fn login(declared: &DeclaredCluster, node: &DeclaredNode, flags: LoginRequest) -> HostLoginRequest {
+    let auth = declared.auth_config.clone().unwrap_or_default();
+    let user = node.user.as_ref().map(ToString::to_string);
+    let own = LoginRequest { port: node.port, user, ..LoginRequest::default() };
+    let shared =
+        LoginRequest { user: auth.username.as_ref().map(ToString::to_string), ..LoginRequest::default() };
+    // Flags stand for the Secret, which wins over what stands beside the reference to it.
+    let rest = if auth.credentials_ref.is_some() { flags.or(shared) } else { shared.or(flags) };
+    HostLoginRequest {
+        flags: own.or(rest),
+        private_key: auth.private_ssh_key,
+        password: auth.password,
+        sudo_password: None,
+    }
+}

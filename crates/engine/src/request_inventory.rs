@@ -1,0 +1,153 @@
+//! An inventory of kubespray in place of a file with a `KubernetesCluster`: the same rules, the same refusals.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use kubeon_api::kubernetes_cluster::{DeclaredCluster, NodeList};
+use kubeon_api::{ClusterName, HostAddress, Version};
+use kubeon_inventory::{File, Inventory, Login, Mistake};
+use kubeon_plan::{ClusterSpec, Note};
+
+use crate::cluster_request::ClusterRequest;
+use crate::engine::{Engine, StoredCluster};
+use crate::error::EngineError;
+use crate::login_merge::{keep_undeclared, role};
+use crate::login_request::{HostLoginRequest, LoginRequests};
+use crate::request_file;
+
+/// The files of an inventory.
+#[derive(Debug, Clone, Default)]
+pub struct InventoryFiles {
+    /// Hosts and groups.
+    pub hosts: Option<PathBuf>,
+    /// Variables.
+    pub variables: Option<PathBuf>,
+}
+
+/// The request that an inventory makes.
+///
+/// # Errors
+/// Every reason at once.
+pub fn from_inventory(
+    engine: &Engine<'_>,
+    name: &ClusterName,
+    files: &InventoryFiles,
+    limit_to: &[String],
+    logins: &LoginRequests,
+    supported: &[Version],
+) -> Result<ClusterRequest, EngineError> {
+    let mut inventory = read(files, name)?;
+    if !limit_to.is_empty() {
+        let stored = stored_spec(engine, name)?;
+        limit(&mut inventory.cluster.spec.cluster, limit_to, &stored)?;
+    }
+    let mut request = request_file::from_file(&inventory.cluster, logins, supported)?;
+    let meant = |remark: kubeon_inventory::Remark| Note {
+        host: None,
+        text: format!("{}: {}", remark.subjects.join(", "), remark.meaning),
+    };
+    request.notes.extend(inventory.remarks.into_iter().map(meant));
+    add_logins(&mut request.logins, inventory.logins);
+    Ok(request)
+}
+
+/// How to log in to hosts that are known, where an inventory says more about it. Hosts that it does not name are logged
+/// in to as they are remembered.
+///
+/// # Errors
+/// When the inventory cannot be read.
+pub fn merge_inventory_logins(
+    files: &InventoryFiles,
+    flags: &LoginRequests,
+    state: &StoredCluster,
+    mut said: BTreeMap<HostAddress, HostLoginRequest>,
+) -> Result<BTreeMap<HostAddress, HostLoginRequest>, EngineError> {
+    if files.hosts.is_some() {
+        let inventory = read(files, &state.name)?;
+        let hosts = inventory.cluster.spec.cluster.by_address();
+        keep_undeclared(&mut said, |host| hosts.contains_key(host), &state.logins);
+        for (host, node) in hosts {
+            if let Some(said) = said.get_mut(&host) {
+                // One that names no port means that of sshd, unless a flag does; not the port that is remembered.
+                said.flags.port = node.port.or(flags.of(role(host, &state.spec.masters)).port);
+                said.flags.user = node.user.map(String::from).or_else(|| said.flags.user.take());
+            }
+        }
+        add_logins(&mut said, inventory.logins);
+    }
+    Ok(said)
+}
+
+fn add_logins(said: &mut BTreeMap<HostAddress, HostLoginRequest>, logins: BTreeMap<HostAddress, Login>) {
+    for (host, Login { password, sudo_password, key_file }) in logins {
+        if let Some(said) = said.get_mut(&host) {
+            said.flags.key_file = key_file.or_else(|| said.flags.key_file.take());
+            said.password = password;
+            said.sudo_password = sudo_password;
+        }
+    }
+}
+
+fn read(files: &InventoryFiles, name: &ClusterName) -> Result<Inventory, EngineError> {
+    let text = |path: &Path| {
+        std::fs::read_to_string(path)
+            .map_err(|error| EngineError::refused(format!("cannot read {}: {error}", path.display())))
+    };
+    let hosts = files.hosts.as_deref().map(text).transpose()?.unwrap_or_default();
+    let variables = files.variables.as_deref().map(text).transpose()?.unwrap_or_default();
+    kubeon_inventory::read(name, &hosts, &variables).map_err(|mistakes| {
+        let count = mistakes.0.len();
+        let plural = if count == 1 { "" } else { "s" };
+        let mut stop = EngineError::refused(format!("the inventory has {count} mistake{plural}"));
+        stop.rows = mistakes.0.into_iter().map(|mistake| row(files, mistake)).collect();
+        stop
+    })
+}
+
+/// Where the mistake stands, in the words of whoever wrote the file.
+fn row(files: &InventoryFiles, mistake: Mistake) -> (String, String) {
+    let path = match mistake.file {
+        File::Hosts => &files.hosts,
+        File::Variables => &files.variables,
+    };
+    let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    // What a playbook hands over is no file that somebody could look into.
+    let handed_over = path.as_ref().is_some_and(|path| path.starts_with("/dev/fd"));
+    let place = match name {
+        Some(name) if !handed_over => format!("{name} line {}", mistake.line),
+        _ => mistake.file.name().to_owned(),
+    };
+    let subject = if mistake.subject.is_empty() { String::new() } else { format!("{}: ", mistake.subject) };
+    (place, format!("{subject}{}", mistake.reason))
+}
+
+/// The cluster as it is stored.
+fn stored_spec(engine: &Engine<'_>, name: &ClusterName) -> Result<ClusterSpec, EngineError> {
+    if engine.store.exists(name) {
+        return Ok(engine.load(name)?.spec);
+    }
+    let stop =
+        EngineError::refused(format!("Cluster[{name}] not exist, so there is nothing to add hosts to"));
+    Err(stop.row("first", format!("kubeon create {name} --inventory …, or the playbook cluster.yml")))
+}
+
+/// Leaves workers out that neither are in the cluster nor are named.
+fn limit(cluster: &mut DeclaredCluster, names: &[String], stored: &ClusterSpec) -> Result<(), EngineError> {
+    let is = |host: &kubeon_api::kubernetes_cluster::DeclaredNode, name: &str| {
+        host.ip.to_string() == name || host.name.as_ref().is_some_and(|own| own.as_str() == name)
+    };
+    let known =
+        |name: &String| cluster.master_list.iter().chain(cluster.node_list.iter()).any(|host| is(host, name));
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        return Err(EngineError::refused(format!(
+            "--limit {unknown} is no master and no worker of the inventory"
+        )));
+    }
+    let stays = |host: &kubeon_api::kubernetes_cluster::DeclaredNode| {
+        stored.workers.iter().any(|worker| worker.address == host.ip)
+            || names.iter().any(|name| is(host, name))
+    };
+    let kept: Vec<_> = cluster.node_list.iter().filter(|host| stays(host)).cloned().collect();
+    cluster.node_list = NodeList::try_from(kept).map_err(|error| EngineError::refused(error.to_string()))?;
+    Ok(())
+}

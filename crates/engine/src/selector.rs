@@ -1,0 +1,277 @@
+//! Which nodes are meant: `CLUSTER@SEL`.
+
+use std::net::Ipv4Addr;
+
+use crate::error::EngineError;
+
+/// A node of a cluster, as selectors see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its name as a node; its address where it has none yet.
+    pub name: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Whether it is a master.
+    pub master: bool,
+}
+
+/// What comes after the `@`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pick {
+    /// `@all`.
+    All,
+    /// `@cp*`.
+    Masters,
+    /// `@cp1`: the first master.
+    First,
+    /// `@cpN`: the masters but the first.
+    OtherMasters,
+    /// `@w*`.
+    Workers,
+    /// `@j*`: every node but the first.
+    Joined,
+    /// `ip=A,B`.
+    Addresses(Vec<String>),
+    /// `name=A,B` or `n=A,B`, in any case.
+    Names(Vec<String>),
+    /// One name or address.
+    One(String),
+}
+
+/// A selector, cut at its `@`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Which of its nodes.
+    pub pick: Pick,
+    text: String,
+}
+
+const KEYWORDS: &str = "@all, @cp*, @cp1, @cpn, @w*, @j*";
+
+impl std::fmt::Display for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Selector {
+    /// Reads a selector.
+    ///
+    /// # Errors
+    /// Refuses what has no cluster or an unknown key.
+    pub fn parse(text: &str) -> Result<Self, EngineError> {
+        let (cluster, sel) = match text.split_once('@') {
+            Some((cluster, sel)) if !cluster.is_empty() && !sel.is_empty() => (cluster, sel),
+            _ => {
+                let stop =
+                    EngineError::refused(format!("selector format error: {text:?} is not CLUSTER@SEL"));
+                return Err(stop.hint("try: kubeon exec CLUSTER@all uptime"));
+            }
+        };
+        Ok(Self { cluster: cluster.to_owned(), pick: pick(sel)?, text: text.to_owned() })
+    }
+
+    /// The nodes that are meant, in the cluster's order.
+    ///
+    /// # Errors
+    /// Refuses when no node is meant, naming those that are there, or when a value of a list means none.
+    pub fn choose(&self, members: &[Member]) -> Result<Vec<Member>, EngineError> {
+        let strays = self.strays(members);
+        if !strays.is_empty() {
+            return Err(self.nothing(members, &strays.join("; ")));
+        }
+        let chosen: Vec<_> = members
+            .iter()
+            .enumerate()
+            .filter(|(i, m)| self.pick.meets(*i, m))
+            .map(|(_, m)| m.clone())
+            .collect();
+        match (&self.pick, chosen.is_empty()) {
+            (Pick::One(word), true) => {
+                let title = format!(
+                    "Invalid node selector \"@{word}\". Use one of [{KEYWORDS}] or a node's name or address"
+                );
+                Err(self.nothing(members, &title))
+            }
+            (_, true) => {
+                Err(self.nothing(members, &format!("Selector[{}] can not get some node", self.text)))
+            }
+            (_, false) => Ok(chosen),
+        }
+    }
+
+    /// Why it means no node, for every value of a list that means none: the others alone are not what was asked for.
+    fn strays(&self, members: &[Member]) -> Vec<String> {
+        let (Pick::Addresses(values) | Pick::Names(values)) = &self.pick else { return Vec::new() };
+        let stray = |value: &&String| !members.iter().any(|member| self.pick.takes(value, member));
+        let why = |value: &String| match members.iter().find(|member| member.is(value)) {
+            Some(member) if member.is_at(value) => {
+                format!("{value} is the address of {}, and name= wants names", member.name)
+            }
+            Some(member) => format!("{value} is the name of {}, and ip= wants addresses", member.address),
+            None => format!("{} has no node {value}", self.cluster),
+        };
+        values.iter().filter(stray).map(why).collect()
+    }
+
+    fn nothing(&self, members: &[Member], title: &str) -> EngineError {
+        let names = |master: bool| {
+            let names: Vec<_> =
+                members.iter().filter(|m| m.master == master).map(|m| m.name.as_str()).collect();
+            if names.is_empty() { "none".to_owned() } else { names.join(" ") }
+        };
+        EngineError::refused(title).row("masters", names(true)).row("workers", names(false))
+    }
+}
+
+fn pick(sel: &str) -> Result<Pick, EngineError> {
+    if let Some((key, values)) = sel.split_once('=') {
+        let values: Vec<_> = values.split(',').filter(|value| !value.is_empty()).map(str::to_owned).collect();
+        return match key {
+            "ip" if !values.is_empty() => Ok(Pick::Addresses(values)),
+            "name" | "n" if !values.is_empty() => Ok(Pick::Names(values)),
+            _ => Err(EngineError::refused(format!(
+                "Invalid node selector \"{sel}\". Use one of [ip=ipv4, name=hostname]"
+            ))),
+        };
+    }
+    Ok(match sel {
+        "all" => Pick::All,
+        "cp*" => Pick::Masters,
+        "cp1" => Pick::First,
+        "cpN" | "cpn" => Pick::OtherMasters,
+        "w*" => Pick::Workers,
+        "j*" => Pick::Joined,
+        word => Pick::One(word.to_owned()),
+    })
+}
+
+impl Member {
+    fn is(&self, word: &str) -> bool {
+        self.is_named(word) || self.is_at(word)
+    }
+
+    fn is_named(&self, word: &str) -> bool {
+        self.name.eq_ignore_ascii_case(word)
+    }
+
+    fn is_at(&self, word: &str) -> bool {
+        self.address.to_string() == word
+    }
+}
+
+impl Pick {
+    fn meets(&self, index: usize, member: &Member) -> bool {
+        match self {
+            Self::All => true,
+            Self::Masters => member.master,
+            Self::First => index == 0,
+            Self::OtherMasters => member.master && index > 0,
+            Self::Workers => !member.master,
+            Self::Joined => index > 0,
+            Self::Addresses(list) | Self::Names(list) => list.iter().any(|value| self.takes(value, member)),
+            Self::One(word) => member.is(word),
+        }
+    }
+
+    /// Whether a value of the list means this node.
+    fn takes(&self, value: &str, member: &Member) -> bool {
+        match self {
+            Self::Addresses(_) => member.is_at(value),
+            Self::Names(_) => member.is_named(value),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members() -> Vec<Member> {
+        let member =
+            |i: u8, master| Member { name: format!("n{i}"), address: Ipv4Addr::new(10, 0, 0, i), master };
+        vec![member(1, true), member(2, true), member(3, false), member(4, false)]
+    }
+
+    fn chosen(text: &str) -> String {
+        let chosen = Selector::parse(text).unwrap().choose(&members()).unwrap();
+        chosen.iter().map(|m| m.name.clone()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn picks_by_role_and_order() {
+        for (text, names) in [
+            ("t@all", "n1 n2 n3 n4"),
+            ("t@cp*", "n1 n2"),
+            ("t@cp1", "n1"),
+            ("t@cpN", "n2"),
+            ("t@cpn", "n2"),
+            ("t@w*", "n3 n4"),
+            ("t@j*", "n2 n3 n4"),
+        ] {
+            assert_eq!(chosen(text), names, "{text}");
+        }
+    }
+
+    #[test]
+    fn picks_by_name_in_any_case_and_by_address() {
+        for (text, names) in [
+            ("t@name=n1,n3", "n1 n3"),
+            ("t@n=N2", "n2"),
+            ("t@ip=10.0.0.4,10.0.0.1", "n1 n4"),
+            ("t@n3", "n3"),
+            ("t@10.0.0.2", "n2"),
+        ] {
+            assert_eq!(chosen(text), names, "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_has_no_cluster() {
+        for text in ["all", "@all", "t@", ""] {
+            assert!(Selector::parse(text).unwrap_err().title.starts_with("selector format error"), "{text}");
+        }
+        let unknown = Selector::parse("t@foo=bar").unwrap_err();
+        assert!(unknown.title.contains("Use one of [ip=ipv4, name=hostname]"), "{}", unknown.title);
+    }
+
+    #[test]
+    fn no_match_is_an_error() {
+        let refuse = |text: &str| Selector::parse(text).unwrap().choose(&members()).unwrap_err();
+        assert!(refuse("t@bad").title.starts_with("Invalid node selector \"@bad\". Use one of ["));
+        assert!(refuse("t@name=n1,n9").title.contains("t has no node n9"));
+        let only_master = vec![members().remove(0)];
+        let stop = Selector::parse("t@w*").unwrap().choose(&only_master).unwrap_err();
+        assert_eq!(stop.title, "Selector[t@w*] can not get some node");
+        assert_eq!(stop.category, crate::error::ErrorCategory::Refused);
+    }
+
+    #[test]
+    fn every_listed_value_means_a_node_by_its_own_key_or_none_is_chosen() {
+        for (text, title) in [
+            ("t@name=n1,10.0.0.2", "10.0.0.2 is the address of n2, and name= wants names"),
+            ("t@n=10.0.0.1", "10.0.0.1 is the address of n1, and name= wants names"),
+            ("t@ip=10.0.0.1,N2", "N2 is the name of 10.0.0.2, and ip= wants addresses"),
+            ("t@ip=10.0.0.1,10.0.0.9", "t has no node 10.0.0.9"),
+            ("t@name=n9,n1,n8", "t has no node n9; t has no node n8"),
+        ] {
+            let stop = Selector::parse(text).unwrap().choose(&members()).unwrap_err();
+            assert_eq!(
+                (stop.title.as_str(), stop.category),
+                (title, crate::error::ErrorCategory::Refused),
+                "{text}"
+            );
+            assert_eq!(stop.rows[0].1, "n1 n2", "{text}: those that are there are named");
+        }
+        // A node that has no name yet goes by its address under both keys.
+        let address = Ipv4Addr::new(10, 0, 0, 5);
+        let nameless = Member { name: address.to_string(), address, master: true };
+        for text in ["t@name=10.0.0.5", "t@ip=10.0.0.5"] {
+            let chosen = Selector::parse(text).unwrap().choose(std::slice::from_ref(&nameless));
+            assert_eq!(chosen.unwrap(), std::slice::from_ref(&nameless), "{text}");
+        }
+    }
+}
