@@ -1,10 +1,10 @@
-//! Turns the wheel with somebody watching.
+//! The reconcile loop with an output, a hold, and state that is saved before each apply.
 
 use kubeon_api::HostAddress;
-use kubeon_apply::HostPorts;
-use kubeon_plan::{Outcome, Plan, PlanError, Snapshot, StepOutcome};
+use kubeon_apply::{HostPorts, RunObserver};
+use kubeon_plan::{Outcome, Plan, PlanError, Snapshot};
 use kubeon_ports::{ActHost, Blobs, ProbeHost, Secrets};
-use kubeon_reconcile::{Planned, Reconciled, Reconciler};
+use kubeon_reconcile::{MAX_ATTEMPTS, Planned, ReconcileError, ReconcileHooks, Reconciled, Reconciler};
 use kubeon_wire::Progress;
 use tokio_util::sync::CancellationToken;
 
@@ -12,9 +12,6 @@ use crate::engine::MachineClock;
 use crate::error::{EngineError, note_text};
 use crate::output::EngineOutput;
 use crate::pre_apply_hook::PreApplyWait;
-
-/// How often the wheel is turned at most, where failures may go away by themselves.
-const TURNS: u8 = 3;
 
 /// What a run works with.
 pub struct Run<'a> {
@@ -37,22 +34,17 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn wheel<'w>(&'w self, hands: HostPorts<'w>, watch: &'w dyn kubeon_apply::RunObserver) -> Reconciler<'w> {
+    fn reconciler(&self) -> Reconciler<'_> {
         Reconciler {
             hosts: &self.hosts,
             probe: self.probe,
-            hands,
+            ports: HostPorts { act: self.act, secrets: self.secrets, blobs: self.blobs },
             clock: &MachineClock,
-            watch,
-            stop: self.cancellation,
+            cancel: self.cancellation,
         }
     }
 
-    fn hands(&self) -> HostPorts<'_> {
-        HostPorts { act: self.act, secrets: self.secrets, blobs: self.blobs }
-    }
-
-    /// Looks at the hosts and plans; writes nothing.
+    /// Observes the hosts and plans; writes nothing.
     ///
     /// # Errors
     /// Refuses when no plan can be made.
@@ -60,84 +52,86 @@ impl Run<'_> {
         &self,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
     ) -> Result<Planned, EngineError> {
-        let silent = |_| {};
-        let looked = self.wheel(self.hands(), &silent).look(plan).await?;
-        for note in &looked.plan().notes {
-            self.output.warn(&note_text(note));
-        }
-        for finding in &looked.warnings {
-            self.output.warn(&finding.text);
-        }
-        Ok(looked)
+        let planned = self.reconciler().observe_and_plan(plan).await?;
+        self.warn(&planned);
+        Ok(planned)
     }
 
-    /// Applies what was looked at, and goes on while that may help. `before` is told every plan before it is applied.
+    /// Applies what was planned, and continues while that may help. `persist` is called with every plan before it is
+    /// applied.
     ///
     /// # Errors
-    /// When `before` fails, or nobody lets go what is held. What failed on a host is in the outcome.
+    /// When `persist` fails, or the hold is not released. What failed on a host is in the outcome.
     pub async fn act(
         &self,
-        looked: Planned,
+        planned: Planned,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
-        before: impl FnMut(&Plan) -> Result<(), EngineError>,
+        persist: impl FnMut(&Plan) -> Result<(), EngineError>,
     ) -> Result<Reconciled, EngineError> {
-        self.turns(looked, plan, before, 1).await
+        let mut hooks = Watched { run: self, persist, released: false };
+        self.reconciler().until_settled(planned, plan, &mut hooks, MAX_ATTEMPTS).await
     }
 
-    /// The same for a plan that follows one that was applied: nobody holds it any more.
+    /// The same for a plan that follows one that was applied: it is not held again.
     ///
     /// # Errors
     /// As for [`Self::act`].
     pub async fn go_on(
         &self,
-        looked: Planned,
+        planned: Planned,
         plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
-        before: impl FnMut(&Plan) -> Result<(), EngineError>,
+        persist: impl FnMut(&Plan) -> Result<(), EngineError>,
     ) -> Result<Reconciled, EngineError> {
-        self.turns(looked, plan, before, 2).await
+        let mut hooks = Watched { run: self, persist, released: true };
+        self.reconciler().until_settled(planned, plan, &mut hooks, MAX_ATTEMPTS - 1).await
     }
 
-    async fn turns(
-        &self,
-        mut looked: Planned,
-        plan: &dyn Fn(&Snapshot) -> Result<Plan, PlanError>,
-        mut before: impl FnMut(&Plan) -> Result<(), EngineError>,
-        mut turn: u8,
-    ) -> Result<Reconciled, EngineError> {
-        loop {
-            before(looked.plan())?;
-            self.announce(looked.plan(), turn == 1).await?;
-            let observer = self.output.observe(looked.plan());
-            let done = self.wheel(self.hands(), observer.as_ref()).act(looked).await;
-            drop(observer);
-            let over = turn >= TURNS || self.cancellation.is_cancelled();
-            if done.outcome.is_complete() || over || !another_may_help(&done.outcome) {
-                return Ok(done);
-            }
-            self.output.say("some steps failed in a way that may go away by itself; looking again");
-            let Ok(again) = self.look(plan).await else {
-                // A host that is gone now was told of as the cause already.
-                return Ok(done);
-            };
-            if !covers(again.plan(), &done.outcome) {
-                // What failed was a check that the new plan does not repeat: nothing has shown that it holds now.
-                return Ok(done);
-            }
-            turn += 1;
-            looked = again;
+    fn warn(&self, planned: &Planned) {
+        for note in &planned.plan().notes {
+            self.output.warn(&note_text(note));
+        }
+        for finding in &planned.warnings {
+            self.output.warn(&finding.text);
         }
     }
 }
 
-impl Run<'_> {
-    /// Tells of a plan whose state is saved, and waits where that is wanted.
-    async fn announce(&self, plan: &Plan, first: bool) -> Result<(), EngineError> {
-        self.output.progress(&told(plan));
-        if !first {
-            return Ok(());
+/// What a person sees of the loop, and what is saved before each apply.
+struct Watched<'a, F> {
+    run: &'a Run<'a>,
+    persist: F,
+    /// Whether the hold before the first effect was released.
+    released: bool,
+}
+
+impl<F: FnMut(&Plan) -> Result<(), EngineError>> ReconcileHooks for Watched<'_, F> {
+    type Error = EngineError;
+
+    async fn before_apply(&mut self, planned: &Planned, attempt: u8) -> Result<(), EngineError> {
+        let Run { output, cancellation, hold, .. } = self.run;
+        if attempt > 1 {
+            self.run.warn(planned);
         }
-        self.output.progress(&Progress::Saved);
-        self.hold.wait(plan.cluster.as_str(), self.output, self.cancellation).await
+        let plan = planned.plan();
+        (self.persist)(plan)?;
+        output.progress(&told(plan));
+        if !std::mem::replace(&mut self.released, true) {
+            output.progress(&Progress::Saved);
+            hold.wait(plan.cluster.as_str(), *output, cancellation).await?;
+        }
+        Ok(())
+    }
+
+    fn observer(&mut self, plan: &Plan) -> Box<dyn RunObserver> {
+        self.run.output.observe(plan)
+    }
+
+    fn before_retry(&mut self, _: &Outcome) {
+        self.run.output.say("some steps failed in a way that may go away by itself; looking again");
+    }
+
+    fn retry_refused(&mut self, error: &ReconcileError) {
+        self.run.output.detail(1, &format!("no further attempt: {error}"));
     }
 }
 
@@ -145,20 +139,4 @@ impl Run<'_> {
 pub fn told(plan: &Plan) -> Progress {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Progress::Plan { steps: count(plan.steps.len()), standing: count(plan.standing) }
-}
-
-/// Whether the plan does everything again that failed.
-fn covers(plan: &Plan, outcome: &Outcome) -> bool {
-    let failed = outcome.steps.iter().filter(|(_, result)| matches!(result, StepOutcome::Failed { .. }));
-    failed.into_iter().all(|(id, _)| plan.steps.iter().any(|step| step.id == *id))
-}
-
-/// Something was got done, and everything that failed may go away by itself.
-fn another_may_help(outcome: &Outcome) -> bool {
-    let moved = outcome.steps.values().any(|step| matches!(step, StepOutcome::Done { changed: true, .. }));
-    let lasting = outcome
-        .steps
-        .values()
-        .any(|step| matches!(step, StepOutcome::Failed { failure } if !failure.category.retryable()));
-    moved && !lasting
 }

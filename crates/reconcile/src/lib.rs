@@ -1,15 +1,19 @@
-//! The wheel: looks, plans, checks the plan, applies it. The only way from a wish to a host, for every door.
+//! The reconcile loop: observe, plan, check the plan, apply. Every command changes hosts through it, and the
+//! tests that kill a run after each effect call the same function.
 //!
 //! ```text
-//!          ┌─────────────── one turn ───────────────┐
-//!   hosts ─► observe ─► plan ─► lint ─► apply ─► Reconciled { snapshot, plan, outcome }
-//!            reads      pure    pure    writes      │
-//!              ▲                                    │ only when it may help: until_settled
-//!              └────────────────────────────────────┘
+//!          ┌─────────────── one reconcile ───────────────┐
+//!   hosts ─► observe ─► plan ─► lint ─► pre-apply hook ─► apply ─► Reconciled { snapshot, plan, outcome }
+//!            reads      pure    pure    caller           writes         │
+//!              ▲                                                        │ only where it may help (retry.rs)
+//!              └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Nothing is decided here but when to stop turning. What to do is `plan`'s, how to do it is `apply`'s.
+//! This crate decides only when to reconcile again. `plan` decides what to do, `apply` how to do it.
 
+mod hooks;
 mod reconciler;
+mod retry;
 
-pub use reconciler::{Planned, ReconcileError, Reconciled, Reconciler, another_may_help};
+pub use hooks::{ReconcileHooks, Silent};
+pub use reconciler::{MAX_ATTEMPTS, Planned, ReconcileError, Reconciled, Reconciler};

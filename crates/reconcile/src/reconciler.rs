@@ -1,33 +1,37 @@
-//! One turn, and how many of them.
+//! One reconcile, and how many of them.
 
 use kubeon_api::HostAddress;
 use kubeon_apply::{HostPorts, RunObserver};
-use kubeon_plan::{Finding, Outcome, Plan, PlanError, Severity, Snapshot, StepOutcome};
+use kubeon_plan::{Finding, Outcome, Plan, PlanError, Severity, Snapshot};
 use kubeon_ports::{Clock, ProbeHost};
 use tokio_util::sync::CancellationToken;
 
-/// What a turn works with.
+use crate::hooks::ReconcileHooks;
+use crate::retry::{another_may_help, covers};
+
+/// How many applies one command makes at most.
+pub const MAX_ATTEMPTS: u8 = 3;
+
+/// What a reconcile works with.
 #[derive(Clone, Copy)]
 pub struct Reconciler<'a> {
-    /// The hosts to look at.
+    /// The hosts to observe.
     pub hosts: &'a [HostAddress],
     /// Reads them.
     pub probe: &'a dyn ProbeHost,
     /// Writes to them.
-    pub hands: HostPorts<'a>,
-    /// Tells the time of the look.
+    pub ports: HostPorts<'a>,
+    /// The time of each snapshot.
     pub clock: &'a dyn Clock,
-    /// Hears what happens.
-    pub watch: &'a dyn RunObserver,
-    /// Ends it early.
-    pub stop: &'a CancellationToken,
+    /// Ends a run early.
+    pub cancel: &'a CancellationToken,
 }
 
-/// What was seen, and a plan made from it that broke no fatal rule. Nothing was written yet: show it, ask,
-/// write its generation down, then [`Reconciler::act`].
+/// A snapshot and a plan made from it that broke no fatal rule. Nothing was written yet: show it, ask,
+/// persist its generation, then pass it to [`Reconciler::until_settled`].
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// What was seen.
+    /// What was observed.
     pub snapshot: Snapshot,
     plan: Plan,
     /// What a person should know about the plan.
@@ -42,10 +46,10 @@ impl Planned {
     }
 }
 
-/// A turn that was made.
+/// A plan that was applied.
 #[derive(Debug, Clone)]
 pub struct Reconciled {
-    /// What was seen before.
+    /// What was observed before.
     pub snapshot: Snapshot,
     /// What was planned from it.
     pub plan: Plan,
@@ -53,13 +57,13 @@ pub struct Reconciled {
     pub outcome: Outcome,
 }
 
-/// A turn was not made; no host was written to.
+/// No plan can be applied; no host was written to.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
     /// No plan could be made.
     #[error(transparent)]
     Refused(#[from] PlanError),
-    /// The plan breaks a rule that holds for every plan: a fault of the planner, not of the wish.
+    /// The plan breaks a rule that holds for every plan: a fault of the planner, not of the request.
     #[error("the plan of {cluster} is not safe to apply: {}", .findings.iter().map(|it| format!("{} ({})", it.text, it.rule)).collect::<Vec<_>>().join("; "))]
     Unsafe {
         /// The cluster.
@@ -70,78 +74,69 @@ pub enum ReconcileError {
 }
 
 impl Reconciler<'_> {
-    /// Looks at the hosts and plans; writes nothing.
+    /// Observes the hosts and plans; writes nothing.
     ///
     /// # Errors
     /// When no plan can be made, or the plan breaks a fatal rule.
-    pub async fn look(
+    pub async fn observe_and_plan(
         &self,
         plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
     ) -> Result<Planned, ReconcileError> {
         let hosts = self.hosts.iter().copied();
         let snapshot = kubeon_observe::snapshot(self.probe, hosts, self.clock.now_seconds()).await; // reads
         let plan = plan(&snapshot)?; // pure
-        let found = kubeon_plan::lint(&plan, &snapshot); // pure
+        let findings = kubeon_plan::lint(&plan, &snapshot); // pure
         let (fatal, warnings): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|it| it.severity == Severity::Fatal);
+            findings.into_iter().partition(|it| it.severity == Severity::Fatal);
         if !fatal.is_empty() {
             return Err(ReconcileError::Unsafe { cluster: plan.cluster.to_string(), findings: fatal });
         }
         Ok(Planned { snapshot, plan, warnings })
     }
 
-    /// Applies what was looked at.
-    pub async fn act(&self, looked: Planned) -> Reconciled {
-        let Planned { snapshot, plan, warnings: _ } = looked;
-        let outcome = kubeon_apply::run(&plan, &self.hands, self.watch, self.stop).await; // writes
-        Reconciled { snapshot, plan, outcome }
-    }
-
-    /// One turn: looks, plans, applies.
+    /// The loop: applies a plan, then observes, plans and applies again while that may help, and returns the
+    /// last apply. It makes at most `attempts` applies.
+    ///
+    /// An apply whose steps are all done is the last one, and nothing is observed again: every step was
+    /// checked on its host when it ended. After an incomplete apply the loop continues only where a step
+    /// changed something, every failure is of a kind that may go away by itself, and the new plan repeats
+    /// every step that failed.
     ///
     /// # Errors
-    /// As [`Reconciler::look`].
-    pub async fn turn(
+    /// When the pre-apply hook fails. What failed on a host is in the outcome.
+    pub async fn until_settled<H: ReconcileHooks>(
         &self,
+        mut planned: Planned,
         plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
-    ) -> Result<Reconciled, ReconcileError> {
-        Ok(self.act(self.look(plan).await?).await)
-    }
-
-    /// Turns until the cluster is as wished, and answers with the last turn.
-    ///
-    /// A turn whose steps are all done is the last one, without another look: every step was checked on its
-    /// host when it ended, so the outcome is an observation. An incomplete turn is followed by another, up to
-    /// `max_turns` in all, only if that may help: it got somewhere, and every failure was of a kind that goes
-    /// away by itself. With `max_turns` 1 the first outcome is final.
-    ///
-    /// # Errors
-    /// As [`Reconciler::look`], for any of the turns.
-    pub async fn until_settled(
-        &self,
-        plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
-        max_turns: u8,
-    ) -> Result<Reconciled, ReconcileError> {
-        let mut turns = 1;
+        hooks: &mut H,
+        attempts: u8,
+    ) -> Result<Reconciled, H::Error> {
+        let mut attempt = 1;
         loop {
-            let turn = self.turn(&plan).await?;
-            let last = turns >= max_turns || self.stop.is_cancelled();
-            if turn.outcome.is_complete() || last || !another_may_help(&turn.outcome) {
-                return Ok(turn);
+            hooks.before_apply(&planned, attempt).await?;
+            let observer = hooks.observer(planned.plan());
+            let done = self.apply(planned, observer.as_ref()).await;
+            drop(observer);
+            let last = attempt >= attempts || self.cancel.is_cancelled();
+            if done.outcome.is_complete() || last || !another_may_help(&done.outcome) {
+                return Ok(done);
             }
-            turns += 1;
+            hooks.before_retry(&done.outcome);
+            planned = match self.observe_and_plan(&plan).await {
+                Ok(again) if covers(again.plan(), &done.outcome) => again,
+                Ok(_) => return Ok(done),
+                Err(error) => {
+                    hooks.retry_refused(&error);
+                    return Ok(done);
+                }
+            };
+            attempt += 1;
         }
     }
-}
 
-/// Whether another turn may complete what this one did not: something was got done, and every failure was of
-/// a kind that goes away by itself.
-#[must_use]
-pub fn another_may_help(outcome: &Outcome) -> bool {
-    let moved = outcome.steps.values().any(|step| matches!(step, StepOutcome::Done { changed: true, .. }));
-    let lasting = outcome
-        .steps
-        .values()
-        .any(|step| matches!(step, StepOutcome::Failed { failure } if !failure.category.retryable()));
-    moved && !lasting
+    async fn apply(&self, planned: Planned, observer: &dyn RunObserver) -> Reconciled {
+        let Planned { snapshot, plan, warnings: _ } = planned;
+        let outcome = kubeon_apply::run(&plan, &self.ports, observer, self.cancel).await; // writes
+        Reconciled { snapshot, plan, outcome }
+    }
 }

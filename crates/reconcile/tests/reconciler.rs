@@ -1,4 +1,4 @@
-//! One turn and several, over a world in memory and a toy planner.
+//! One reconcile and several, over a world in memory and a toy planner.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,17 +11,17 @@ use tokio_util::sync::CancellationToken;
 
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
-use kubeon_apply::{HostPorts, RunEvent};
-use kubeon_plan::{Plan, PlanError, Refusal, Snapshot, StepOutcome};
+use kubeon_apply::{HostPorts, RunEvent, RunObserver};
+use kubeon_plan::{Outcome, Plan, PlanError, Refusal, Snapshot, StepOutcome};
 use kubeon_ports::ProbeHost;
-use kubeon_reconcile::{ReconcileError, Reconciled, Reconciler};
+use kubeon_reconcile::{Planned, ReconcileError, ReconcileHooks, Reconciled, Reconciler, Silent};
 use kubeon_testkit::{Fault, Ports, World, address, host, needed, plan_of, step};
 use kubeon_wire::{Category, Facts, Op, StepFailure};
 
 const H1: &str = "10.0.0.1";
 const H2: &str = "10.0.0.2";
 
-/// Counts the looks.
+/// Counts the observations.
 struct Counted(Ports, AtomicUsize);
 
 #[async_trait]
@@ -32,27 +32,41 @@ impl ProbeHost for Counted {
     }
 }
 
-fn wish() -> Plan {
+fn desired() -> Plan {
     plan_of([step("a@h1", H1).writes("/a", "a"), step("b@h2", H2).writes("/b", "b")])
 }
 
 fn toy(snapshot: &Snapshot) -> Result<Plan, PlanError> {
-    Ok(needed(wish(), snapshot))
+    Ok(needed(desired(), snapshot))
 }
 
-/// The last turn and the number of looks at each host.
+/// The last apply and the number of observations of each host.
 async fn settle(
     world: &World,
-    max_turns: u8,
+    attempts: u8,
     plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
 ) -> (Result<Reconciled, ReconcileError>, usize) {
-    let (ports, hosts, stop) = (world.ports(), world.hosts(), CancellationToken::new());
+    let (ports, hosts, cancel) = (world.ports(), world.hosts(), CancellationToken::new());
     let probe = Counted(ports.clone(), AtomicUsize::new(0));
-    let watch = |_: RunEvent| {};
-    let hands = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
-    let wheel = Reconciler { hosts: &hosts, probe: &probe, hands, clock: &ports, watch: &watch, stop: &stop };
-    let turn = wheel.until_settled(plan, max_turns).await;
-    (turn, probe.1.load(Ordering::SeqCst) / hosts.len())
+    let reconciler = Reconciler {
+        hosts: &hosts,
+        probe: &probe,
+        ports: host_ports(&ports),
+        clock: &ports,
+        cancel: &cancel,
+    };
+    let done = match reconciler.observe_and_plan(&plan).await {
+        Ok(planned) => {
+            let Ok(done) = reconciler.until_settled(planned, plan, &mut Silent, attempts).await;
+            Ok(done)
+        }
+        Err(error) => Err(error),
+    };
+    (done, probe.1.load(Ordering::SeqCst) / hosts.len())
+}
+
+fn host_ports(ports: &Ports) -> HostPorts<'_> {
+    HostPorts { act: ports, secrets: ports, blobs: ports }
 }
 
 fn world() -> World {
@@ -60,11 +74,11 @@ fn world() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_complete_turn_is_the_last_without_another_look() {
+async fn a_complete_apply_is_the_last_without_another_observation() {
     let world = world();
-    let (turn, looks) = settle(&world, 5, toy).await;
-    assert!(turn.unwrap().outcome.is_complete());
-    assert_eq!(looks, 1);
+    let (done, observations) = settle(&world, 5, toy).await;
+    assert!(done.unwrap().outcome.is_complete());
+    assert_eq!(observations, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,55 +86,55 @@ async fn the_next_run_finds_nothing_to_do() {
     let world = world();
     settle(&world, 1, toy).await.0.unwrap();
     let effects = world.effects();
-    let turn = settle(&world, 1, toy).await.0.unwrap();
-    assert!(turn.plan.steps.is_empty() && turn.outcome.is_complete());
-    assert_eq!((turn.plan.standing, world.effects()), (2, effects));
+    let done = settle(&world, 1, toy).await.0.unwrap();
+    assert!(done.plan.steps.is_empty() && done.outcome.is_complete());
+    assert_eq!((done.plan.standing, world.effects()), (2, effects));
 }
 
 #[tokio::test(start_paused = true)]
-async fn turns_again_where_that_may_help() {
+async fn reconciles_again_where_that_may_help() {
     let world = world();
     world.trouble("b@h2", [Fault::BreakBefore]);
-    let (turn, looks) = settle(&world, 3, toy).await;
-    let turn = turn.unwrap();
-    assert!(turn.outcome.is_complete());
-    assert_eq!(looks, 2);
-    assert_eq!(turn.plan.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["b@h2"]);
+    let (done, observations) = settle(&world, 3, toy).await;
+    let done = done.unwrap();
+    assert!(done.outcome.is_complete());
+    assert_eq!(observations, 2);
+    assert_eq!(done.plan.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["b@h2"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn stops_where_another_turn_cannot_help() {
+async fn stops_where_another_attempt_cannot_help() {
     let fail = |category| Fault::Fail(StepFailure { category, cause: "no".to_owned(), log: vec![] });
-    // A lasting failure; a passing one without any progress; a passing one, but only one turn allowed.
-    for (faults, max_turns) in [
+    // A lasting failure; a passing one without any progress; a passing one, but only one attempt allowed.
+    for (faults, attempts) in [
         (vec![("b@h2", fail(Category::Exhausted))], 5),
         (vec![("a@h1", Fault::BreakBefore), ("b@h2", Fault::BreakBefore)], 5),
         (vec![("b@h2", Fault::BreakBefore)], 1),
     ] {
         let world = world();
         faults.into_iter().for_each(|(step, fault)| world.trouble(step, [fault]));
-        let (turn, looks) = settle(&world, max_turns, toy).await;
-        assert!(matches!(turn.unwrap().outcome.steps["b@h2"], StepOutcome::Failed { .. }));
-        assert_eq!(looks, 1);
+        let (done, observations) = settle(&world, attempts, toy).await;
+        assert!(matches!(done.unwrap().outcome.steps["b@h2"], StepOutcome::Failed { .. }));
+        assert_eq!(observations, 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn ends_after_as_many_turns_as_allowed() {
+async fn ends_after_as_many_attempts_as_allowed() {
     let world = world();
-    // Every turn gets a little further and fails again.
-    let turns = AtomicUsize::new(0);
+    // Every attempt gets a little further and fails again.
+    let attempts = AtomicUsize::new(0);
     let plan = |snapshot: &Snapshot| {
-        let turn = turns.fetch_add(1, Ordering::SeqCst);
+        let done = attempts.fetch_add(1, Ordering::SeqCst);
         world.trouble("b@h2", [Fault::BreakBefore]);
         Ok(needed(
-            plan_of([step("a@h1", H1).writes("/a", &turn.to_string()), step("b@h2", H2).writes("/b", "b")]),
+            plan_of([step("a@h1", H1).writes("/a", &done.to_string()), step("b@h2", H2).writes("/b", "b")]),
             snapshot,
         ))
     };
-    let (turn, looks) = settle(&world, 4, plan).await;
-    assert!(!turn.unwrap().outcome.is_complete());
-    assert_eq!(looks, 4);
+    let (done, observations) = settle(&world, 4, plan).await;
+    assert!(!done.unwrap().outcome.is_complete());
+    assert_eq!(observations, 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +153,7 @@ async fn an_unsafe_plan_is_refused_before_the_first_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_wish_says_why_and_writes_nothing() {
+async fn a_refused_request_says_why_and_writes_nothing() {
     let world = world();
     let refuse = |_: &Snapshot| {
         let refusals = vec![Refusal { subject: "-m".to_owned(), reason: "is missing".to_owned() }];
@@ -150,16 +164,113 @@ async fn a_refused_wish_says_why_and_writes_nothing() {
     assert_eq!(world.effects(), 0);
 }
 
+/// Records what the loop calls, and refuses the plan of one attempt.
+#[derive(Default)]
+struct Recorded {
+    calls: Vec<String>,
+    refuses: Option<u8>,
+}
+
+impl ReconcileHooks for Recorded {
+    type Error = String;
+
+    async fn before_apply(&mut self, planned: &Planned, attempt: u8) -> Result<(), String> {
+        self.calls.push(format!("before {attempt}, generation {}", planned.plan().generation));
+        if self.refuses == Some(attempt) { Err("cannot save".to_owned()) } else { Ok(()) }
+    }
+
+    fn observer(&mut self, plan: &Plan) -> Box<dyn RunObserver> {
+        self.calls.push(format!("observer of {} steps", plan.steps.len()));
+        Box::new(|_: RunEvent| {})
+    }
+
+    fn before_retry(&mut self, outcome: &Outcome) {
+        self.calls.push(format!("retry after {}", outcome.steps.len()));
+    }
+
+    fn retry_refused(&mut self, error: &ReconcileError) {
+        self.calls.push(format!("no retry: {error}"));
+    }
+}
+
+/// The loop with recorded hooks and two attempts.
+async fn recorded(
+    world: &World,
+    mut hooks: Recorded,
+    plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
+) -> (Result<Reconciled, String>, Vec<String>) {
+    let (ports, hosts, cancel) = (world.ports(), world.hosts(), CancellationToken::new());
+    let reconciler = Reconciler {
+        hosts: &hosts,
+        probe: &ports,
+        ports: host_ports(&ports),
+        clock: &ports,
+        cancel: &cancel,
+    };
+    let planned = reconciler.observe_and_plan(&plan).await.unwrap();
+    assert!(planned.snapshot.hosts[&address(H1)].fresh().is_some());
+    assert_eq!((planned.plan().steps.len(), world.effects()), (2, 0), "planning writes nothing");
+    let done = reconciler.until_settled(planned, plan, &mut hooks, 2).await;
+    (done, hooks.calls)
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_look_writes_nothing_and_can_be_acted_on() {
+async fn the_pre_apply_hook_gets_every_plan_before_its_first_effect() {
     let world = world();
-    let (ports, hosts, stop) = (world.ports(), world.hosts(), CancellationToken::new());
-    let watch = |_: RunEvent| {};
-    let hands = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
-    let wheel = Reconciler { hosts: &hosts, probe: &ports, hands, clock: &ports, watch: &watch, stop: &stop };
-    let looked = wheel.look(toy).await.unwrap();
-    assert_eq!((looked.plan().steps.len(), world.effects()), (2, 0));
-    assert!(looked.snapshot.hosts[&address(H1)].fresh().is_some());
-    assert!(wheel.act(looked).await.outcome.is_complete());
-    assert_eq!(world.file(H2, "/b").as_deref(), Some("b"));
+    world.trouble("b@h2", [Fault::BreakBefore]);
+    let (done, calls) = recorded(&world, Recorded::default(), toy).await;
+    assert!(done.unwrap().outcome.is_complete());
+    let expected = [
+        "before 1, generation 1",
+        "observer of 2 steps",
+        "retry after 2",
+        "before 2, generation 2",
+        "observer of 1 steps",
+    ];
+    assert_eq!(calls, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_when_the_pre_apply_hook_fails() {
+    let world = world();
+    let hooks = Recorded { refuses: Some(1), ..Recorded::default() };
+    let (done, calls) = recorded(&world, hooks, toy).await;
+    assert_eq!(done.unwrap_err(), "cannot save");
+    assert_eq!((calls.len(), world.effects()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_check_that_the_next_plan_does_not_repeat_is_no_success() {
+    let world = world();
+    let late = StepFailure { category: Category::Timeout, cause: "too late".to_owned(), log: vec![] };
+    world.trouble("check@h2", [Fault::Fail(late)]);
+    let observations = AtomicUsize::new(0);
+    let plan = |_: &Snapshot| {
+        let first = observations.fetch_add(1, Ordering::SeqCst) == 0;
+        let check = first.then(|| step("check@h2", H2).waits_for("/a"));
+        Ok(plan_of([step("a@h1", H1).writes("/a", "a")].into_iter().chain(check)))
+    };
+    let (done, calls) = recorded(&world, Recorded::default(), plan).await;
+    let outcome = done.unwrap().outcome;
+    assert!(matches!(outcome.steps["check@h2"], StepOutcome::Failed { .. }), "{outcome:?}");
+    assert_eq!(observations.load(Ordering::SeqCst), 2, "it was planned again");
+    assert_eq!(
+        calls.iter().filter(|call| call.starts_with("before")).count(),
+        1,
+        "and not applied: {calls:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outcome_stays_when_no_plan_can_be_made_for_a_retry() {
+    let world = world();
+    world.trouble("b@h2", [Fault::BreakBefore]);
+    let observations = AtomicUsize::new(0);
+    let plan = |snapshot: &Snapshot| match observations.fetch_add(1, Ordering::SeqCst) {
+        0 => toy(snapshot),
+        _ => Err(PlanError { cluster: "demo".to_owned(), refusals: vec![], notes: vec![] }),
+    };
+    let (done, calls) = recorded(&world, Recorded::default(), plan).await;
+    assert!(matches!(done.unwrap().outcome.steps["b@h2"], StepOutcome::Failed { .. }));
+    assert_eq!(calls.last().unwrap(), "no retry: demo cannot be planned, 0 reasons");
 }

@@ -9,8 +9,11 @@
 mod support;
 
 use kubeon_plan::{Intent, LoadBalancer};
-use kubeon_testkit::{ClusterBuilder, World, cluster, crash_and_wait, crash_anywhere, crash_twice, host};
-use support::{create, destroy};
+use kubeon_testkit::{
+    ClusterBuilder, Fault, World, cluster, crash_and_wait, crash_anywhere, crash_twice, host,
+};
+use kubeon_wire::{Category, StepFailure};
+use support::{create, create_with_retries, destroy};
 
 const MASTERS: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 const WORKERS: [&str; 2] = ["172.30.0.14", "172.30.0.15"];
@@ -61,6 +64,25 @@ async fn creates_three_masters_and_two_workers_whatever_dies_when() {
 async fn creates_although_the_run_after_the_crash_crashes_too() {
     let intent = intent(3, 2);
     crash_twice(async || bare(3, 2), async |world| create(world, &intent).await.map(drop), 1, 60)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_by_a_second_attempt_whatever_dies_when() {
+    let intent = intent(1, 1);
+    let troubled = async || {
+        let world = bare(1, 1);
+        for step in ["join/haproxy@h14", "verify/api@h11"] {
+            let late = StepFailure { category: Category::Timeout, cause: "too late".to_owned(), log: vec![] };
+            world.trouble(step, std::iter::repeat_n(Fault::Fail(late), 3));
+        }
+        world
+    };
+    let first = create(&troubled().await, &intent).await.unwrap_err();
+    assert!(first.contains("too late"), "one attempt is too few: {first}");
+    // A run that died before a step failed finds the trouble still there.
+    crash_anywhere(troubled, async |world| create_with_retries(world, &intent).await.map(drop))
         .await
         .unwrap();
 }

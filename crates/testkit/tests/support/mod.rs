@@ -1,31 +1,34 @@
-//! Whole commands over a world, as a door would run them.
+//! Whole commands over a world, as the program runs them.
 
-use kubeon_apply::{HostPorts, RunEvent};
+use kubeon_apply::HostPorts;
 use kubeon_plan::{Intent, Plan, PlanError, Snapshot, StepOutcome};
-use kubeon_reconcile::{Reconciled, Reconciler};
+use kubeon_reconcile::{ReconcileError, Reconciled, Reconciler, Silent};
 use kubeon_testkit::World;
 use tokio_util::sync::CancellationToken;
 
-/// One command to its end: the last turn, or why it did not get there.
-pub async fn turn(
+/// One command to its end, through the loop that the program uses: the last apply, or why it is incomplete.
+/// With one attempt, a step that fails without a fault of the world is a fault of the plan.
+pub async fn command(
     world: &World,
     plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
+    attempts: u8,
 ) -> Result<Reconciled, String> {
-    let (ports, hosts, stop) = (world.ports(), world.hosts(), CancellationToken::new());
-    let hands = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
-    let watch = |_: RunEvent| {};
-    let wheel = Reconciler { hosts: &hosts, probe: &ports, hands, clock: &ports, watch: &watch, stop: &stop };
-    let turn = wheel.until_settled(plan, 1).await.map_err(|error| explain(&error))?;
-    match turn.outcome.steps.iter().find(|(_, came)| matches!(came, StepOutcome::Failed { .. })) {
+    let (ports, hosts, cancel) = (world.ports(), world.hosts(), CancellationToken::new());
+    let host_ports = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
+    let reconciler =
+        Reconciler { hosts: &hosts, probe: &ports, ports: host_ports, clock: &ports, cancel: &cancel };
+    let planned = reconciler.observe_and_plan(&plan).await.map_err(|error| explain(&error))?;
+    let Ok(done) = reconciler.until_settled(planned, plan, &mut Silent, attempts).await;
+    match done.outcome.steps.iter().find(|(_, came)| matches!(came, StepOutcome::Failed { .. })) {
         Some((step, StepOutcome::Failed { failure })) => Err(format!("{step}: {failure}")),
-        _ if !turn.outcome.is_complete() => Err("steps were skipped, none failed".to_owned()),
-        _ => Ok(turn),
+        _ if !done.outcome.is_complete() => Err("steps were skipped, none failed".to_owned()),
+        _ => Ok(done),
     }
 }
 
-fn explain(error: &kubeon_reconcile::ReconcileError) -> String {
+fn explain(error: &ReconcileError) -> String {
     match error {
-        kubeon_reconcile::ReconcileError::Refused(refused) => format!("{refused}: {:?}", refused.refusals),
+        ReconcileError::Refused(refused) => format!("{refused}: {:?}", refused.refusals),
         other => other.to_string(),
     }
 }
@@ -33,11 +36,17 @@ fn explain(error: &kubeon_reconcile::ReconcileError) -> String {
 /// `kubeon create`.
 #[allow(dead_code, reason = "not every test creates")]
 pub async fn create(world: &World, intent: &Intent) -> Result<Reconciled, String> {
-    turn(world, |snapshot| kubeon_plan::plan(intent, snapshot)).await
+    command(world, |snapshot| kubeon_plan::plan(intent, snapshot), 1).await
 }
 
 /// `kubeon destroy`.
 #[allow(dead_code, reason = "not every test destroys")]
 pub async fn destroy(world: &World, intent: &Intent) -> Result<Reconciled, String> {
-    turn(world, |snapshot| kubeon_plan::destroy(intent, snapshot)).await
+    command(world, |snapshot| kubeon_plan::destroy(intent, snapshot), 1).await
+}
+
+/// `kubeon create` as the program runs it, with all its attempts.
+#[allow(dead_code, reason = "not every test has failures that go away")]
+pub async fn create_with_retries(world: &World, intent: &Intent) -> Result<Reconciled, String> {
+    command(world, |snapshot| kubeon_plan::plan(intent, snapshot), kubeon_reconcile::MAX_ATTEMPTS).await
 }
