@@ -10,7 +10,7 @@ mod support;
 
 use kubeon_plan::Plan;
 use kubeon_testkit::{World, crash_anywhere, host, needed, plan_of, step};
-use support::turn;
+use support::command;
 
 const H1: &str = "10.0.0.1";
 const H2: &str = "10.0.0.2";
@@ -30,7 +30,7 @@ fn toy() -> Plan {
 #[tokio::test(start_paused = true)]
 async fn passes_a_planner_that_is_right() {
     let crashes =
-        crash_anywhere(two, async |world| turn(world, |seen| Ok(needed(toy(), seen))).await.map(drop))
+        crash_anywhere(two, async |world| command(world, |seen| Ok(needed(toy(), seen)), 1).await.map(drop))
             .await
             .unwrap();
     // Two claims, three files, a part, and three entries in journals.
@@ -43,7 +43,8 @@ async fn finds_content_that_changes_from_run_to_run() {
         let generation = needed(toy(), seen).generation;
         Ok(needed(plan_of([step("file@h1", H1).writes("/a", &format!("generation {generation}"))]), seen))
     };
-    let why = crash_anywhere(two, async |world| turn(world, planner).await.map(drop)).await.unwrap_err();
+    let why =
+        crash_anywhere(two, async |world| command(world, planner, 1).await.map(drop)).await.unwrap_err();
     assert!(why.contains("the world is another") && why.contains("/a"), "{why}");
 }
 
@@ -57,7 +58,8 @@ async fn finds_work_that_is_forgotten_after_a_crash() {
         }
         Ok(plan)
     };
-    let why = crash_anywhere(two, async |world| turn(world, planner).await.map(drop)).await.unwrap_err();
+    let why =
+        crash_anywhere(two, async |world| command(world, planner, 1).await.map(drop)).await.unwrap_err();
     assert!(why.contains("crash after effect 1 of 9"), "{why}");
 }
 
@@ -79,7 +81,8 @@ async fn finds_what_is_done_once_too_often() {
         all.hosts.extend(plan.hosts);
         Ok(all)
     };
-    let why = crash_anywhere(two, async |world| turn(world, planner).await.map(drop)).await.unwrap_err();
+    let why =
+        crash_anywhere(two, async |world| command(world, planner, 1).await.map(drop)).await.unwrap_err();
     assert!(why.contains("crash after effect"), "{why}");
 }
 
