@@ -1,5 +1,7 @@
 //! Files made from the types. Committed, so that they can be read and reviewed; `check` compares them.
 
+mod reference;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -13,6 +15,7 @@ pub(crate) fn files() -> Result<Vec<(PathBuf, String)>> {
     let schema = format!("{:#}\n", kubeon_api::json_schema());
     files.push((PathBuf::from("deploy/schema/kubernetescluster.json"), schema));
     files.extend(installation()?);
+    files.extend(reference::pages()?);
     Ok(files)
 }
 
