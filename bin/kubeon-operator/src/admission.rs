@@ -57,7 +57,7 @@ pub(crate) async fn start(
 
 impl Answering {
     /// Waits until what is being answered is answered.
-    pub(crate) async fn farewell(self) {
+    pub(crate) async fn shutdown(self) {
         if tokio::time::timeout(FAREWELL, self.server).await.is_err() {
             tracing::warn!("a review took too long to end with the process");
         }

@@ -8,10 +8,10 @@ use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use kubeon_api::{HttpsUrl, Version};
 use kubeon_bundle::Catalogue;
-use kubeon_operations::Settings;
+use kubeon_operations::OperatorSettings;
 use kubeon_operations::settings::{Callback, LIMIT};
 
-use crate::Options;
+use crate::OperatorOptions;
 use crate::admission::Admission;
 
 /// Where a pod reads its namespace.
@@ -21,7 +21,7 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 #[derive(Debug, Clone, Parser)]
 #[command(name = "kubeon-operator", version, about = "Raises business clusters from a meta cluster")]
 #[command(max_term_width = 110)]
-pub struct Cli {
+pub struct OperatorCli {
     /// How to reach the meta cluster [default: the pod's service account, else $KUBECONFIG]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -105,12 +105,12 @@ pub struct Cli {
     pub log: String,
 }
 
-impl Cli {
+impl OperatorCli {
     /// What was asked for, with what a pod knows of itself.
     ///
     /// # Errors
     /// When an address or name makes no sense, or a file cannot be read.
-    pub fn options(self) -> anyhow::Result<Options> {
+    pub fn options(self) -> anyhow::Result<OperatorOptions> {
         let callback = callback(self.callback_url, self.callback_ca.as_deref())?;
         let own = || std::fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
         let namespace = self.namespace.filter(|name| !name.is_empty()).or_else(own);
@@ -120,9 +120,9 @@ impl Cli {
             let versions = versions(self.catalogue_versions)?;
             anyhow::Ok(Admission { address, names: self.admission_names, versions })
         });
-        Ok(Options {
+        Ok(OperatorOptions {
             kubeconfig: self.kubeconfig,
-            settings: Settings {
+            settings: OperatorSettings {
                 namespace: namespace.unwrap_or_else(|| "kubeon-system".to_owned()),
                 watched: self.watch_namespaces,
                 runner_images: self.runner_images,
@@ -184,12 +184,12 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         use clap::CommandFactory as _;
-        Cli::command().debug_assert();
+        OperatorCli::command().debug_assert();
     }
 
     #[test]
     fn a_callback_goes_to_somebody_whom_a_certificate_vouches_for() {
-        let parsed = |words: &[&str]| Cli::try_parse_from([&["x"], words].concat());
+        let parsed = |words: &[&str]| OperatorCli::try_parse_from([&["x"], words].concat());
         let refused = parsed(&["--callback-url=http://gateway.example"]).unwrap_err().to_string();
         assert!(refused.contains("is not a URL that begins with https://"), "{refused}");
         assert!(
@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn leader_election_can_be_turned_off() {
-        let leads = |words: &[&str]| Cli::try_parse_from([&["x"], words].concat()).unwrap().leader_elect;
+        let leads =
+            |words: &[&str]| OperatorCli::try_parse_from([&["x"], words].concat()).unwrap().leader_elect;
         assert!(leads(&[]) && leads(&["--leader-elect"]) && leads(&["--leader-elect=true"]));
         assert!(!leads(&["--leader-elect=false"]));
     }

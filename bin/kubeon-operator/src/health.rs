@@ -16,7 +16,7 @@ use kubeon_admission::Readiness;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::shared::Shared;
+use crate::context::OperatorContext;
 
 /// Connections at once; a further one waits.
 const MOST_CONNECTIONS: usize = 64;
@@ -27,36 +27,36 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is asked about.
 #[derive(Clone)]
-pub(crate) struct Subject {
-    pub shared: Arc<Shared>,
+pub(crate) struct HealthState {
+    pub context: Arc<OperatorContext>,
     /// Whether admission reviews can be answered, when they are.
     pub admission: Option<Readiness>,
 }
 
-impl Subject {
+impl HealthState {
     /// What the process still waits for before it is of use.
     fn waits_for(&self) -> Option<String> {
         let admission = || self.admission.as_ref().and_then(Readiness::waits_for).map(str::to_owned);
-        self.shared.listed.waits_for().or_else(admission)
+        self.context.listed.waits_for().or_else(admission)
     }
 
     /// That it is of use, and for whom it is not.
     fn well(&self) -> String {
         let mut lines = vec!["ok".to_owned()];
-        lines.extend(self.shared.world.hidden());
+        lines.extend(self.context.cache.unlistable());
         lines.join("\n")
     }
 }
 
 /// Answers at this address until the process ends. Where it listens.
-pub(crate) async fn serve(subject: &Subject, address: SocketAddr) -> anyhow::Result<SocketAddr> {
+pub(crate) async fn serve(subject: &HealthState, address: SocketAddr) -> anyhow::Result<SocketAddr> {
     let subject = subject.clone();
     let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
     let bound = listener.local_addr()?;
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let objects_of = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     tokio::spawn(async move {
         loop {
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+            let Ok(permit) = Arc::clone(&objects_of).acquire_owned().await else { return };
             let Ok((stream, _)) = listener.accept().await else {
                 // Out of file descriptors: some connection has to end first.
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -77,15 +77,18 @@ pub(crate) async fn serve(subject: &Subject, address: SocketAddr) -> anyhow::Res
     Ok(bound)
 }
 
-async fn answer(subject: Subject, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let shared = &subject.shared;
+async fn answer(
+    subject: HealthState,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let context = &subject.context;
     let (status, text) = match request.uri().path() {
         "/healthz" => (StatusCode::OK, "ok".to_owned()),
         "/readyz" => match subject.waits_for() {
             None => (StatusCode::OK, subject.well()),
             Some(what) => (StatusCode::SERVICE_UNAVAILABLE, format!("waits for: {what}")),
         },
-        "/metrics" => match shared.metrics_text() {
+        "/metrics" => match context.metrics_text() {
             Ok(text) => (StatusCode::OK, text),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         },

@@ -11,23 +11,23 @@
 
 mod admission;
 pub mod args;
-mod carry;
+mod cache;
+mod context;
+mod execute;
 mod health;
-mod listed;
+mod initial_lists;
+mod job_rate;
+mod location;
+mod log_follower;
 mod metrics;
-mod parting;
-mod place;
 mod queue;
+mod reconcile;
 mod refusals;
+mod request_priority;
 mod run;
-mod shared;
 mod spans;
-mod starts;
-mod tempo;
-mod turn;
 mod unreadable;
 mod watches;
-mod world;
 
 pub use admission::Admission;
-pub use run::{Options, run};
+pub use run::{OperatorOptions, run};

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use kubeon_operator::args::Cli;
+use kubeon_operator::args::OperatorCli;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = OperatorCli::parse();
     let filter = tracing_subscriber::EnvFilter::try_new(&cli.log).unwrap_or_default();
     tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
     match start(cli) {
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 }
 
 /// Two threads: what is left of the work is waiting.
-fn start(cli: Cli) -> anyhow::Result<()> {
+fn start(cli: OperatorCli) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(async {
         let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -26,11 +26,11 @@ struct WordLabel {
 }
 
 /// What is not counted but looked at when somebody asks.
-pub(crate) struct Standing {
+pub(crate) struct Gauges {
     /// Objects that are known, by kind.
     pub objects: BTreeMap<&'static str, usize>,
     /// Lanes, by how they stand.
-    pub lanes: [(&'static str, usize); 2],
+    pub queue_keys: [(&'static str, usize); 2],
     /// Requests that may be on their way at once.
     pub at_once: usize,
     /// Events that nobody was told of since the start.
@@ -46,7 +46,7 @@ pub(crate) struct Metrics {
     events: Family<WordLabel, Counter>,
     watches: Family<WordLabel, Counter>,
     objects: Family<WordLabel, Gauge>,
-    lanes: Family<WordLabel, Gauge>,
+    queue_keys: Family<WordLabel, Gauge>,
     at_once: Gauge,
     leader: Gauge,
     dropped: Gauge<u64, AtomicU64>,
@@ -63,7 +63,7 @@ impl Metrics {
             events: Family::default(),
             watches: Family::default(),
             objects: Family::default(),
-            lanes: Family::default(),
+            queue_keys: Family::default(),
             at_once: Gauge::default(),
             leader: Gauge::default(),
             dropped: Gauge::default(),
@@ -78,7 +78,7 @@ impl Metrics {
         registry.register("events", "Events, by reason", made.events.clone());
         registry.register("watch_failures", "Watches that were interrupted, by kind", made.watches.clone());
         registry.register("objects", "Objects that are known, by kind", made.objects.clone());
-        registry.register("lanes", "Lanes that are ready or worked on", made.lanes.clone());
+        registry.register("lanes", "Lanes that are ready or worked on", made.queue_keys.clone());
         registry.register(
             "requests_at_once",
             "How many requests may be on their way at once, by how fast the API server answers",
@@ -111,7 +111,7 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    pub fn turn(&self, took: Duration, done: bool) {
+    pub fn reconciled(&self, took: Duration, done: bool) {
         let word = if done { "done" } else { "failed" };
         self.turns.get_or_create(&WordLabel { word: word.to_owned() }).inc();
         self.seconds.observe(took.as_secs_f64());
@@ -135,7 +135,7 @@ impl Metrics {
     }
 
     /// All of it as text.
-    pub fn text(&self, now: &Standing) -> Result<String, std::fmt::Error> {
+    pub fn text(&self, now: &Gauges) -> Result<String, std::fmt::Error> {
         let set = |family: &Family<WordLabel, Gauge>, word: &str, number: usize| {
             let label = WordLabel { word: word.to_owned() };
             family.get_or_create(&label).set(i64::try_from(number).unwrap_or(i64::MAX));
@@ -143,8 +143,8 @@ impl Metrics {
         for (kind, number) in &now.objects {
             set(&self.objects, kind, *number);
         }
-        for (word, number) in now.lanes {
-            set(&self.lanes, word, number);
+        for (word, number) in now.queue_keys {
+            set(&self.queue_keys, word, number);
         }
         self.at_once.set(i64::try_from(now.at_once).unwrap_or(i64::MAX));
         self.dropped.set(now.events_dropped);

@@ -6,11 +6,11 @@
 //!   what can be told later ► Rest ──┘    (those that rested for 5 s go beside fresh ones, four at a time)
 //! ```
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use kubeon_operations::Lane;
-use parking_lot::{Mutex, MutexGuard};
+use kubeon_operations::QueueKey;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ const MOST_RESTED: usize = 4;
 
 /// How soon a lane is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum Urgency {
     /// Somebody waits for its end.
     Urgent,
     /// Something changed.
@@ -37,7 +37,7 @@ pub(crate) enum Class {
 
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ReconcileOutcome {
     /// Nothing is left to do, before that moment if one is given.
     Done(Option<Instant>),
     /// What mattered is done; the rest is for later.
@@ -47,34 +47,34 @@ pub(crate) enum Outcome {
 }
 
 /// A lane to work on.
-pub(crate) struct Work {
-    pub lane: Lane,
-    pub class: Class,
+pub(crate) struct QueueItem {
+    pub queue_key: QueueKey,
+    pub class: Urgency,
     /// Cancelled when somebody begins to wait for the lane's end meanwhile.
-    pub overtaken: CancellationToken,
+    pub preempted: CancellationToken,
 }
 
 /// One that is worked on.
-struct Worked {
-    class: Class,
+struct InProgress {
+    class: Urgency,
     /// How soon it was wanted again meanwhile.
-    again: Option<Class>,
-    overtaken: CancellationToken,
+    again: Option<Urgency>,
+    preempted: CancellationToken,
 }
 
 #[derive(Default)]
 struct State {
-    urgent: VecDeque<Lane>,
-    fresh: VecDeque<Lane>,
-    rest: VecDeque<(Instant, Lane)>,
+    urgent: VecDeque<QueueKey>,
+    fresh: VecDeque<QueueKey>,
+    rest: VecDeque<(Instant, QueueKey)>,
     /// Lanes in one of the three; an entry there that is of another class is an old one.
-    waiting: HashMap<Lane, Class>,
-    working: HashMap<Lane, Worked>,
+    waiting: HashMap<QueueKey, Urgency>,
+    working: HashMap<QueueKey, InProgress>,
     /// How many of those rested.
     rested: usize,
-    later: BTreeSet<(Instant, Lane)>,
-    due: HashMap<Lane, Instant>,
-    failures: HashMap<Lane, u32>,
+    later: BTreeSet<(Instant, QueueKey)>,
+    due: HashMap<QueueKey, Instant>,
+    failures: HashMap<QueueKey, u32>,
     open: bool,
 }
 
@@ -112,40 +112,40 @@ impl Queue {
     }
 
     /// Something of the lane changed.
-    pub fn wake(&self, lane: &Lane, class: Class) {
+    pub fn wake(&self, queue_key: &QueueKey, class: Urgency) {
         let mut state = self.state();
-        if let Some(worked) = state.working.get_mut(lane) {
+        if let Some(worked) = state.working.get_mut(queue_key) {
             worked.again = Some(worked.again.map_or(class, |before| before.min(class)));
-            if class == Class::Urgent {
-                worked.overtaken.cancel();
+            if class == Urgency::Urgent {
+                worked.preempted.cancel();
             }
             return;
         }
-        if state.push(lane, class) {
+        if state.push(queue_key, class) {
             drop(state);
             self.tell(class);
         }
     }
 
-    fn tell(&self, class: Class) {
+    fn tell(&self, class: Urgency) {
         self.changed.notify_one();
-        if class == Class::Urgent {
+        if class == Urgency::Urgent {
             self.hurried.notify_one();
         }
     }
 
     /// The next lane that is wanted at least as soon as `least`. Waits until there is one.
-    pub async fn next(&self, least: Class) -> Work {
+    pub async fn next(&self, least: Urgency) -> QueueItem {
         loop {
-            let changed = if least == Class::Urgent { &self.hurried } else { &self.changed };
+            let changed = if least == Urgency::Urgent { &self.hurried } else { &self.changed };
             let changed = changed.notified();
             let pause = {
                 let mut state = self.state();
                 state.overdue();
                 if state.open
-                    && let Some((lane, class)) = state.take(least)
+                    && let Some((queue_key, class)) = state.take(least)
                 {
-                    let work = state.begin(lane, class);
+                    let work = state.begin(queue_key, class);
                     if !state.waiting.is_empty() {
                         self.changed.notify_one();
                     }
@@ -154,7 +154,7 @@ impl Queue {
                     }
                     return work;
                 }
-                state.later.first().filter(|_| state.open && least != Class::Urgent).map(|(when, _)| *when)
+                state.later.first().filter(|_| state.open && least != Urgency::Urgent).map(|(when, _)| *when)
             };
             match pause {
                 Some(when) => {
@@ -166,34 +166,34 @@ impl Queue {
     }
 
     /// A lane's turn ended.
-    pub fn done(&self, lane: &Lane, outcome: Outcome) {
+    pub fn done(&self, queue_key: &QueueKey, outcome: ReconcileOutcome) {
         let mut state = self.state();
-        let worked = state.working.remove(lane);
+        let worked = state.working.remove(queue_key);
         let again = worked.as_ref().and_then(|worked| worked.again);
-        state.rested -= usize::from(worked.is_some_and(|worked| worked.class == Class::Rest));
+        state.rested -= usize::from(worked.is_some_and(|worked| worked.class == Urgency::Rest));
         self.ended.notify_one();
         let (class, when) = match outcome {
-            Outcome::Done(when) => (again, when),
+            ReconcileOutcome::Done(when) => (again, when),
             // A change that is seen meanwhile is mostly the turn's own.
-            Outcome::Rest if again == Some(Class::Urgent) => (again, None),
-            Outcome::Rest => (Some(Class::Rest), None),
-            Outcome::Failed => {
-                let count = state.failures.entry(lane.clone()).or_default();
+            ReconcileOutcome::Rest if again == Some(Urgency::Urgent) => (again, None),
+            ReconcileOutcome::Rest => (Some(Urgency::Rest), None),
+            ReconcileOutcome::Failed => {
+                let count = state.failures.entry(queue_key.clone()).or_default();
                 *count = count.saturating_add(1);
-                (None, Some(Instant::now() + pause(*count, lane)))
+                (None, Some(Instant::now() + pause(*count, queue_key)))
             }
         };
-        if outcome != Outcome::Failed {
-            state.failures.remove(lane);
+        if outcome != ReconcileOutcome::Failed {
+            state.failures.remove(queue_key);
         }
         if let Some(class) = class {
-            state.push(lane, class);
+            state.push(queue_key, class);
             drop(state);
             self.tell(class);
             return;
         }
         if let Some(when) = when {
-            state.schedule(lane, when);
+            state.schedule(queue_key, when);
         }
         drop(state);
         self.changed.notify_one();
@@ -208,83 +208,83 @@ impl Queue {
 
 impl State {
     /// Puts a lane into the queue; false when it is there already and wanted no sooner.
-    fn push(&mut self, lane: &Lane, class: Class) -> bool {
-        let waits = self.waiting.get(lane).copied();
+    fn push(&mut self, queue_key: &QueueKey, class: Urgency) -> bool {
+        let waits = self.waiting.get(queue_key).copied();
         // One that rests is not made fresh by the changes that it made itself.
-        if waits.is_some_and(|before| before <= class || class != Class::Urgent) {
+        if waits.is_some_and(|before| before <= class || class != Urgency::Urgent) {
             return false;
         }
-        self.waiting.insert(lane.clone(), class);
+        self.waiting.insert(queue_key.clone(), class);
         match class {
-            Class::Urgent => self.urgent.push_back(lane.clone()),
-            Class::Fresh => self.fresh.push_back(lane.clone()),
-            Class::Rest => self.rest.push_back((Instant::now(), lane.clone())),
+            Urgency::Urgent => self.urgent.push_back(queue_key.clone()),
+            Urgency::Fresh => self.fresh.push_back(queue_key.clone()),
+            Urgency::Rest => self.rest.push_back((Instant::now(), queue_key.clone())),
         }
         true
     }
 
-    fn begin(&mut self, lane: Lane, class: Class) -> Work {
-        self.unschedule(&lane);
-        let overtaken = CancellationToken::new();
-        let worked = Worked { class, again: None, overtaken: overtaken.clone() };
-        self.working.insert(lane.clone(), worked);
-        self.rested += usize::from(class == Class::Rest);
-        Work { lane, class, overtaken }
+    fn begin(&mut self, queue_key: QueueKey, class: Urgency) -> QueueItem {
+        self.unschedule(&queue_key);
+        let preempted = CancellationToken::new();
+        let worked = InProgress { class, again: None, preempted: preempted.clone() };
+        self.working.insert(queue_key.clone(), worked);
+        self.rested += usize::from(class == Urgency::Rest);
+        QueueItem { queue_key, class, preempted }
     }
 
-    fn take(&mut self, least: Class) -> Option<(Lane, Class)> {
-        let long = |(since, _): &(Instant, Lane)| since.elapsed() >= LONGEST_REST;
+    fn take(&mut self, least: Urgency) -> Option<(QueueKey, Urgency)> {
+        let long = |(since, _): &(Instant, QueueKey)| since.elapsed() >= LONGEST_REST;
         let rested = self.rested < MOST_RESTED && self.rest.front().is_some_and(long);
         let order = match (least, rested) {
-            (Class::Urgent, _) => &[Class::Urgent][..],
-            (_, false) => &[Class::Urgent, Class::Fresh, Class::Rest],
-            (_, true) => &[Class::Urgent, Class::Rest, Class::Fresh],
+            (Urgency::Urgent, _) => &[Urgency::Urgent][..],
+            (_, false) => &[Urgency::Urgent, Urgency::Fresh, Urgency::Rest],
+            (_, true) => &[Urgency::Urgent, Urgency::Rest, Urgency::Fresh],
         };
         order.iter().find_map(|class| Some((self.pop(*class)?, *class)))
     }
 
-    fn pop(&mut self, class: Class) -> Option<Lane> {
+    fn pop(&mut self, class: Urgency) -> Option<QueueKey> {
         loop {
-            let lane = match class {
-                Class::Urgent => self.urgent.pop_front()?,
-                Class::Fresh => self.fresh.pop_front()?,
-                Class::Rest => self.rest.pop_front()?.1,
+            let queue_key = match class {
+                Urgency::Urgent => self.urgent.pop_front()?,
+                Urgency::Fresh => self.fresh.pop_front()?,
+                Urgency::Rest => self.rest.pop_front()?.1,
             };
-            if self.waiting.get(&lane) == Some(&class) {
-                self.waiting.remove(&lane);
-                return Some(lane);
+            if self.waiting.get(&queue_key) == Some(&class) {
+                self.waiting.remove(&queue_key);
+                return Some(queue_key);
             }
         }
     }
 
-    fn schedule(&mut self, lane: &Lane, when: Instant) {
-        self.unschedule(lane);
-        self.due.insert(lane.clone(), when);
-        self.later.insert((when, lane.clone()));
+    fn schedule(&mut self, queue_key: &QueueKey, when: Instant) {
+        self.unschedule(queue_key);
+        self.due.insert(queue_key.clone(), when);
+        self.later.insert((when, queue_key.clone()));
     }
 
-    fn unschedule(&mut self, lane: &Lane) {
-        if let Some(when) = self.due.remove(lane) {
-            self.later.remove(&(when, lane.clone()));
+    fn unschedule(&mut self, queue_key: &QueueKey) {
+        if let Some(when) = self.due.remove(queue_key) {
+            self.later.remove(&(when, queue_key.clone()));
         }
     }
 
     fn overdue(&mut self) {
         let now = Instant::now();
         while self.later.first().is_some_and(|(when, _)| *when <= now) {
-            let Some((_, lane)) = self.later.pop_first() else { break };
-            self.due.remove(&lane);
-            if !self.working.contains_key(&lane) {
-                self.push(&lane, Class::Fresh);
+            let Some((_, queue_key)) = self.later.pop_first() else { break };
+            self.due.remove(&queue_key);
+            if !self.working.contains_key(&queue_key) {
+                self.push(&queue_key, Urgency::Fresh);
             }
         }
     }
 }
 
 /// Twice as long each time, spread so that lanes that failed together do not come back together.
-fn pause(failures: u32, lane: &Lane) -> Duration {
+fn pause(failures: u32, queue_key: &QueueKey) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(12)));
-    let spread: u32 = lane.to_string().bytes().map(u32::from).sum::<u32>() % 32;
+    let spread: u32 = queue_key.to_string().bytes().map(u32::from).sum::<u32>() % 32;
     doubled.min(LONGEST_PAUSE) + doubled.min(LONGEST_PAUSE) * spread / 100
 }
 
@@ -292,27 +292,27 @@ fn pause(failures: u32, lane: &Lane) -> Duration {
 mod tests {
     use super::*;
 
-    fn lane(name: &str) -> Lane {
-        Lane::Cluster(name.to_owned())
+    fn queue_key(name: &str) -> QueueKey {
+        QueueKey::Cluster(name.to_owned())
     }
 
     async fn next(queue: &Queue) -> String {
-        queue.next(Class::Rest).await.lane.to_string()
+        queue.next(Urgency::Rest).await.queue_key.to_string()
     }
 
     #[tokio::test]
     async fn a_lane_is_worked_on_once_at_a_time_and_again_when_woken_meanwhile() {
         let queue = Queue::default();
         queue.open();
-        queue.wake(&lane("a"), Class::Fresh);
-        queue.wake(&lane("a"), Class::Fresh);
+        queue.wake(&queue_key("a"), Urgency::Fresh);
+        queue.wake(&queue_key("a"), Urgency::Fresh);
         assert_eq!(next(&queue).await, "cluster/a");
         assert_eq!(queue.load(), (0, 1));
-        queue.wake(&lane("a"), Class::Fresh);
+        queue.wake(&queue_key("a"), Urgency::Fresh);
         assert_eq!(queue.load(), (0, 1), "not beside itself");
-        queue.done(&lane("a"), Outcome::Done(None));
+        queue.done(&queue_key("a"), ReconcileOutcome::Done(None));
         assert_eq!(next(&queue).await, "cluster/a");
-        queue.done(&lane("a"), Outcome::Done(None));
+        queue.done(&queue_key("a"), ReconcileOutcome::Done(None));
         assert_eq!(queue.load(), (0, 0));
     }
 
@@ -320,13 +320,13 @@ mod tests {
     async fn what_ended_goes_first_and_what_rests_last() {
         let queue = Queue::default();
         for name in ["rests", "fresh", "ends"] {
-            queue.wake(&lane(name), Class::Fresh);
+            queue.wake(&queue_key(name), Urgency::Fresh);
         }
         queue.open();
         assert_eq!(next(&queue).await, "cluster/rests");
-        queue.done(&lane("rests"), Outcome::Rest);
-        queue.wake(&lane("rests"), Class::Fresh);
-        queue.wake(&lane("ends"), Class::Urgent);
+        queue.done(&queue_key("rests"), ReconcileOutcome::Rest);
+        queue.wake(&queue_key("rests"), Urgency::Fresh);
+        queue.wake(&queue_key("ends"), Urgency::Urgent);
         let order = [next(&queue).await, next(&queue).await, next(&queue).await];
         assert_eq!(order, ["cluster/ends", "cluster/fresh", "cluster/rests"]);
         assert_eq!(queue.load(), (0, 3));
@@ -336,11 +336,11 @@ mod tests {
     async fn what_rested_long_goes_before_what_is_fresh() {
         let queue = Queue::default();
         queue.open();
-        queue.wake(&lane("rests"), Class::Fresh);
+        queue.wake(&queue_key("rests"), Urgency::Fresh);
         next(&queue).await;
-        queue.done(&lane("rests"), Outcome::Rest);
+        queue.done(&queue_key("rests"), ReconcileOutcome::Rest);
         tokio::time::advance(LONGEST_REST).await;
-        queue.wake(&lane("fresh"), Class::Fresh);
+        queue.wake(&queue_key("fresh"), Urgency::Fresh);
         assert_eq!([next(&queue).await, next(&queue).await], ["cluster/rests", "cluster/fresh"]);
     }
 
@@ -348,38 +348,38 @@ mod tests {
     async fn workers_for_urgent_lanes_take_no_other() {
         let queue = Queue::default();
         queue.open();
-        queue.wake(&lane("fresh"), Class::Fresh);
-        let waits = tokio::time::timeout(Duration::from_millis(20), queue.next(Class::Urgent));
+        queue.wake(&queue_key("fresh"), Urgency::Fresh);
+        let waits = tokio::time::timeout(Duration::from_millis(20), queue.next(Urgency::Urgent));
         assert!(waits.await.is_err());
-        let work = queue.next(Class::Rest).await;
-        queue.wake(&lane("fresh"), Class::Fresh);
-        assert!(!work.overtaken.is_cancelled(), "nobody waits for it");
+        let work = queue.next(Urgency::Rest).await;
+        queue.wake(&queue_key("fresh"), Urgency::Fresh);
+        assert!(!work.preempted.is_cancelled(), "nobody waits for it");
         // Woken while it is worked on: it is wanted at once afterwards, and whoever works on it knows.
-        queue.wake(&lane("fresh"), Class::Urgent);
-        assert!(work.overtaken.is_cancelled());
-        queue.done(&lane("fresh"), Outcome::Rest);
-        let work = queue.next(Class::Urgent).await;
-        assert_eq!((work.lane, work.class), (lane("fresh"), Class::Urgent));
-        assert!(!work.overtaken.is_cancelled());
+        queue.wake(&queue_key("fresh"), Urgency::Urgent);
+        assert!(work.preempted.is_cancelled());
+        queue.done(&queue_key("fresh"), ReconcileOutcome::Rest);
+        let work = queue.next(Urgency::Urgent).await;
+        assert_eq!((work.queue_key, work.class), (queue_key("fresh"), Urgency::Urgent));
+        assert!(!work.preempted.is_cancelled());
     }
 
     #[tokio::test]
     async fn a_lane_comes_back_when_it_is_due() {
         let queue = Queue::default();
         queue.open();
-        queue.wake(&lane("a"), Class::Fresh);
+        queue.wake(&queue_key("a"), Urgency::Fresh);
         next(&queue).await;
-        queue.done(&lane("a"), Outcome::Failed);
+        queue.done(&queue_key("a"), ReconcileOutcome::Failed);
         let due = Instant::now() + Duration::from_millis(200);
         next(&queue).await;
-        queue.done(&lane("a"), Outcome::Done(Some(due)));
+        queue.done(&queue_key("a"), ReconcileOutcome::Done(Some(due)));
         next(&queue).await;
         assert!(Instant::now() >= due);
     }
 
     #[test]
     fn each_failure_makes_the_pause_longer_up_to_a_bound() {
-        let a = lane("a");
+        let a = queue_key("a");
         let pauses: Vec<_> = (1..40).map(|failures| pause(failures, &a)).collect();
         assert!(pauses.is_sorted() && pauses[0] < pauses[5]);
         assert!(pauses[38] < LONGEST_PAUSE * 2);

@@ -1,11 +1,11 @@
 //! Writes that belong to no operation and that the API server refuses: people are told once for as long as it stays so.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kubeon_link_kube::Word;
-use kubeon_operations::Lane;
-use parking_lot::Mutex;
+use kubeon_link_kube::EventRecord;
+use kubeon_operations::QueueKey;
 
 /// What was refused.
 #[derive(Debug, Clone)]
@@ -19,17 +19,17 @@ pub(crate) struct Refused {
 /// What was told of each lane.
 #[derive(Default)]
 pub(crate) struct Refusals {
-    told: Mutex<HashMap<Lane, String>>,
+    told: Mutex<HashMap<QueueKey, String>>,
 }
 
 impl Refusals {
     /// Something was refused. What is to be said of it, when that is new.
-    pub fn met(&self, lane: &Lane, what: &Refused) -> Option<Word> {
+    pub fn met(&self, queue_key: &QueueKey, what: &Refused) -> Option<EventRecord> {
         let mut told = self.told.lock();
-        if told.insert(lane.clone(), what.text.clone()).as_ref() == Some(&what.text) {
+        if told.insert(queue_key.clone(), what.text.clone()).as_ref() == Some(&what.text) {
             return None;
         }
-        Some(Word {
+        Some(EventRecord {
             about: what.about.clone(),
             warning: true,
             reason: "Refused",
@@ -38,8 +38,8 @@ impl Refusals {
     }
 
     /// A turn of the lane came to rest: what was refused is taken, or not wanted any more.
-    pub fn over(&self, lane: &Lane) {
-        self.told.lock().remove(lane);
+    pub fn over(&self, queue_key: &QueueKey) {
+        self.told.lock().remove(queue_key);
     }
 }
 
@@ -49,16 +49,16 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_once_until_it_is_over_or_another_one() {
-        let (refusals, lane) = (Refusals::default(), Lane::Cluster("a".into()));
+        let (refusals, queue_key) = (Refusals::default(), QueueKey::Cluster("a".into()));
         let met = |text: &str| {
             let what = Refused { about: ObjectReference::default(), text: text.to_owned() };
-            refusals.met(&lane, &what).is_some()
+            refusals.met(&queue_key, &what).is_some()
         };
         assert!(met("no right") && !met("no right"), "every thirty seconds is too often");
         assert!(met("invalid") && !met("invalid"));
-        refusals.over(&lane);
+        refusals.over(&queue_key);
         assert!(met("invalid"));
-        refusals.over(&lane);
+        refusals.over(&queue_key);
         assert!(refusals.told.lock().is_empty(), "nothing is kept of lanes that are well");
     }
 }

@@ -1,6 +1,6 @@
 //! From options to a working operator, and its end.
 
-mod hidden;
+mod unlistable;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use anyhow::bail;
 use futures::future::BoxFuture;
-use kubeon_link_kube::{Hands, Held, Herald, Lease, LeaseEnd, connect_within};
-use kubeon_operations::Settings;
+use kubeon_link_kube::{EventRecorder, HeldLease, KubeWriter, Lease, LeaseEnd, connect_within};
+use kubeon_operations::OperatorSettings;
 use kubeon_traces::Traces;
 use tokio::sync::watch;
 
 use crate::admission::{self, Admission};
-use crate::health::{self, Subject};
-use crate::queue::Class;
-use crate::shared::Shared;
-use crate::spans::Spans;
-use crate::turn;
+use crate::context::OperatorContext;
+use crate::health::{self, HealthState};
+use crate::queue::Urgency;
+use crate::reconcile;
+use crate::spans::OperatorSpans;
 use crate::watches;
 
 /// The lease's name.
@@ -29,15 +29,15 @@ const MANAGER: &str = "kubeon-operator";
 /// Workers on top of those that were asked for, for lanes that hurry.
 const URGENT_WORKERS: usize = 16;
 /// How long turns that are being made may go on after the end was asked for.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What the operator was asked for.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct OperatorOptions {
     /// How to reach the meta cluster; the pod's service account when absent.
     pub kubeconfig: Option<PathBuf>,
     /// What holds for every lane.
-    pub settings: Settings,
+    pub settings: OperatorSettings,
     /// Whether to work only while holding the lease.
     pub leader_elect: bool,
     /// Where metrics are served.
@@ -60,57 +60,57 @@ pub struct Options {
 ///
 /// # Errors
 /// When the API server cannot be reached, an address cannot be had, or the lease was lost.
-pub async fn run(options: Options, mut stop: BoxFuture<'static, ()>) -> anyhow::Result<()> {
-    let patience = options.request_timeout;
-    let client = connect_within(options.kubeconfig.as_deref(), patience).await?;
+pub async fn run(options: OperatorOptions, mut stop: BoxFuture<'static, ()>) -> anyhow::Result<()> {
+    let timeout = options.request_timeout;
+    let client = connect_within(options.kubeconfig.as_deref(), timeout).await?;
     let namespace = options.settings.namespace.clone();
     let ((leading, leads), (ending, end)) = (watch::channel(false), watch::channel(false));
     let answering = match options.admission {
         Some(asked) => Some(admission::start(asked, &client, &namespace, leads, end).await?),
         None => None,
     };
-    let hands = Hands::new(client.clone(), MANAGER, patience);
-    let herald = Herald::start(client.clone(), &hands, MANAGER, &options.instance);
+    let writer = KubeWriter::new(client.clone(), MANAGER, timeout);
+    let events = EventRecorder::start(client.clone(), &writer, MANAGER, &options.instance);
     let spans = match options.collector {
-        Some(collector) => Some(Spans::new(Traces::start(MANAGER, &collector)?, collector)),
+        Some(collector) => Some(OperatorSpans::new(Traces::start(MANAGER, &collector)?, collector)),
         None => None,
     };
-    let shared = Arc::new(Shared::new(options.settings, hands, herald, spans));
+    let context = Arc::new(OperatorContext::new(options.settings, writer, events, spans));
     // Before anybody may ask whether they have listed.
-    watches::start(&shared, &client);
+    watches::start(&context, &client);
     let readiness = answering.as_ref().map(|answering| answering.readiness.clone());
-    let subject = Subject { shared: Arc::clone(&shared), admission: readiness };
+    let subject = HealthState { context: Arc::clone(&context), admission: readiness };
     let metrics = health::serve(&subject, options.metrics_address).await?;
     let health = health::serve(&subject, options.health_address).await?;
     tracing::info!(%metrics, %health, namespace, "the operator starts");
-    configure(&shared);
+    configure(&context);
     // By connections of its own: it must not wait behind what the operator does.
     let lease = match options.leader_elect {
         true => {
-            let own = connect_within(options.kubeconfig.as_deref(), patience).await?;
+            let own = connect_within(options.kubeconfig.as_deref(), timeout).await?;
             Some(Lease::new(own, &namespace, LEASE, &options.instance))
         }
         false => None,
     };
-    lead(&shared, lease, options.workers, &leading, &mut stop).await?;
-    let lost = shared.herald.falls_silent(LAST_WORDS).await;
+    lead(&context, lease, options.workers, &leading, &mut stop).await?;
+    let lost = context.events.flush(SHUTDOWN_TIMEOUT).await;
     if lost > 0 {
         tracing::warn!(lost, "events are not told: the API server did not take them in time");
     }
-    if let Some(spans) = &shared.spans {
+    if let Some(spans) = &context.spans {
         spans.end().await;
     }
     // Only after a good end: who lost the lease must be gone at once.
     ending.send_replace(true);
     if let Some(answering) = answering {
-        answering.farewell().await;
+        answering.shutdown().await;
     }
     Ok(())
 }
 
 /// Waits to lead, then works until `stop` ends or the lease is lost.
 async fn lead(
-    shared: &Arc<Shared>,
+    context: &Arc<OperatorContext>,
     lease: Option<Lease>,
     workers: usize,
     leading: &watch::Sender<bool>,
@@ -126,8 +126,8 @@ async fn lead(
     }
     leading.send_replace(true);
     let ready = async {
-        shared.listed.all().await;
-        shared.read_limit().await;
+        context.listed.all().await;
+        context.read_limit().await;
     };
     tokio::select! {
         () = ready => {}
@@ -135,40 +135,40 @@ async fn lead(
         () = &mut *stop => return give_back(held).await,
     }
     // Not before: one that holds the lease and cannot begin is no leader to those who wait for its work.
-    shared.metrics.leads(true);
-    shared.lead();
-    shared.wake(shared.world.lanes().into_iter().collect());
-    shared.queue.open();
+    context.metrics.leads(true);
+    context.lead();
+    context.wake(context.cache.queue_keys().into_iter().collect());
+    context.queue.open();
     tracing::info!("watches have listed what there is; work begins");
     for at in 0..workers + URGENT_WORKERS {
-        let least = if at < workers { Class::Rest } else { Class::Urgent };
-        tokio::spawn(turn::work(Arc::clone(shared), least));
+        let least = if at < workers { Urgency::Rest } else { Urgency::Urgent };
+        tokio::spawn(reconcile::work(Arc::clone(context), least));
     }
     tokio::select! {
         end = keep(&mut held) => {
             // Others may lead from now on: whatever is still being written is refused by its version.
             bail!("the lease was lost: {end:?}");
         }
-        () = hidden::tell(shared) => {}
+        () = unlistable::tell(context) => {}
         () = &mut *stop => {}
     }
     tracing::info!("asked to end");
-    if tokio::time::timeout(LAST_WORDS, shared.queue.close()).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, context.queue.close()).await.is_err() {
         tracing::warn!("turns that are still being made are left; the next leader goes on from the world");
     }
-    shared.metrics.leads(false);
+    context.metrics.leads(false);
     leading.send_replace(false);
     give_back(held).await
 }
 
-async fn keep(held: &mut Option<Held>) -> LeaseEnd {
+async fn keep(held: &mut Option<HeldLease>) -> LeaseEnd {
     match held {
         Some(held) => held.keep().await,
         None => std::future::pending().await,
     }
 }
 
-async fn give_back(held: Option<Held>) -> anyhow::Result<()> {
+async fn give_back(held: Option<HeldLease>) -> anyhow::Result<()> {
     if let Some(held) = held
         && let Err(error) = held.release().await
     {
@@ -178,12 +178,12 @@ async fn give_back(held: Option<Held>) -> anyhow::Result<()> {
 }
 
 /// Reads the history limit whenever its ConfigMap changes.
-fn configure(shared: &Arc<Shared>) {
-    let shared = Arc::clone(shared);
+fn configure(context: &Arc<OperatorContext>) {
+    let context = Arc::clone(context);
     tokio::spawn(async move {
         loop {
-            shared.reconfigure.notified().await;
-            shared.read_limit().await;
+            context.reconfigure.notified().await;
+            context.read_limit().await;
         }
     });
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kubeon_api::ClusterOperation;
-use kubeon_operations::{Change, Kind, Lane, Turn, Write, names};
+use kubeon_operations::{Change, ClusterChanges, ObjectKind, QueueKey, Write, names};
 use kubeon_traces::{Place, Span, Traces};
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const ANNOTATION: &str = "kubeon.io/traceparent";
 
 /// Tells spans of operations.
-pub(crate) struct Spans {
+pub(crate) struct OperatorSpans {
     traces: Traces,
     /// The collector's address, for the Jobs.
     collector: String,
@@ -28,18 +28,18 @@ pub(crate) struct Begun {
     end: Option<(String, Option<String>)>,
 }
 
-impl Spans {
+impl OperatorSpans {
     pub fn new(traces: Traces, collector: String) -> Self {
         Self { traces, collector }
     }
 
     /// The turn begins: its Job, if it makes one, learns where the trace goes on. Nothing when it is about no operation.
-    pub fn begin(&self, turn: &mut Turn, operations: &[Arc<ClusterOperation>]) -> Option<Begun> {
-        let writes: Vec<&Write> = turn.stages.iter().flatten().collect();
+    pub fn begin(&self, changes: &mut ClusterChanges, operations: &[Arc<ClusterOperation>]) -> Option<Begun> {
+        let writes: Vec<&Write> = changes.stages.iter().flatten().collect();
         let about = |operation: &&Arc<ClusterOperation>| {
             let name = operation.metadata.name.as_deref();
             writes.iter().any(|write| {
-                (write.target.kind == Kind::Operation && Some(write.target.name.as_str()) == name)
+                (write.target.kind == ObjectKind::Operation && Some(write.target.name.as_str()) == name)
                     || (write.operation.is_some() && write.operation.as_deref() == name)
             })
         };
@@ -47,8 +47,8 @@ impl Spans {
         let place = root(operation.metadata.uid.as_deref()?)?;
         let end = writes.iter().find_map(|write| end(write, &operation));
         let writes = writes.iter().map(|write| write.why.as_str()).collect::<Vec<_>>().join("; ");
-        for write in turn.stages.iter_mut().flatten() {
-            if let (Kind::Job, Change::Create(job)) = (write.target.kind, &mut write.change) {
+        for write in changes.stages.iter_mut().flatten() {
+            if let (ObjectKind::Job, Change::Create(job)) = (write.target.kind, &mut write.change) {
                 mark(job, &place, &self.collector);
             }
         }
@@ -56,11 +56,11 @@ impl Spans {
     }
 
     /// The turn ended, with the error if it failed.
-    pub fn ended(&self, lane: &Lane, turn: Begun, failure: Option<String>) {
-        let Begun { operation, place, begun, writes, end } = turn;
+    pub fn ended(&self, queue_key: &QueueKey, changes: Begun, failure: Option<String>) {
+        let Begun { operation, place, begun, writes, end } = changes;
         let now = SystemTime::now();
         let name = operation.metadata.name.clone().unwrap_or_default();
-        let about = vec![("kubeon.lane", lane.to_string()), ("kubeon.operation", name)];
+        let about = vec![("kubeon.lane", queue_key.to_string()), ("kubeon.operation", name)];
         let failed = failure.is_some();
         self.traces.tell(Span {
             place: place.child(),
@@ -106,8 +106,8 @@ fn root(uid: &str) -> Option<Place> {
 /// How the operation ends by this write, if it does.
 fn end(write: &Write, operation: &ClusterOperation) -> Option<(String, Option<String>)> {
     let Change::Status(patch) = &write.change else { return None };
-    let own =
-        write.target.kind == Kind::Operation && Some(&write.target.name) == operation.metadata.name.as_ref();
+    let own = write.target.kind == ObjectKind::Operation
+        && Some(&write.target.name) == operation.metadata.name.as_ref();
     let word =
         patch["status"]["status"].as_str().filter(|word| own && ["Succeeded", "Failed"].contains(word))?;
     let reason = patch["status"]["reason"].as_str().map(str::to_owned);

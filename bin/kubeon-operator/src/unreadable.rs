@@ -1,19 +1,19 @@
 //! Objects that cannot be read: told of once for each generation, by the replica that leads.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubeon_link_kube::Word;
-use parking_lot::{Mutex, MutexGuard};
+use kubeon_link_kube::EventRecord;
 
-use crate::world::key;
+use crate::cache::key;
 
 /// What is known of one.
 struct Known {
     uid: String,
     generation: i64,
-    word: Word,
+    word: EventRecord,
     told: bool,
 }
 
@@ -36,7 +36,7 @@ impl Unreadable {
     }
 
     /// An object cannot be read. What is to be said of it now.
-    pub fn seen(&self, kind: &str, meta: &ObjectMeta, why: &str) -> Option<Word> {
+    pub fn seen(&self, kind: &str, meta: &ObjectMeta, why: &str) -> Option<EventRecord> {
         let mut state = self.state();
         let leads = state.leads;
         let (uid, generation) = (meta.uid.clone().unwrap_or_default(), meta.generation.unwrap_or_default());
@@ -51,7 +51,7 @@ impl Unreadable {
     }
 
     /// This process leads from now on. What is to be said of objects that were seen before.
-    pub fn lead(&self) -> Vec<Word> {
+    pub fn lead(&self) -> Vec<EventRecord> {
         let mut state = self.state();
         state.leads = true;
         let waiting = state.objects.values_mut().filter(|known| !known.told);
@@ -74,9 +74,9 @@ impl Unreadable {
     }
 }
 
-fn word(kind: &str, meta: &ObjectMeta, why: &str) -> Word {
+fn word(kind: &str, meta: &ObjectMeta, why: &str) -> EventRecord {
     let api = if kind == "KubernetesCluster" { "ecs.yun.com/v1" } else { "kubeonkube.clay.io/v1alpha1" };
-    Word {
+    EventRecord {
         about: ObjectReference {
             api_version: Some(api.to_owned()),
             kind: Some(kind.to_owned()),

@@ -13,29 +13,29 @@ use kube::api::{Api, Resource};
 use kube::runtime::watcher;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_link_kube::{Client, DeserializeGuard, Event, PartialObjectMeta, watch};
-use kubeon_operations::{Kind, Lane, Target, names};
+use kubeon_operations::{ObjectKind, ObjectRef, QueueKey, names};
 use serde::de::DeserializeOwned;
 
-use crate::listed::Place;
-use crate::parting::log_of;
-use crate::shared::Shared;
-use crate::world::{InLane, key};
+use crate::cache::{CachedKind, key};
+use crate::context::OperatorContext;
+use crate::initial_lists::WatchedList;
+use crate::log_follower::log_of;
 
 /// Begins every watch.
-pub(crate) fn start(shared: &Arc<Shared>, client: &Client) {
-    guarded::<Cluster>(shared, client);
-    guarded::<ClusterOperation>(shared, client);
-    guarded::<KubernetesCluster>(shared, client);
-    let own = shared.settings().namespace.clone();
-    let mut namespaces = shared.settings().watched.clone();
+pub(crate) fn start(context: &Arc<OperatorContext>, client: &Client) {
+    guarded::<Cluster>(context, client);
+    guarded::<ClusterOperation>(context, client);
+    guarded::<KubernetesCluster>(context, client);
+    let own = context.settings().namespace.clone();
+    let mut namespaces = context.settings().watched.clone();
     namespaces.push(own);
     namespaces.sort();
     namespaces.dedup();
     for namespace in namespaces {
-        labelled::<Job>(shared, client, &namespace);
-        labelled::<Pod>(shared, client, &namespace);
-        metas::<ConfigMap>(shared, client, &namespace, Kind::ConfigMap);
-        metas::<Secret>(shared, client, &namespace, Kind::Secret);
+        labelled::<Job>(context, client, &namespace);
+        labelled::<Pod>(context, client, &namespace);
+        metas::<ConfigMap>(context, client, &namespace, ObjectKind::ConfigMap);
+        metas::<Secret>(context, client, &namespace, ObjectKind::Secret);
     }
 }
 
@@ -57,11 +57,16 @@ trait Sink: Send + 'static {
 }
 
 /// Tells a sink of everything that happens, for ever.
-fn follow<S: Sink>(shared: &Arc<Shared>, api: Api<S::Object>, labels: Option<&'static str>, sink: S) {
-    let place = Place::new(&S::Object::kind(&()), sink.namespace());
-    shared.listed.begun(&place);
-    shared.metrics.watches(&place.kind);
-    let shared = Arc::clone(shared);
+fn follow<S: Sink>(
+    context: &Arc<OperatorContext>,
+    api: Api<S::Object>,
+    labels: Option<&'static str>,
+    sink: S,
+) {
+    let place = WatchedList::new(&S::Object::kind(&()), sink.namespace());
+    context.listed.begun(&place);
+    context.metrics.watches(&place.kind);
+    let context = Arc::clone(context);
     tokio::spawn(async move {
         let mut events = watch(api, labels);
         let mut listed = HashSet::new();
@@ -74,38 +79,38 @@ fn follow<S: Sink>(shared: &Arc<Shared>, api: Api<S::Object>, labels: Option<&'s
                 }
                 Ok(Event::InitDone) => {
                     sink.only(&std::mem::take(&mut listed));
-                    answered(&shared, &place);
+                    answered(&context, &place);
                 }
                 Ok(Event::Apply(object)) => sink.changed(object),
                 Ok(Event::Delete(object)) => sink.gone(&object),
-                Err(error) => failed(&shared, &place, &error),
+                Err(error) => failed(&context, &place, &error),
             }
         }
     });
 }
 
 /// All objects of a place were listed.
-fn answered(shared: &Shared, place: &Place) {
+fn answered(context: &OperatorContext, place: &WatchedList) {
     if let Some(namespace) = &place.namespace
-        && shared.world.answered(namespace, &place.kind)
+        && context.cache.answered(namespace, &place.kind)
     {
         tracing::info!(kind = place.kind, namespace, "it can be listed again");
-        shared.wake(shared.world.lanes().into_iter().collect());
+        context.wake(context.cache.queue_keys().into_iter().collect());
     }
-    shared.listed.ended(place);
+    context.listed.ended(place);
 }
 
 /// A list or a watch went wrong. A list that is refused may be so for ever, as when its namespace was deleted and the
 /// operator's rights with it: clusters of other namespaces do not wait for it.
-fn failed(shared: &Shared, place: &Place, error: &watcher::Error) {
-    shared.watch_failed(&place.kind, error);
+fn failed(context: &OperatorContext, place: &WatchedList, error: &watcher::Error) {
+    context.watch_failed(&place.kind, error);
     let (Some(namespace), Some(said)) = (&place.namespace, refusal(error)) else { return };
     // What every `Cluster` needs is there, and the limit of the history.
-    if *namespace == shared.settings().namespace {
+    if *namespace == context.settings().namespace {
         return;
     }
     // Before it is not waited for any longer: nobody may take what is not seen for not there.
-    if shared.world.refused(namespace, &place.kind, said) {
+    if context.cache.refused(namespace, &place.kind, said) {
         let kind = &place.kind;
         tracing::warn!(
             kind,
@@ -114,7 +119,7 @@ fn failed(shared: &Shared, place: &Place, error: &watcher::Error) {
             "it cannot be listed; nothing is done for clusters of the namespace until it can"
         );
     }
-    shared.listed.ended(place);
+    context.listed.ended(place);
 }
 
 /// What the API server said to a list that it does not answer for want of a right, or of the namespace.
@@ -129,25 +134,25 @@ fn refusal(error: &watcher::Error) -> Option<&str> {
 
 /// Objects of a kind that people write, as they were read or as they could not be.
 struct Guarded<K> {
-    shared: Arc<Shared>,
+    context: Arc<OperatorContext>,
     kind: PhantomData<fn(K)>,
 }
 
-fn guarded<K>(shared: &Arc<Shared>, client: &Client)
+fn guarded<K>(context: &Arc<OperatorContext>, client: &Client)
 where
-    K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K: CachedKind + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     follow(
-        shared,
+        context,
         Api::all(client.clone()),
         None,
-        Guarded::<K> { shared: Arc::clone(shared), kind: PhantomData },
+        Guarded::<K> { context: Arc::clone(context), kind: PhantomData },
     );
 }
 
 impl<K> Sink for Guarded<K>
 where
-    K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K: CachedKind + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     type Object = DeserializeGuard<K>;
 
@@ -156,69 +161,71 @@ where
     }
 
     fn changed(&self, object: Self::Object) {
-        self.shared.wake(take(&self.shared, object));
+        self.context.wake(take(&self.context, object));
     }
 
     fn gone(&self, object: &Self::Object) {
-        self.shared.unreadable.forget(&K::kind(&()), object.meta());
-        self.shared.wake(self.shared.world.remove::<K>(object.meta()));
+        self.context.unreadable.forget(&K::kind(&()), object.meta());
+        self.context.wake(self.context.cache.remove::<K>(object.meta()));
     }
 
     fn only(&self, listed: &HashSet<String>) {
-        self.shared.unreadable.only(&K::kind(&()), listed);
-        self.shared.wake(self.shared.world.keep::<K>(listed, None));
+        self.context.unreadable.only(&K::kind(&()), listed);
+        self.context.wake(self.context.cache.keep::<K>(listed, None));
     }
 }
 
-fn take<K>(shared: &Shared, object: DeserializeGuard<K>) -> Vec<Lane>
+fn take<K>(context: &OperatorContext, object: DeserializeGuard<K>) -> Vec<QueueKey>
 where
-    K: InLane + Resource<DynamicType = ()>,
+    K: CachedKind + Resource<DynamicType = ()>,
 {
     match object.0 {
         Ok(object) => {
-            shared.unreadable.forget(&K::kind(&()), InLane::meta(&object));
-            shared.world.apply(object)
+            context.unreadable.forget(&K::kind(&()), CachedKind::meta(&object));
+            context.cache.apply(object)
         }
         Err(invalid) => {
             let kind = K::kind(&()).into_owned();
-            let Some(lane) = lane_of_unreadable(&kind, &invalid.metadata) else { return Vec::new() };
-            shared.tell_unreadable(&kind, &invalid.metadata, &invalid.error);
-            shared.world.apply_unreadable::<K>(&invalid.metadata, lane, invalid.error)
+            let Some(queue_key) = queue_key_of_unreadable(&kind, &invalid.metadata) else {
+                return Vec::new();
+            };
+            context.tell_unreadable(&kind, &invalid.metadata, &invalid.error);
+            context.cache.apply_unreadable::<K>(&invalid.metadata, queue_key, invalid.error)
         }
     }
 }
 
 /// The lane of an object that cannot be read. An operation's is not known, and none waits for it.
-fn lane_of_unreadable(kind: &str, meta: &ObjectMeta) -> Option<Lane> {
+fn queue_key_of_unreadable(kind: &str, meta: &ObjectMeta) -> Option<QueueKey> {
     let name = meta.name.clone()?;
     match kind {
-        "Cluster" => Some(Lane::Cluster(name)),
-        "KubernetesCluster" => Some(Lane::Business { namespace: meta.namespace.clone()?, name }),
-        _ => Some(Lane::Cluster(format!("unreadable operation {name}"))),
+        "Cluster" => Some(QueueKey::Cluster(name)),
+        "KubernetesCluster" => Some(QueueKey::KubernetesCluster { namespace: meta.namespace.clone()?, name }),
+        _ => Some(QueueKey::Cluster(format!("unreadable operation {name}"))),
     }
 }
 
 /// Jobs and pods of operations, in one namespace.
 struct Labelled<K> {
-    shared: Arc<Shared>,
+    context: Arc<OperatorContext>,
     namespace: String,
     kind: PhantomData<fn(K)>,
 }
 
-fn labelled<K>(shared: &Arc<Shared>, client: &Client, namespace: &str)
+fn labelled<K>(context: &Arc<OperatorContext>, client: &Client, namespace: &str)
 where
-    K: InLane + Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    K: CachedKind + Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let api = Api::namespaced(client.clone(), namespace);
     let sink =
-        Labelled::<K> { shared: Arc::clone(shared), namespace: namespace.to_owned(), kind: PhantomData };
-    follow(shared, api, Some(names::OPERATION_LABEL), sink);
+        Labelled::<K> { context: Arc::clone(context), namespace: namespace.to_owned(), kind: PhantomData };
+    follow(context, api, Some(names::OPERATION_LABEL), sink);
 }
 
 impl<K> Sink for Labelled<K>
 where
-    K: InLane + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K: CachedKind + Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     type Object = K;
 
@@ -227,58 +234,58 @@ where
     }
 
     fn listed(&self, object: K) {
-        self.shared.wake(self.shared.world.apply(object));
+        self.context.wake(self.context.cache.apply(object));
     }
 
     fn changed(&self, object: K) {
-        if object.is_parting() {
-            self.shared.listen(InLane::meta(&object));
+        if object.is_terminating() {
+            self.context.listen(CachedKind::meta(&object));
         }
         let ended = object.has_ended();
-        let lanes = self.shared.world.apply(object);
-        if ended { self.shared.hurry(lanes) } else { self.shared.wake(lanes) }
+        let queue_keys = self.context.cache.apply(object);
+        if ended { self.context.hurry(queue_keys) } else { self.context.wake(queue_keys) }
     }
 
     fn gone(&self, object: &K) {
-        let pod = log_of(InLane::meta(object));
-        if !self.shared.parting.holds(&pod) {
-            self.shared.wake(self.shared.world.remove::<K>(InLane::meta(object)));
+        let pod = log_of(CachedKind::meta(object));
+        if !self.context.log_follower.holds(&pod) {
+            self.context.wake(self.context.cache.remove::<K>(CachedKind::meta(object)));
             return;
         }
         self.changed(object.clone());
-        let (shared, meta) = (Arc::clone(&self.shared), InLane::meta(object).clone());
+        let (context, meta) = (Arc::clone(&self.context), CachedKind::meta(object).clone());
         tokio::spawn(async move {
-            shared.parting.over(&pod).await;
-            shared.wake(shared.world.remove::<K>(&meta));
+            context.log_follower.over(&pod).await;
+            context.wake(context.cache.remove::<K>(&meta));
         });
     }
 
     fn only(&self, listed: &HashSet<String>) {
-        self.shared.wake(self.shared.world.keep::<K>(listed, Some(&self.namespace)));
+        self.context.wake(self.context.cache.keep::<K>(listed, Some(&self.namespace)));
     }
 }
 
 /// ConfigMaps or Secrets of a namespace: that they are there, and whose they are. Never their content.
 struct Metas<K> {
-    shared: Arc<Shared>,
+    context: Arc<OperatorContext>,
     namespace: String,
-    kind: Kind,
+    kind: ObjectKind,
     resource: PhantomData<fn(K)>,
 }
 
-fn metas<K>(shared: &Arc<Shared>, client: &Client, namespace: &str, kind: Kind)
+fn metas<K>(context: &Arc<OperatorContext>, client: &Client, namespace: &str, kind: ObjectKind)
 where
     K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let api = Api::namespaced(client.clone(), namespace);
-    let (own, namespace) = (Arc::clone(shared), namespace.to_owned());
-    follow(shared, api, None, Metas::<K> { shared: own, namespace, kind, resource: PhantomData });
+    let (own, namespace) = (Arc::clone(context), namespace.to_owned());
+    follow(context, api, None, Metas::<K> { context: own, namespace, kind, resource: PhantomData });
 }
 
 impl<K> Metas<K> {
-    fn at(&self, meta: &ObjectMeta) -> Target {
-        Target::new(self.kind, &self.namespace, meta.name.clone().unwrap_or_default())
+    fn at(&self, meta: &ObjectMeta) -> ObjectRef {
+        ObjectRef::new(self.kind, &self.namespace, meta.name.clone().unwrap_or_default())
     }
 }
 
@@ -297,20 +304,20 @@ where
     }
 
     fn changed(&self, object: Self::Object) {
-        self.shared.seen(self.at(&object.metadata), &object.metadata);
+        self.context.seen(self.at(&object.metadata), &object.metadata);
     }
 
     fn gone(&self, object: &Self::Object) {
         let target = self.at(&object.metadata);
-        self.shared.wake(self.shared.world.remove_meta(&target, object.metadata.uid.as_deref()));
-        self.shared.configured(&target);
+        self.context.wake(self.context.cache.remove_meta(&target, object.metadata.uid.as_deref()));
+        self.context.configured(&target);
     }
 
     fn only(&self, listed: &HashSet<String>) {
-        let known = self.shared.world.metas_of(self.kind, &self.namespace);
+        let known = self.context.cache.metas_of(self.kind, &self.namespace);
         for target in known {
             if !listed.contains(&format!("{}/{}", target.namespace, target.name)) {
-                self.shared.wake(self.shared.world.remove_meta(&target, None));
+                self.context.wake(self.context.cache.remove_meta(&target, None));
             }
         }
     }

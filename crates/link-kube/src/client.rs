@@ -30,7 +30,7 @@ pub enum ConnectError {
 }
 
 /// How long the beginning of an answer is waited for, where nothing else is said.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A client by this kubeconfig, else by the pod's service account, else by `$KUBECONFIG` or `~/.kube/config`. It waits for
 /// the beginning of an answer for 15 s, also for that of a list or a watch.
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// # Errors
 /// When none of them is there, or the one that is cannot be used.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client, ConnectError> {
-    connect_within(kubeconfig, PATIENCE).await
+    connect_within(kubeconfig, TIMEOUT).await
 }
 
 /// The same, with another time for the beginning of an answer.
@@ -47,7 +47,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client, ConnectE
 /// As [`connect`].
 pub async fn connect_within(
     kubeconfig: Option<&Path>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<kube::Client, ConnectError> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -62,13 +62,13 @@ pub async fn connect_within(
     config.read_timeout = Some(Duration::from_secs(300));
     config.write_timeout = Some(Duration::from_secs(10));
     let builder = ClientBuilder::try_from(config).map_err(ConnectError::Build)?;
-    let bounded = MapFutureLayer::new(move |answer: Answer| within(patience, answer));
+    let bounded = MapFutureLayer::new(move |answer: Answer| within(timeout, answer));
     Ok(builder.with_layer(&bounded).build())
 }
 
 /// An answer that is on its way.
 type Answer = BoxFuture<'static, Result<http::Response<Box<DynBody>>, BoxError>>;
 
-async fn within(patience: Duration, answer: Answer) -> Result<http::Response<Box<DynBody>>, BoxError> {
-    tokio::time::timeout(patience, answer).await?
+async fn within(timeout: Duration, answer: Answer) -> Result<http::Response<Box<DynBody>>, BoxError> {
+    tokio::time::timeout(timeout, answer).await?
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Whether and how a request may be made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum RetryClass {
     /// After the object was read again: it changed in between.
     Reread,
     /// The object that should be made is there.
@@ -12,7 +12,7 @@ pub enum Again {
     /// After a while, longer each time.
     Later,
     /// Not before something else changed: a right, a parent, a quota.
-    WhenChanged,
+    AfterChange,
     /// Never: the request itself is wrong.
     Never,
 }
@@ -68,12 +68,12 @@ impl LinkError {
     #[must_use]
     pub fn category(&self) -> &'static str {
         match self {
-            Self::Refused { .. } => match self.again() {
-                Again::Reread => "conflict",
-                Again::Exists => "exists",
-                Again::Later => "busy",
-                Again::WhenChanged => "forbidden",
-                Again::Never => "invalid",
+            Self::Refused { .. } => match self.retry_class() {
+                RetryClass::Reread => "conflict",
+                RetryClass::Exists => "exists",
+                RetryClass::Later => "busy",
+                RetryClass::AfterChange => "forbidden",
+                RetryClass::Never => "invalid",
             },
             Self::Silent { .. } => "timeout",
             Self::Lost { .. } => "lost",
@@ -82,13 +82,13 @@ impl LinkError {
 
     /// Whether it may be made again.
     #[must_use]
-    pub fn again(&self) -> Again {
+    pub fn retry_class(&self) -> RetryClass {
         match self {
-            Self::Refused { code: 409, reason, .. } if reason == "AlreadyExists" => Again::Exists,
-            Self::Refused { code: 409, .. } => Again::Reread,
-            Self::Refused { code: 401 | 403 | 404, .. } => Again::WhenChanged,
-            Self::Refused { code: 400 | 405 | 413 | 415 | 422, .. } => Again::Never,
-            Self::Refused { .. } | Self::Silent { .. } | Self::Lost { .. } => Again::Later,
+            Self::Refused { code: 409, reason, .. } if reason == "AlreadyExists" => RetryClass::Exists,
+            Self::Refused { code: 409, .. } => RetryClass::Reread,
+            Self::Refused { code: 401 | 403 | 404, .. } => RetryClass::AfterChange,
+            Self::Refused { code: 400 | 405 | 413 | 415 | 422, .. } => RetryClass::Never,
+            Self::Refused { .. } | Self::Silent { .. } | Self::Lost { .. } => RetryClass::Later,
         }
     }
 
@@ -100,7 +100,7 @@ impl LinkError {
 
     /// What the API server said, without what was asked.
     #[must_use]
-    pub fn said(&self) -> String {
+    pub fn message(&self) -> String {
         match self {
             Self::Refused { message, .. } if !message.is_empty() => message.clone(),
             other => other.to_string(),
@@ -121,19 +121,19 @@ mod tests {
             message: String::new(),
         };
         for (code, reason, again) in [
-            (409, "Conflict", Again::Reread),
-            (409, "AlreadyExists", Again::Exists),
-            (429, "TooManyRequests", Again::Later),
-            (500, "InternalError", Again::Later),
-            (503, "", Again::Later),
-            (504, "Timeout", Again::Later),
-            (403, "Forbidden", Again::WhenChanged),
-            (404, "NotFound", Again::WhenChanged),
-            (422, "Invalid", Again::Never),
+            (409, "Conflict", RetryClass::Reread),
+            (409, "AlreadyExists", RetryClass::Exists),
+            (429, "TooManyRequests", RetryClass::Later),
+            (500, "InternalError", RetryClass::Later),
+            (503, "", RetryClass::Later),
+            (504, "Timeout", RetryClass::Later),
+            (403, "Forbidden", RetryClass::AfterChange),
+            (404, "NotFound", RetryClass::AfterChange),
+            (422, "Invalid", RetryClass::Never),
         ] {
-            assert_eq!(refused(code, reason).again(), again, "{code} {reason}");
+            assert_eq!(refused(code, reason).retry_class(), again, "{code} {reason}");
         }
         let silent = LinkError::Silent { action: String::new(), after: Duration::from_secs(1) };
-        assert_eq!((silent.again(), silent.category()), (Again::Later, "timeout"));
+        assert_eq!((silent.retry_class(), silent.category()), (RetryClass::Later, "timeout"));
     }
 }

@@ -21,7 +21,7 @@ const GIVES_UP: Duration = Duration::from_secs(10);
 /// Between two looks or renewals.
 const PAUSE: Duration = Duration::from_secs(2);
 /// For one request.
-const PATIENCE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A lease that may be had.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub struct Lease {
 }
 
 /// A lease that is held, as it was last written.
-pub struct Held {
+pub struct HeldLease {
     lease: Lease,
     object: Object,
     renewed: Instant,
@@ -55,12 +55,12 @@ impl Lease {
     }
 
     /// Waits until the lease is had. Failures are told in the log and tried again, as long as it takes.
-    pub async fn acquire(&self) -> Held {
+    pub async fn acquire(&self) -> HeldLease {
         let mut seen: Option<(String, Instant)> = None;
         loop {
             match self.try_once(&mut seen).await {
                 Ok(Some(object)) => {
-                    return Held { lease: self.clone(), object, renewed: Instant::now() };
+                    return HeldLease { lease: self.clone(), object, renewed: Instant::now() };
                 }
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "the lease cannot be asked for"),
@@ -131,12 +131,12 @@ async fn bounded<T>(
     action: &str,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, LinkError> {
-    let answer = tokio::time::timeout(PATIENCE, request).await;
-    let answer = answer.map_err(|_| LinkError::Silent { action: action.to_owned(), after: PATIENCE })?;
+    let answer = tokio::time::timeout(TIMEOUT, request).await;
+    let answer = answer.map_err(|_| LinkError::Silent { action: action.to_owned(), after: TIMEOUT })?;
     answer.map_err(|error| LinkError::of(action, error))
 }
 
-impl Held {
+impl HeldLease {
     /// Renews the lease until that is no longer possible.
     pub async fn keep(&mut self) -> LeaseEnd {
         loop {

@@ -10,19 +10,19 @@
 //! ```
 
 mod client;
+mod concurrency;
 mod error;
-mod gate;
-mod hands;
-mod herald;
+mod event_recorder;
 mod lease;
 mod watch;
+mod writer;
 
 pub use client::{ConnectError, connect, connect_within};
-pub use error::{Again, LinkError};
-pub use hands::{Hands, Leave, Pace, Path, Verb};
-pub use herald::{Herald, Word};
-pub use lease::{Held, Lease, LeaseEnd};
+pub use error::{LinkError, RetryClass};
+pub use event_recorder::{EventRecord, EventRecorder};
+pub use lease::{HeldLease, Lease, LeaseEnd};
 pub use watch::{Event, slim, watch};
+pub use writer::{KubeWriter, Priority, RequestPermit, ResourcePath, Verb};
 
 pub use kube::Client;
 pub use kube::core::{DeserializeGuard, PartialObjectMeta};

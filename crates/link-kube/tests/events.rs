@@ -9,17 +9,17 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
 use kubeon_envtest::ApiServer;
-use kubeon_link_kube::{Hands, Herald, Word};
+use kubeon_link_kube::{EventRecord, EventRecorder, KubeWriter};
 use tokio::time::{Instant, sleep};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated_is_counted() {
     let server = ApiServer::shared().await.unwrap();
     let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
-    let hands = Hands::new(client.clone(), "kubeon-operator", PATIENCE);
-    let herald = Herald::start(client.clone(), &hands, "kubeon-operator", "one");
+    let writer = KubeWriter::new(client.clone(), "kubeon-operator", TIMEOUT);
+    let events = EventRecorder::start(client.clone(), &writer, "kubeon-operator", "one");
     for text in ["Job a is made", "Job b is made", "Job a is made"] {
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -28,7 +28,7 @@ async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated
             namespace: Some(namespace.clone()),
             ..ObjectReference::default()
         };
-        herald.say(Word { about, warning: false, reason: "JobMade", text: text.to_owned() });
+        events.record(EventRecord { about, warning: false, reason: "JobMade", text: text.to_owned() });
     }
     let told = |event: &Event| {
         let count = event.series.as_ref().map_or(1, |series| series.count);
@@ -44,7 +44,7 @@ async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated
         if found == wanted {
             return;
         }
-        assert!(begin.elapsed() < PATIENCE, "{found:?}");
+        assert!(begin.elapsed() < TIMEOUT, "{found:?}");
         sleep(Duration::from_millis(50)).await;
     }
 }
@@ -54,8 +54,8 @@ async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated
 async fn what_was_said_before_an_end_is_told() {
     let server = ApiServer::shared().await.unwrap();
     let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
-    let hands = Hands::new(client.clone(), "kubeon-operator", PATIENCE);
-    let herald = Herald::start(client.clone(), &hands, "kubeon-operator", "one");
+    let writer = KubeWriter::new(client.clone(), "kubeon-operator", TIMEOUT);
+    let events = EventRecorder::start(client.clone(), &writer, "kubeon-operator", "one");
     for at in 0..20 {
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -64,10 +64,15 @@ async fn what_was_said_before_an_end_is_told() {
             namespace: Some(namespace.clone()),
             ..ObjectReference::default()
         };
-        herald.say(Word { about, warning: false, reason: "JobMade", text: format!("Job {at} is made") });
+        events.record(EventRecord {
+            about,
+            warning: false,
+            reason: "JobMade",
+            text: format!("Job {at} is made"),
+        });
     }
-    assert!(herald.falls_silent(Duration::ZERO).await > 0, "nothing is told at once");
-    assert_eq!(herald.falls_silent(PATIENCE).await, 0);
+    assert!(events.flush(Duration::ZERO).await > 0, "nothing is told at once");
+    assert_eq!(events.flush(TIMEOUT).await, 0);
     let events = Api::<Event>::namespaced(client, &namespace).list(&ListParams::default()).await.unwrap();
     assert_eq!(events.items.len(), 20);
 }

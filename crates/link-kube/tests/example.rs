@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sends on what is written.
 struct Sent(UnboundedSender<String>);
@@ -35,15 +35,15 @@ impl Write for Sent {
 }
 
 /// Reads until a line holds these words.
-async fn told(said: &mut UnboundedReceiver<String>, words: &str) {
+async fn told(said: &mut UnboundedReceiver<String>, text: &str) {
     let mut all = String::new();
     let reads = async {
-        while !all.lines().any(|line| line.contains(words)) {
+        while !all.lines().any(|line| line.contains(text)) {
             all += &said.recv().await.expect("it goes on");
         }
     };
-    let in_time = timeout(PATIENCE, reads).await.is_ok();
-    assert!(in_time, "nobody said {words:?}: {all}");
+    let in_time = timeout(TIMEOUT, reads).await.is_ok();
+    assert!(in_time, "nobody said {text:?}: {all}");
 }
 
 #[tokio::test]

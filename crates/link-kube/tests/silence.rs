@@ -8,11 +8,11 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use kubeon_envtest::{ApiServer, Fault, FaultProxy, FaultRule, When};
-use kubeon_link_kube::{Event, Hands, LinkError, Pace, Path, Verb, connect_within, watch};
+use kubeon_link_kube::{Event, KubeWriter, LinkError, Priority, ResourcePath, Verb, connect_within, watch};
 use serde_json::json;
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Much less than what a connection may be quiet for.
 const SHORT: Duration = Duration::from_secs(3);
 
@@ -39,7 +39,7 @@ async fn lists_and_watches_that_are_not_answered_are_asked_for_again() {
             }
         }
     };
-    timeout(PATIENCE, reads).await.expect("it waits no longer than it was told");
+    timeout(TIMEOUT, reads).await.expect("it waits no longer than it was told");
     assert_eq!(rules.map(|rule| proxy.met(rule).failed.len()), [1, 1]);
     assert_eq!(errors, 2, "both are told");
 }
@@ -49,11 +49,11 @@ async fn a_request_that_is_not_answered_says_how_long_it_waited() {
     let server = ApiServer::shared().await.unwrap();
     let (namespace, proxy) = (server.namespace().await.unwrap(), FaultProxy::before(server).await.unwrap());
     let client = connect_within(Some(proxy.kubeconfig_file()), SHORT).await.unwrap();
-    let hands = Hands::new(client, "test", SHORT);
+    let writer = KubeWriter::new(client, "test", SHORT);
     proxy.fail(FaultRule { when: When::nth("get", "configmaps", 1), how: Fault::Hang });
-    let path = Path { api: "v1", plural: "configmaps", namespace: &namespace, name: "x" };
-    let answer = timeout(PATIENCE, hands.send(path, &Verb::Get, Pace::Calm)).await.unwrap();
+    let path = ResourcePath { api: "v1", plural: "configmaps", namespace: &namespace, name: "x" };
+    let answer = timeout(TIMEOUT, writer.send(path, &Verb::Get, Priority::Normal)).await.unwrap();
     assert!(matches!(&answer, Err(LinkError::Silent { after, .. }) if *after == SHORT), "{answer:?}");
-    let answer = timeout(PATIENCE, hands.send(path, &Verb::Get, Pace::Calm)).await.unwrap();
+    let answer = timeout(TIMEOUT, writer.send(path, &Verb::Get, Priority::Normal)).await.unwrap();
     assert!(answer.unwrap_err().is_absent(), "the next one is answered");
 }

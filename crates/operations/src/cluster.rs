@@ -9,10 +9,12 @@ use kubeon_api::{Cluster, ClusterOperation, DataRef};
 use serde_json::{Value, json};
 
 use crate::operation::wait::Wait;
-use crate::operation::{Progress, archive, guarded, name, running, shown, start, status, target, wait};
-use crate::snapshot::{Data, Seen, Snapshot, Subject};
-use crate::write::{Change, Kind, Notice, Plan, Target, Turn, Write};
-use crate::{Lane, job_state, names, order};
+use crate::operation::{
+    OperationChanges, archive, guarded, name, running, shown, start, status, target, wait,
+};
+use crate::view::{ClusterObject, Data, Observed, View};
+use crate::write::{Change, ClusterChanges, Decision, Notice, ObjectKind, ObjectRef, Write};
+use crate::{QueueKey, job_state, names, order};
 
 /// Entries that a status takes.
 const MOST_SHOWN: usize = 256;
@@ -20,10 +22,10 @@ const MOST_SHOWN: usize = 256;
 /// The namespace in which Jobs of a lane's operations are made, by an operator in the namespace `own`. Elsewhere nothing is a
 /// Job or a pod of theirs, whatever its labels say.
 #[must_use]
-pub fn home<'l>(lane: &'l Lane, own: &'l str) -> &'l str {
-    match lane {
-        Lane::Cluster(_) => own,
-        Lane::Business { namespace, .. } => namespace,
+pub fn home<'l>(queue_key: &'l QueueKey, own: &'l str) -> &'l str {
+    match queue_key {
+        QueueKey::Cluster(_) => own,
+        QueueKey::KubernetesCluster { namespace, .. } => namespace,
     }
 }
 
@@ -38,15 +40,15 @@ pub(crate) fn owner(cluster: &Cluster) -> Value {
 }
 
 /// What is to be done for a Cluster and its operations.
-pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
-    let Subject::Cluster(seen) = &s.subject else { return Plan::Do(Turn::default()) };
+pub(crate) fn decide(s: &View<'_>) -> Decision {
+    let ClusterObject::Cluster(seen) = &s.subject else { return Decision::Apply(ClusterChanges::default()) };
     let cluster = seen.object().map(AsRef::as_ref);
     let mut operations = s.operations.clone();
     order::queue(&mut operations);
     if let Some(plan) = archive::before_all_else(s, &operations) {
         return plan;
     }
-    let mut turn = Turn::default();
+    let mut changes = ClusterChanges::default();
     let mut view = BTreeMap::new();
     let mut written_with = 0;
     let mut starts = None;
@@ -54,7 +56,7 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
     if let Some((head, rest)) = open.split_first() {
         let progress = first(s, head, seen);
         if !progress.reads.is_empty() {
-            return Plan::Read(progress.reads);
+            return Decision::Read(progress.reads);
         }
         let claims = progress.claims;
         let behind = rest.iter().map(|operation| (operation, wait::behind(s, operation, head)));
@@ -63,29 +65,29 @@ pub(crate) fn turn(s: &Snapshot<'_>) -> Plan {
                 written_with = written_with.max(stage);
                 view.insert(name(operation).to_owned(), condition);
             }
-            turn.beside(progress.turn);
+            changes.beside(progress.changes);
         }
         if claims {
             written_with = 0;
             starts = Some(target(head));
         }
     }
-    labels(&operations, cluster, starts, &mut turn);
+    labels(&operations, cluster, starts, &mut changes);
     if let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_none()) {
-        turn.beside(owned(s, cluster));
+        changes.beside(owned(s, cluster));
         if let Some((write, notice)) = history(s, cluster, &operations, &view, written_with == 0) {
             let notices = notice.into_iter().collect();
-            turn.beside(Turn { stages: staged(written_with, write), notices, wake: None });
+            changes.beside(ClusterChanges { stages: staged(written_with, write), notices, wake: None });
         }
     }
-    turn.beside(archive::prune(s, &operations));
-    if turn.is_done()
+    changes.beside(archive::prune(s, &operations));
+    if changes.is_done()
         && let Some(plan) = archive::logs(s, &operations)
     {
         return plan;
     }
-    turn.stages.retain(|stage| !stage.is_empty());
-    Plan::Do(turn)
+    changes.stages.retain(|stage| !stage.is_empty());
+    Decision::Apply(changes)
 }
 
 /// One write in the stage with this number.
@@ -95,9 +97,9 @@ fn staged(stage: usize, write: Write) -> Vec<Vec<Write>> {
     stages
 }
 
-fn first(s: &Snapshot<'_>, head: &Arc<ClusterOperation>, cluster: &Seen<Arc<Cluster>>) -> Progress {
+fn first(s: &View<'_>, head: &Arc<ClusterOperation>, cluster: &Observed<Arc<Cluster>>) -> OperationChanges {
     if let Some(at) = running::job_of(s, head) {
-        return running::turn(s, head, &at, None);
+        return running::decide(s, head, &at, None);
     }
     if let Some(pod) = left_over(s) {
         return wait::waits(s, head, &Wait::Until(pod));
@@ -105,28 +107,28 @@ fn first(s: &Snapshot<'_>, head: &Arc<ClusterOperation>, cluster: &Seen<Arc<Clus
     if let Some(progress) = cluster.object().and_then(|cluster| rival(s, head, cluster)) {
         return progress;
     }
-    start::turn(s, head, cluster)
+    start::decide(s, head, cluster)
 }
 
 /// An operation that another operator has claimed and that this one has not seen yet.
-fn rival(s: &Snapshot<'_>, head: &ClusterOperation, cluster: &Cluster) -> Option<Progress> {
+fn rival(s: &View<'_>, head: &ClusterOperation, cluster: &Cluster) -> Option<OperationChanges> {
     let claimed = cluster.status.iter().flat_map(|status| &status.conditions);
     let unknown = claimed.filter(|entry| {
         entry.status == "Running" && !s.operations.iter().any(|known| name(known) == entry.cluster_ops)
     });
     for entry in unknown {
-        let target = Target::new(Kind::Operation, "", &entry.cluster_ops);
+        let target = ObjectRef::new(ObjectKind::Operation, "", &entry.cluster_ops);
         match s.data.get(&target) {
-            None => return Some(Progress::reads(vec![target])),
+            None => return Some(OperationChanges::reads(vec![target])),
             Some(Data::Absent) => {}
-            Some(_) => return Some(wait::waits(s, head, &Wait::Turn(entry.cluster_ops.clone()))),
+            Some(_) => return Some(wait::waits(s, head, &Wait::Operation(entry.cluster_ops.clone()))),
         }
     }
     None
 }
 
 /// What still works for an operation that ended or is gone: nothing new starts beside it.
-pub(crate) fn left_over(s: &Snapshot<'_>) -> Option<String> {
+pub(crate) fn left_over(s: &View<'_>) -> Option<String> {
     let open = |uid: &str| {
         s.operations
             .iter()
@@ -146,7 +148,7 @@ pub(crate) fn left_over(s: &Snapshot<'_>) -> Option<String> {
 }
 
 /// Jobs whose operation was deleted.
-pub(crate) fn abandoned<'s>(s: &'s Snapshot<'_>) -> impl Iterator<Item = &'s Job> {
+pub(crate) fn abandoned<'s>(s: &'s View<'_>) -> impl Iterator<Item = &'s Job> {
     let gone = move |job: &&Job| !s.operations.iter().any(|operation| running::bears_uid_of(job, operation));
     s.jobs.iter().map(AsRef::as_ref).filter(gone)
 }
@@ -156,10 +158,10 @@ pub(crate) fn abandoned<'s>(s: &'s Snapshot<'_>) -> impl Iterator<Item = &'s Job
 fn labels(
     operations: &[Arc<ClusterOperation>],
     cluster: Option<&Cluster>,
-    starts: Option<Target>,
-    turn: &mut Turn,
+    starts: Option<ObjectRef>,
+    changes: &mut ClusterChanges,
 ) {
-    let written: Vec<&Target> = turn.stages.iter().flatten().map(|write| &write.target).collect();
+    let written: Vec<&ObjectRef> = changes.stages.iter().flatten().map(|write| &write.target).collect();
     let wanted = operations.iter().filter(|operation| {
         let at = target(operation);
         operation.metadata.deletion_timestamp.is_none()
@@ -168,14 +170,14 @@ fn labels(
     });
     let writes: Vec<Write> =
         wanted.filter_map(|operation| start::meta(operation, cluster, order::ended(operation))).collect();
-    turn.beside(Turn { stages: vec![writes], ..Turn::default() });
+    changes.beside(ClusterChanges { stages: vec![writes], ..ClusterChanges::default() });
 }
 
 /// The objects that a Cluster refers to.
-pub fn references(cluster: &Cluster) -> Vec<(&'static str, Target)> {
+pub fn references(cluster: &Cluster) -> Vec<(&'static str, ObjectRef)> {
     let spec = &cluster.spec;
-    let map = |at: &DataRef| Target::new(Kind::ConfigMap, &at.namespace, &at.name);
-    let secret = |at: &DataRef| Target::new(Kind::Secret, &at.namespace, &at.name);
+    let map = |at: &DataRef| ObjectRef::new(ObjectKind::ConfigMap, &at.namespace, &at.name);
+    let secret = |at: &DataRef| ObjectRef::new(ObjectKind::Secret, &at.namespace, &at.name);
     let mut all =
         vec![("hostsConfRef", map(&spec.hosts_conf_ref)), ("varsConfRef", map(&spec.vars_conf_ref))];
     all.extend(spec.ssh_auth_ref.iter().map(|at| ("sshAuthRef", secret(at))));
@@ -188,13 +190,13 @@ pub fn references(cluster: &Cluster) -> Vec<(&'static str, Target)> {
 /// The objects that an operation may wait for beside its Cluster's: what it refers to, and what is kept for its cluster
 /// in the operator's namespace `own`. One that ended waits for nothing.
 #[must_use]
-pub fn references_of(operation: &ClusterOperation, own: &str) -> Vec<Target> {
+pub fn references_of(operation: &ClusterOperation, own: &str) -> Vec<ObjectRef> {
     if order::ended(operation) {
         return Vec::new();
     }
     let spec = &operation.spec;
-    let map = |at: &DataRef| Target::new(Kind::ConfigMap, &at.namespace, &at.name);
-    let mut all: Vec<Target> = [&spec.hosts_conf_ref, &spec.vars_conf_ref, &spec.entrypoint_sh_ref]
+    let map = |at: &DataRef| ObjectRef::new(ObjectKind::ConfigMap, &at.namespace, &at.name);
+    let mut all: Vec<ObjectRef> = [&spec.hosts_conf_ref, &spec.vars_conf_ref, &spec.entrypoint_sh_ref]
         .into_iter()
         .flatten()
         .map(map)
@@ -202,18 +204,20 @@ pub fn references_of(operation: &ClusterOperation, own: &str) -> Vec<Target> {
     let hooks = spec.pre_hook.iter().chain(&spec.post_hook).map(|hook| &hook.what);
     let sources = std::iter::once(&spec.main).chain(hooks).filter_map(|what| what.action_source_ref.as_ref());
     all.extend(sources.map(map));
-    all.extend(spec.ssh_auth_ref.iter().map(|at| Target::new(Kind::Secret, &at.namespace, &at.name)));
+    all.extend(
+        spec.ssh_auth_ref.iter().map(|at| ObjectRef::new(ObjectKind::Secret, &at.namespace, &at.name)),
+    );
     all.retain(|target| !target.name.is_empty());
-    if let Lane::Cluster(cluster) = Lane::of(operation) {
+    if let QueueKey::Cluster(cluster) = QueueKey::of(operation) {
         let kept = [names::cluster_state(&cluster), names::cluster_kubeconfig(&cluster)];
-        all.extend(kept.map(|name| Target::new(Kind::Secret, own, name)));
+        all.extend(kept.map(|name| ObjectRef::new(ObjectKind::Secret, own, name)));
     }
     all
 }
 
 /// A plain owner reference on each object that the Cluster refers to: it goes when the last Cluster that uses it goes.
 /// What somebody controls already is left alone.
-fn owned(s: &Snapshot<'_>, cluster: &Cluster) -> Turn {
+fn owned(s: &View<'_>, cluster: &Cluster) -> ClusterChanges {
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     let mut writes = Vec::new();
     for (what, target) in references(cluster) {
@@ -232,13 +236,13 @@ fn owned(s: &Snapshot<'_>, cluster: &Cluster) -> Turn {
         });
     }
     writes.dedup_by(|a, b| a.target == b.target);
-    Turn { stages: vec![writes], ..Turn::default() }
+    ClusterChanges { stages: vec![writes], ..ClusterChanges::default() }
 }
 
 /// What the Cluster's status should say: every operation, and what is missing. That changes only with a write that nothing
 /// comes before, `alone`: what is told of it is told when that is done, and once.
 fn history(
-    s: &Snapshot<'_>,
+    s: &View<'_>,
     cluster: &Cluster,
     operations: &[Arc<ClusterOperation>],
     view: &BTreeMap<String, ClusterCondition>,
@@ -275,7 +279,7 @@ fn history(
     let patch = guarded(cluster.metadata.resource_version.as_deref(), &was, &json!(new))?;
     let write = Write {
         why: "the history changed".to_owned(),
-        target: Target::new(Kind::Cluster, "", cluster.metadata.name.as_deref().unwrap_or_default()),
+        target: ObjectRef::new(ObjectKind::Cluster, "", cluster.metadata.name.as_deref().unwrap_or_default()),
         change: Change::Status(patch),
         operation: None,
     };
@@ -283,7 +287,7 @@ fn history(
 }
 
 /// Why what the Cluster refers to cannot be used.
-fn missing(s: &Snapshot<'_>, cluster: &Cluster) -> Option<String> {
+fn missing(s: &View<'_>, cluster: &Cluster) -> Option<String> {
     references(cluster).into_iter().find_map(|(what, target)| {
         if matches!(what, "kubeConfRef" | "preCheckRef") {
             return None;
@@ -301,19 +305,19 @@ fn missing(s: &Snapshot<'_>, cluster: &Cluster) -> Option<String> {
 fn notice(cluster: &Cluster, warning: bool, reason: &'static str, text: String) -> Notice {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let uid = cluster.metadata.uid.clone().unwrap_or_default();
-    let about = Target::new(Kind::Cluster, "", name);
+    let about = ObjectRef::new(ObjectKind::Cluster, "", name);
     Notice { with: about.clone(), about, uid, warning, reason, text }
 }
 
 /// What who looks at the Cluster is told of this operation, with its status; nothing in other lanes.
 pub(crate) fn told(
-    s: &Snapshot<'_>,
+    s: &View<'_>,
     operation: &ClusterOperation,
     warning: bool,
     reason: &'static str,
     text: &str,
 ) -> Option<Notice> {
-    let Subject::Cluster(Seen::Is(cluster)) = &s.subject else { return None };
+    let ClusterObject::Cluster(Observed::Found(cluster)) = &s.subject else { return None };
     let text = format!("{}: {text}", name(operation));
     Some(notice(cluster, warning, reason, text).with(target(operation)))
 }

@@ -30,7 +30,7 @@ pub const DELETING: &str = "Deleting";
 
 /// What a condition says.
 #[derive(Debug, Clone, Copy)]
-pub struct Says<'a> {
+pub struct ConditionText<'a> {
     /// True or false.
     pub status: bool,
     /// One word in CamelCase.
@@ -55,7 +55,7 @@ pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
 pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
-    says: Says<'_>,
+    says: ConditionText<'_>,
     generation: Option<i64>,
     now: Timestamp,
 ) {

@@ -10,31 +10,31 @@
 //! Pure: no clock, client, runtime or random value. A plan leaves nothing to decide: whoever carries it out sends what
 //! stands in it, in order, and asks again with what came back. Killed anywhere, the next turn goes on from the world.
 
-pub mod business;
 pub mod cluster;
 pub mod condition;
 pub mod image;
 pub mod job_state;
-mod keep;
-pub mod lane;
+pub mod kubernetes_cluster;
 pub mod names;
 pub mod operation;
 pub mod order;
+mod persisted;
+pub mod queue_key;
 pub mod settings;
-pub mod snapshot;
+pub mod view;
 pub mod write;
 
-pub use lane::Lane;
-pub use settings::Settings;
-pub use snapshot::{Data, Meta, Objects, Seen, Snapshot, Subject, Trouble};
-pub use write::{Change, FAILURES, Kind, Notice, Plan, Target, Turn, Write};
+pub use queue_key::QueueKey;
+pub use settings::OperatorSettings;
+pub use view::{ClusterObject, Data, ObjectOwnership, Objects, Observed, View, WriteRefusal};
+pub use write::{Change, ClusterChanges, Decision, FAILURES, Notice, ObjectKind, ObjectRef, Write};
 
 /// What is to be done in a lane now.
 #[must_use]
-pub fn turn(snapshot: &Snapshot<'_>) -> Plan {
-    match &snapshot.subject {
-        Subject::Cluster(_) => cluster::turn(snapshot),
-        Subject::Business(_) => business::turn(snapshot),
+pub fn decide(view: &View<'_>) -> Decision {
+    match &view.subject {
+        ClusterObject::Cluster(_) => cluster::decide(view),
+        ClusterObject::KubernetesCluster(_) => kubernetes_cluster::decide(view),
     }
 }
 

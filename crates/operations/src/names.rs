@@ -4,7 +4,7 @@
 use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use crate::business::Action;
+use crate::kubernetes_cluster::ClusterAction;
 
 /// The longest name that may also be the value of a label.
 const LONGEST: usize = 63;
@@ -12,7 +12,7 @@ const LONGEST: usize = 63;
 /// Label of a Job and its pods: the operation's UID.
 pub const OPERATION_LABEL: &str = "kubeon.io/operation";
 /// Annotation of a Job and its pods: the lane of the operation.
-pub const LANE_ANNOTATION: &str = "kubeon.io/lane";
+pub const QUEUE_KEY_ANNOTATION: &str = "kubeon.io/lane";
 /// Label of an operation: its cluster, as older clients select it.
 pub const CLUSTER_LABEL: &str = "clusterName";
 /// Label of an operation that ended; its value is `done`.
@@ -105,7 +105,7 @@ pub fn callback_audience(operation_uid: &str) -> String {
 #[must_use]
 pub fn derived_job(action: &str, namespace: &str, name: &str, operation: &str) -> String {
     let five = hash(&[operation.as_bytes()], 5);
-    let verb = Action::named(action).map_or("operate", Action::verb);
+    let verb = ClusterAction::named(action).map_or("operate", ClusterAction::verb);
     around(&format!("{verb}-"), &format!("{namespace}-{name}"), &format!("-job-{five}"))
 }
 
@@ -202,7 +202,7 @@ mod tests {
         for kept in [state(&ns, &name), kubeconfig(&ns, &name), known_hosts(&ns, &name)] {
             assert!(kept.starts_with(&format!("{ns}-{name}-")) && kept.len() <= 253, "{kept}");
         }
-        assert!(crate::keep::cluster(&ns, &name).len() <= LONGEST);
+        assert!(crate::persisted::cluster(&ns, &name).len() <= LONGEST);
         assert!(cluster_state(&name).len() <= LONGEST && cluster_kubeconfig(&name).len() <= LONGEST);
     }
 

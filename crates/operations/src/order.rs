@@ -121,12 +121,12 @@ mod tests {
     proptest! {
         #[test]
         fn the_history_does_not_depend_on_the_order_it_is_given(
-            given in proptest::collection::vec((0_i64..4, 0_i64..6), 0..60), turn in 0_usize..60
+            given in proptest::collection::vec((0_i64..4, 0_i64..6), 0..60), changes in 0_usize..60
         ) {
             let made: Vec<_> =
                 given.iter().enumerate().map(|(at, (s, t))| scored(&format!("o{at}"), *s, *t)).collect();
             let (mut one, mut other) = (made.clone(), made);
-            let by = turn.min(other.len());
+            let by = changes.min(other.len());
             other.rotate_left(by);
             history(&mut one);
             history(&mut other);

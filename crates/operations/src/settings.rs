@@ -3,7 +3,7 @@
 use kubeon_api::{DataRef, HttpsUrl};
 
 /// Seconds that an operation without `activeDeadlineSeconds` waits for objects that it refers to.
-pub const PATIENCE_SECONDS: i64 = 3600;
+pub const INPUTS_TIMEOUT_SECONDS: i64 = 3600;
 /// Operations that ended and are kept, when nothing is said.
 pub const LIMIT: usize = 30;
 /// The most that may be said.
@@ -11,7 +11,7 @@ pub const LIMIT_MOST: usize = 200;
 
 /// What holds for every lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct OperatorSettings {
     /// Where Jobs of operations that a person wrote are made.
     pub namespace: String,
     /// Namespaces, beside the operator's own, whose objects may be read.
@@ -38,7 +38,7 @@ pub struct Callback {
     pub authorities: Option<String>,
 }
 
-impl Settings {
+impl OperatorSettings {
     /// Whether objects of this namespace may be read.
     #[must_use]
     pub fn watches(&self, namespace: &str) -> bool {

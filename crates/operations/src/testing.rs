@@ -9,9 +9,9 @@ use kubeon_api::{ClusterOperation, DataRef};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::snapshot::{Data, Meta, Objects, Seen, Snapshot, Subject, Trouble};
-use crate::write::{Change, FAILURES, Kind, Plan, Target, Write};
-use crate::{Lane, Settings, turn};
+use crate::view::{ClusterObject, Data, ObjectOwnership, Objects, Observed, View, WriteRefusal};
+use crate::write::{Change, Decision, FAILURES, ObjectKind, ObjectRef, Write};
+use crate::{OperatorSettings, QueueKey, decide};
 
 /// Writes of one lane until it has nothing to do: more is a turn that does not end.
 const MOST_TURNS: usize = 40;
@@ -32,25 +32,25 @@ pub(crate) fn operation(name: &str, at: i64) -> ClusterOperation {
 
 #[derive(Clone)]
 pub(crate) struct World {
-    pub objects: BTreeMap<Target, Value>,
-    pub lane: Lane,
-    pub settings: Settings,
+    pub objects: BTreeMap<ObjectRef, Value>,
+    pub queue_key: QueueKey,
+    pub settings: OperatorSettings,
     pub now: Timestamp,
-    pub trouble: BTreeMap<String, Trouble>,
+    pub trouble: BTreeMap<String, WriteRefusal>,
     pub written: Vec<Write>,
     version: u64,
 }
 
 impl Objects for World {
-    fn meta(&self, target: &Target) -> Option<Meta> {
+    fn meta(&self, target: &ObjectRef) -> Option<ObjectOwnership> {
         let found = self.objects.get(target)?;
-        Some(Meta::of(&serde_json::from_value(found["metadata"].clone()).unwrap()))
+        Some(ObjectOwnership::of(&serde_json::from_value(found["metadata"].clone()).unwrap()))
     }
 }
 
 impl World {
-    pub fn new(lane: Lane) -> Self {
-        let settings = Settings {
+    pub fn new(queue_key: QueueKey) -> Self {
+        let settings = OperatorSettings {
             namespace: "ns".into(),
             watched: vec!["default".into()],
             runner_images: vec!["wangzhichidocker/kubeonkube:v0.1".into(), "kubeon/kubeon-runner:v1".into()],
@@ -61,24 +61,24 @@ impl World {
         };
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (objects, trouble, written) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { objects, lane, settings, now, trouble, written, version: 1 }
+        Self { objects, queue_key, settings, now, trouble, written, version: 1 }
     }
 
     /// A Cluster `sample` with inventory, variables and key in the operator's namespace.
     pub fn with_cluster() -> Self {
-        let mut world = Self::new(Lane::Cluster("sample".into()));
+        let mut world = Self::new(QueueKey::Cluster("sample".into()));
         let at = |name: &str| json!({"namespace": "ns", "name": name});
         world.put(
-            Kind::Cluster,
+            ObjectKind::Cluster,
             "",
             "sample",
             json!({"spec": {
             "hostsConfRef": at("hosts"), "varsConfRef": at("vars"), "sshAuthRef": at("key")}}),
         );
-        world.put(Kind::ConfigMap, "ns", "hosts", json!({"data": {"hosts.yml": "all: {}\n"}}));
-        world.put(Kind::ConfigMap, "ns", "vars", json!({"data": {"group_vars.yml": "a: 1\n"}}));
+        world.put(ObjectKind::ConfigMap, "ns", "hosts", json!({"data": {"hosts.yml": "all: {}\n"}}));
+        world.put(ObjectKind::ConfigMap, "ns", "vars", json!({"data": {"group_vars.yml": "a: 1\n"}}));
         world.put(
-            Kind::Secret,
+            ObjectKind::Secret,
             "ns",
             "key",
             json!({"type": "kubernetes.io/ssh-auth", "stringData": {
@@ -87,7 +87,7 @@ impl World {
         world
     }
 
-    pub fn put(&mut self, kind: Kind, namespace: &str, name: &str, mut value: Value) {
+    pub fn put(&mut self, kind: ObjectKind, namespace: &str, name: &str, mut value: Value) {
         self.version += 1;
         let uid = format!("uid-{name}");
         let meta =
@@ -101,48 +101,48 @@ impl World {
         meta.insert("resourceVersion".into(), json!(self.version.to_string()));
         meta.entry("creationTimestamp").or_insert(json!(self.now.to_string()));
         let (group, kind_name) = match kind {
-            Kind::Cluster | Kind::Operation => ("kubeonkube.clay.io/v1alpha1", kind.as_str()),
-            Kind::Business => ("ecs.yun.com/v1", kind.as_str()),
-            Kind::Job => ("batch/v1", "Job"),
+            ObjectKind::Cluster | ObjectKind::Operation => ("kubeonkube.clay.io/v1alpha1", kind.as_str()),
+            ObjectKind::KubernetesCluster => ("ecs.yun.com/v1", kind.as_str()),
+            ObjectKind::Job => ("batch/v1", "Job"),
             _ => ("v1", kind.as_str()),
         };
         value["apiVersion"] = json!(group);
         value["kind"] = json!(kind_name);
-        self.objects.insert(Target::new(kind, namespace, name), value);
+        self.objects.insert(ObjectRef::new(kind, namespace, name), value);
     }
 
     pub fn ask(&mut self, name: &str, change: impl FnOnce(&mut ClusterOperationSpec)) {
         let mut made = operation(name, 0).spec;
         change(&mut made);
         self.now += SignedDuration::from_secs(1);
-        self.put(Kind::Operation, "", name, json!({"spec": made}));
+        self.put(ObjectKind::Operation, "", name, json!({"spec": made}));
     }
 
-    pub fn change(&mut self, kind: Kind, namespace: &str, name: &str, patch: &Value) {
-        let target = Target::new(kind, namespace, name);
+    pub fn change(&mut self, kind: ObjectKind, namespace: &str, name: &str, patch: &Value) {
+        let target = ObjectRef::new(kind, namespace, name);
         let mut value = self.objects.get(&target).cloned().unwrap_or_else(|| panic!("{target:?} is missing"));
         merge(&mut value, patch);
         self.put(kind, namespace, name, value);
     }
 
-    pub fn all<K: DeserializeOwned>(&self, kind: Kind) -> Vec<Arc<K>> {
+    pub fn all<K: DeserializeOwned>(&self, kind: ObjectKind) -> Vec<Arc<K>> {
         let found = self.objects.iter().filter(|(target, _)| target.kind == kind);
         found.map(|(_, value)| Arc::new(serde_json::from_value(value.clone()).unwrap())).collect()
     }
 
-    pub fn get(&self, kind: Kind, namespace: &str, name: &str) -> &Value {
-        let target = Target::new(kind, namespace, name);
+    pub fn get(&self, kind: ObjectKind, namespace: &str, name: &str) -> &Value {
+        let target = ObjectRef::new(kind, namespace, name);
         self.objects.get(&target).unwrap_or_else(|| panic!("{target:?} is missing"))
     }
 
     pub fn status(&self, name: &str) -> &Value {
-        &self.get(Kind::Operation, "", name)["status"]
+        &self.get(ObjectKind::Operation, "", name)["status"]
     }
 
     pub fn jobs(&self) -> Vec<String> {
         self.objects
             .keys()
-            .filter(|target| target.kind == Kind::Job)
+            .filter(|target| target.kind == ObjectKind::Job)
             .map(|target| target.name.clone())
             .collect()
     }
@@ -153,34 +153,34 @@ impl World {
         let now = self.now.to_string();
         let condition = json!([{"type": condition, "status": "True", "reason": condition, "message": "said so", "lastTransitionTime": now}]);
         let status = json!({"status": {"conditions": condition, "completionTime": now}});
-        self.change(Kind::Job, &namespace, name, &status);
+        self.change(ObjectKind::Job, &namespace, name, &status);
     }
 
     fn jobs_namespace(&self, name: &str) -> String {
-        let found = self.objects.keys().find(|target| target.kind == Kind::Job && target.name == name);
+        let found = self.objects.keys().find(|target| target.kind == ObjectKind::Job && target.name == name);
         found.map(|target| target.namespace.clone()).unwrap_or_default()
     }
 
-    fn subject(&self) -> Subject {
-        match &self.lane {
-            Lane::Cluster(_) => {
-                Subject::Cluster(self.all(Kind::Cluster).pop().map_or(Seen::Absent, Seen::Is))
-            }
-            Lane::Business { .. } => {
-                Subject::Business(self.all(Kind::Business).pop().map_or(Seen::Absent, Seen::Is))
-            }
+    fn subject(&self) -> ClusterObject {
+        match &self.queue_key {
+            QueueKey::Cluster(_) => ClusterObject::Cluster(
+                self.all(ObjectKind::Cluster).pop().map_or(Observed::Absent, Observed::Found),
+            ),
+            QueueKey::KubernetesCluster { .. } => ClusterObject::KubernetesCluster(
+                self.all(ObjectKind::KubernetesCluster).pop().map_or(Observed::Absent, Observed::Found),
+            ),
         }
     }
 
-    fn plan(&self, data: &BTreeMap<Target, Data>) -> Plan {
-        turn(&Snapshot {
-            lane: &self.lane,
+    fn plan(&self, data: &BTreeMap<ObjectRef, Data>) -> Decision {
+        decide(&View {
+            queue_key: &self.queue_key,
             settings: &self.settings,
             now: self.now,
             subject: self.subject(),
-            operations: self.all(Kind::Operation),
-            jobs: self.all(Kind::Job),
-            pods: self.all(Kind::Log),
+            operations: self.all(ObjectKind::Operation),
+            jobs: self.all(ObjectKind::Job),
+            pods: self.all(ObjectKind::Log),
             objects: self,
             data,
             trouble: &self.trouble,
@@ -188,12 +188,12 @@ impl World {
     }
 
     /// One plan, its reads answered.
-    pub fn next(&self) -> crate::Turn {
+    pub fn next(&self) -> crate::ClusterChanges {
         let mut data = BTreeMap::new();
         for _ in 0..4 {
             match self.plan(&data) {
-                Plan::Do(turn) => return turn,
-                Plan::Read(targets) => {
+                Decision::Apply(changes) => return changes,
+                Decision::Read(targets) => {
                     for target in targets {
                         assert!(!data.contains_key(&target), "{target:?} is read twice");
                         data.insert(target.clone(), self.answer(&target));
@@ -204,20 +204,20 @@ impl World {
         panic!("it reads without end");
     }
 
-    fn answer(&self, target: &Target) -> Data {
+    fn answer(&self, target: &ObjectRef) -> Data {
         let Some(value) = self.objects.get(target) else { return Data::Absent };
         let bytes = |key: &str| -> BTreeMap<String, Vec<u8>> {
             let map = value[key].as_object().cloned().unwrap_or_default();
             map.into_iter().map(|(key, value)| (key, value.as_str().unwrap().as_bytes().to_vec())).collect()
         };
         match target.kind {
-            Kind::ConfigMap => Data::Values { values: bytes("data"), kind: String::new() },
-            Kind::Secret => Data::Values {
+            ObjectKind::ConfigMap => Data::Values { values: bytes("data"), kind: String::new() },
+            ObjectKind::Secret => Data::Values {
                 values: bytes("stringData"),
                 kind: value["type"].as_str().unwrap_or_default().to_owned(),
             },
-            Kind::Log => Data::Log("words of the pod\n".to_owned()),
-            Kind::Job => Data::Job(Box::new(serde_json::from_value(value.clone()).unwrap())),
+            ObjectKind::Log => Data::Log("words of the pod\n".to_owned()),
+            ObjectKind::Job => Data::Job(Box::new(serde_json::from_value(value.clone()).unwrap())),
             _ => Data::There,
         }
     }
@@ -226,18 +226,18 @@ impl World {
     pub fn settle_within(&mut self, most: usize) -> usize {
         let mut done = 0;
         for _ in 0..MOST_TURNS {
-            let turn = self.next();
-            if turn.is_done() {
+            let changes = self.next();
+            if changes.is_done() {
                 return done;
             }
-            for notice in turn.notices.iter().filter(|notice| notice.reason.ends_with("Failed")) {
+            for notice in changes.notices.iter().filter(|notice| notice.reason.ends_with("Failed")) {
                 assert!(FAILURES.contains(&notice.reason), "{} is not counted from nought", notice.reason);
             }
-            for notice in &turn.notices {
+            for notice in &changes.notices {
                 let with = |write: &Write| write.target == notice.with;
-                assert!(turn.stages.iter().flatten().any(with), "it belongs to no write: {notice:?}");
+                assert!(changes.stages.iter().flatten().any(with), "it belongs to no write: {notice:?}");
             }
-            'stages: for stage in turn.stages {
+            'stages: for stage in changes.stages {
                 let mut targets: Vec<_> = stage.iter().map(|write| write.target.clone()).collect();
                 targets.sort();
                 targets.dedup();
@@ -270,7 +270,7 @@ impl World {
     /// Two operations of one lane never work at the same time.
     pub fn check_one_at_a_time(&self) {
         let live: Vec<String> = self
-            .all::<k8s_openapi::api::batch::v1::Job>(Kind::Job)
+            .all::<k8s_openapi::api::batch::v1::Job>(ObjectKind::Job)
             .iter()
             .filter(|job| crate::job_state::job_state(job) == crate::job_state::JobState::Works)
             .filter_map(|job| job.metadata.name.clone())

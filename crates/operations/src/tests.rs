@@ -1,14 +1,14 @@
 //! The acceptance cases of the contracts, on a world of JSON.
 
 mod back;
-mod business;
 mod deaths;
-mod kept;
+mod events;
+mod kubernetes_cluster;
 mod lifecycle;
 mod ours;
+mod persisted;
 mod random;
 mod same;
 mod timeouts;
-mod told;
 mod waiting;
 mod without;

@@ -5,13 +5,13 @@ use serde_json::Value;
 
 /// What kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ObjectKind {
     /// `Cluster`.
     Cluster,
     /// `ClusterOperation`.
     Operation,
     /// `KubernetesCluster`.
-    Business,
+    KubernetesCluster,
     /// `Job`.
     Job,
     /// `ConfigMap`.
@@ -22,14 +22,14 @@ pub enum Kind {
     Log,
 }
 
-impl Kind {
+impl ObjectKind {
     /// The kind's name on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cluster => "Cluster",
             Self::Operation => "ClusterOperation",
-            Self::Business => "KubernetesCluster",
+            Self::KubernetesCluster => "KubernetesCluster",
             Self::Job => "Job",
             Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
@@ -40,18 +40,18 @@ impl Kind {
 
 /// One object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Target {
+pub struct ObjectRef {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Its namespace; empty for kinds that have none.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
-impl Target {
+impl ObjectRef {
     /// An object.
-    pub fn new(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+    pub fn new(kind: ObjectKind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { kind, namespace: namespace.into(), name: name.into() }
     }
 }
@@ -80,7 +80,7 @@ pub struct Write {
     /// Why, for a person.
     pub why: String,
     /// The object.
-    pub target: Target,
+    pub target: ObjectRef,
     /// What is done to it.
     pub change: Change,
     /// The operation that is told when the API server refuses this for good.
@@ -91,7 +91,7 @@ impl Write {
     /// Whether work begins with it.
     #[must_use]
     pub fn makes_a_job(&self) -> bool {
-        self.target.kind == Kind::Job && matches!(self.change, Change::Create(_))
+        self.target.kind == ObjectKind::Job && matches!(self.change, Change::Create(_))
     }
 
     /// Whether it is a status.
@@ -116,9 +116,9 @@ pub const FAILURES: [&str; 8] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     /// The object that it is about.
-    pub about: Target,
+    pub about: ObjectRef,
     /// The object whose write it belongs to: told when that is done, by then it is not planned again.
-    pub with: Target,
+    pub with: ObjectRef,
     /// The object's UID.
     pub uid: String,
     /// Whether somebody should look at it.
@@ -132,14 +132,14 @@ pub struct Notice {
 impl Notice {
     /// The same, told with a write of another object than the one that it is about.
     #[must_use]
-    pub fn with(self, with: Target) -> Self {
+    pub fn with(self, with: ObjectRef) -> Self {
         Self { with, ..self }
     }
 }
 
 /// Writes and when to look again.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Turn {
+pub struct ClusterChanges {
     /// Sets of writes, one after the other; those of one set side by side. What follows a set that did not succeed is
     /// not done.
     pub stages: Vec<Vec<Write>>,
@@ -149,7 +149,7 @@ pub struct Turn {
     pub wake: Option<Timestamp>,
 }
 
-impl Turn {
+impl ClusterChanges {
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -161,7 +161,7 @@ impl Turn {
     /// status tells.
     pub fn take(&mut self, at: usize) -> Vec<(Write, Vec<Notice>)> {
         let Some(stage) = self.stages.get_mut(at).map(std::mem::take) else { return Vec::new() };
-        let later: Vec<&Target> =
+        let later: Vec<&ObjectRef> =
             self.stages.iter().flatten().filter(|write| write.says()).map(|it| &it.target).collect();
         let mut taken = Vec::new();
         for write in stage {
@@ -208,11 +208,11 @@ impl Turn {
 
 /// What a lane needs next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Plan {
+pub enum Decision {
     /// Read these, then ask again.
-    Read(Vec<Target>),
+    Read(Vec<ObjectRef>),
     /// Do this; when something was written, ask again.
-    Do(Turn),
+    Apply(ClusterChanges),
 }
 
 #[cfg(test)]
@@ -222,7 +222,12 @@ mod tests {
     use super::*;
 
     fn write(name: &str, change: Change) -> Write {
-        Write { why: String::new(), target: Target::new(Kind::Operation, "", name), change, operation: None }
+        Write {
+            why: String::new(),
+            target: ObjectRef::new(ObjectKind::Operation, "", name),
+            change,
+            operation: None,
+        }
     }
 
     fn status(name: &str) -> Write {
@@ -230,14 +235,17 @@ mod tests {
     }
 
     fn notice(about: &str, with: &str) -> Notice {
-        let (about, with) = (Target::new(Kind::Operation, "", about), Target::new(Kind::Operation, "", with));
+        let (about, with) = (
+            ObjectRef::new(ObjectKind::Operation, "", about),
+            ObjectRef::new(ObjectKind::Operation, "", with),
+        );
         Notice { about, with, uid: String::new(), warning: false, reason: "Told", text: String::new() }
     }
 
     /// What is told with each write of a stage: the objects that it is about.
-    fn told(turn: &mut Turn, at: usize) -> Vec<Vec<String>> {
+    fn told(changes: &mut ClusterChanges, at: usize) -> Vec<Vec<String>> {
         let name = |notice: Notice| notice.about.name;
-        turn.take(at).into_iter().map(|(_, told)| told.into_iter().map(name).collect()).collect()
+        changes.take(at).into_iter().map(|(_, told)| told.into_iter().map(name).collect()).collect()
     }
 
     #[test]
@@ -245,18 +253,23 @@ mod tests {
         let meta = write("a", Change::Merge(json!({})));
         let stages = vec![vec![meta, status("b")], vec![status("a")]];
         let notices = vec![notice("a", "a"), notice("b", "b"), notice("of b", "b")];
-        let mut turn = Turn { stages, notices, wake: None };
-        assert_eq!(told(&mut turn, 0), [vec![], vec!["b", "of b"]], "the status tells, not the annotation");
-        assert_eq!(told(&mut turn, 1), [["a"]]);
-        assert!(turn.notices.is_empty());
+        let mut changes = ClusterChanges { stages, notices, wake: None };
+        assert_eq!(
+            told(&mut changes, 0),
+            [vec![], vec!["b", "of b"]],
+            "the status tells, not the annotation"
+        );
+        assert_eq!(told(&mut changes, 1), [["a"]]);
+        assert!(changes.notices.is_empty());
     }
 
     #[test]
     fn what_is_cut_off_is_told_when_it_is_planned_again() {
         let stages = vec![vec![], vec![status("a")], vec![status("b")]];
-        let mut turn = Turn { stages, notices: vec![notice("a", "a"), notice("b", "b")], wake: None };
-        turn.cut();
-        assert_eq!(told(&mut turn, 0), [["a"]]);
-        assert!(turn.is_done() && turn.notices.is_empty());
+        let mut changes =
+            ClusterChanges { stages, notices: vec![notice("a", "a"), notice("b", "b")], wake: None };
+        changes.cut();
+        assert_eq!(told(&mut changes, 0), [["a"]]);
+        assert!(changes.is_done() && changes.notices.is_empty());
     }
 }

@@ -12,11 +12,11 @@ use super::{name, target, uid};
 use crate::job_state;
 use crate::names;
 use crate::order;
-use crate::snapshot::{Data, Snapshot};
-use crate::write::{Change, Kind, Plan, Target, Turn, Write};
+use crate::view::{Data, View};
+use crate::write::{Change, ClusterChanges, Decision, ObjectKind, ObjectRef, Write};
 
 /// Keeps the log of operations that ended, one after the other.
-pub(crate) fn logs(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Plan> {
+pub(crate) fn logs(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Decision> {
     let mut ended = operations.iter().filter(|operation| order::ended(operation));
     ended.find_map(|operation| log(s, operation, |_| true))
 }
@@ -27,7 +27,7 @@ const AWAITED: SignedDuration = SignedDuration::from_secs(30);
 
 /// Keeps the log of a pod that is being removed, or whose operation just ended, before anything else is done: a moment later
 /// there may be none to read.
-pub(crate) fn before_all_else(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Plan> {
+pub(crate) fn before_all_else(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Decision> {
     let lately = |time: &Time| time.0.saturating_add(AWAITED).is_ok_and(|due| s.now < due);
     let parts =
         |pod: &Pod| !job_state::lives(pod) && pod.metadata.deletion_timestamp.as_ref().is_some_and(lately);
@@ -38,18 +38,18 @@ pub(crate) fn before_all_else(s: &Snapshot<'_>, operations: &[Arc<ClusterOperati
     })
 }
 
-fn log(s: &Snapshot<'_>, operation: &ClusterOperation, of: impl Fn(&Pod) -> bool) -> Option<Plan> {
+fn log(s: &View<'_>, operation: &ClusterOperation, of: impl Fn(&Pod) -> bool) -> Option<Decision> {
     let at = operation.status.as_ref()?.job_ref.as_ref()?;
-    let kept = Target::new(Kind::ConfigMap, &at.namespace, names::log(&at.name));
+    let kept = ObjectRef::new(ObjectKind::ConfigMap, &at.namespace, names::log(&at.name));
     if !s.settings.watches(&at.namespace) || s.objects.meta(&kept).is_some() {
         return None;
     }
     let job = s.job(at)?;
     let pod = s.pods_of(job).filter(|pod| job_state::has_log(pod) && of(pod)).last()?;
     let pod = pod.metadata.name.as_deref()?;
-    let source = Target::new(Kind::Log, &at.namespace, pod);
+    let source = ObjectRef::new(ObjectKind::Log, &at.namespace, pod);
     let text = match s.data.get(&source) {
-        None => return Some(Plan::Read(vec![source])),
+        None => return Some(Decision::Read(vec![source])),
         Some(Data::Log(text)) => text.clone(),
         Some(Data::Denied(why)) => format!("(the log of pod {pod} could not be read: {why})\n"),
         Some(_) => format!("(pod {pod} was gone before its log was read)\n"),
@@ -66,7 +66,7 @@ fn log(s: &Snapshot<'_>, operation: &ClusterOperation, of: impl Fn(&Pod) -> bool
         "immutable": true,
         "data": {"log": text},
     });
-    Some(Plan::Do(Turn::of(Write {
+    Some(Decision::Apply(ClusterChanges::of(Write {
         why: "the log outlives its pod".to_owned(),
         target: kept,
         change: Change::Create(map),
@@ -78,7 +78,7 @@ fn log(s: &Snapshot<'_>, operation: &ClusterOperation, of: impl Fn(&Pod) -> bool
 pub(crate) fn owner(operation: &ClusterOperation) -> serde_json::Value {
     json!({
         "apiVersion": "kubeonkube.clay.io/v1alpha1",
-        "kind": Kind::Operation.as_str(),
+        "kind": ObjectKind::Operation.as_str(),
         "name": name(operation),
         "uid": uid(operation),
         "controller": true,
@@ -87,7 +87,7 @@ pub(crate) fn owner(operation: &ClusterOperation) -> serde_json::Value {
 }
 
 /// Removes operations that the history lets go.
-pub(crate) fn prune(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> Turn {
+pub(crate) fn prune(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> ClusterChanges {
     let gone = order::excess(operations, s.settings.history_limit);
     let gone = gone.iter().filter(|operation| operation.metadata.deletion_timestamp.is_none());
     let writes = gone.map(|operation| Write {
@@ -97,5 +97,8 @@ pub(crate) fn prune(s: &Snapshot<'_>, operations: &[Arc<ClusterOperation>]) -> T
         operation: None,
     });
     let writes: Vec<Write> = writes.collect();
-    Turn { stages: if writes.is_empty() { Vec::new() } else { vec![writes] }, ..Turn::default() }
+    ClusterChanges {
+        stages: if writes.is_empty() { Vec::new() } else { vec![writes] },
+        ..ClusterChanges::default()
+    }
 }

@@ -4,12 +4,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 
-use super::{Progress, at, notice, shown, status, status_write};
-use crate::business::told;
+use super::{OperationChanges, at, notice, shown, status, status_write};
 use crate::cluster;
-use crate::condition::{self, COMPLETE, FAILED, NOTHING_TO_DO, PRECHECKED, PROGRESSING, STEP_FAILED, Says};
+use crate::condition::{
+    self, COMPLETE, ConditionText, FAILED, NOTHING_TO_DO, PRECHECKED, PROGRESSING, STEP_FAILED,
+};
+use crate::kubernetes_cluster::told;
 use crate::names::DERIVED_UID_LABEL;
-use crate::snapshot::Snapshot;
+use crate::view::View;
 use crate::write::Notice;
 
 /// The word of an end that somebody asked for.
@@ -49,17 +51,17 @@ impl End {
 }
 
 /// Writes the end: the status first, because people wait for it; the history after it.
-pub(crate) fn finish(s: &Snapshot<'_>, operation: &ClusterOperation, end: End) -> Progress {
+pub(crate) fn finish(s: &View<'_>, operation: &ClusterOperation, end: End) -> OperationChanges {
     finish_from(s, operation, status(operation), end)
 }
 
 /// As [`finish`], of a status that was not written yet.
 pub(crate) fn finish_from(
-    s: &Snapshot<'_>,
+    s: &View<'_>,
     operation: &ClusterOperation,
     mut new: ClusterOperationStatus,
     end: End,
-) -> Progress {
+) -> OperationChanges {
     let [its_event, event_of_cluster] = end.events();
     let warning = its_event == "Failed";
     let generation = operation.metadata.generation;
@@ -73,17 +75,17 @@ pub(crate) fn finish_from(
     new.observed_generation = generation;
     let type_ = if end.result == OperationResult::Succeeded { COMPLETE } else { FAILED };
     let message = text.as_deref().unwrap_or(well(operation));
-    let says = Says { status: true, reason: &end.word, message };
+    let says = ConditionText { status: true, reason: &end.word, message };
     condition::set(&mut new.conditions, type_, says, generation, s.now);
     let about = notice(operation, warning, its_event, message);
     new.reason = text;
-    let mut progress = Progress::default();
-    progress.turn.stages.extend(status_write(operation, &new, "it ended").map(|write| vec![write]));
-    progress.turn.notices.extend(fitness(operation));
-    progress.turn.notices.extend(steps(operation));
+    let mut progress = OperationChanges::default();
+    progress.changes.stages.extend(status_write(operation, &new, "it ended").map(|write| vec![write]));
+    progress.changes.notices.extend(fitness(operation));
+    progress.changes.notices.extend(steps(operation));
     let of_cluster = cluster::told(s, operation, warning, event_of_cluster, &about.text);
-    progress.turn.notices.extend(of_cluster);
-    progress.turn.notices.push(about);
+    progress.changes.notices.extend(of_cluster);
+    progress.changes.notices.push(about);
     progress.shown = Some((1, shown(operation, &new)));
     progress
 }

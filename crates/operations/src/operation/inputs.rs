@@ -6,8 +6,8 @@ use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec};
 use kubeon_api::{Cluster, ClusterOperation, DataRef, PrivateKey};
 
 use super::wait::Wait;
-use crate::snapshot::{Data, Snapshot};
-use crate::write::{Kind, Target};
+use crate::view::{Data, View};
+use crate::write::{ObjectKind, ObjectRef};
 
 /// Bytes of script, inventory and variables together; a ConfigMap takes 1 MiB with its metadata.
 const MOST: usize = 1_000_000;
@@ -31,7 +31,7 @@ pub(crate) enum Obstacle {
     Wait(Wait),
     /// Nothing helps.
     Refuse(&'static str, String),
-    Read(Vec<Target>),
+    Read(Vec<ObjectRef>),
 }
 
 /// The content of what it refers to.
@@ -93,23 +93,25 @@ pub(crate) fn references(operation: &ClusterOperation, cluster: &Cluster) -> Res
 }
 
 impl References {
-    fn named(&self) -> Vec<(&'static str, Kind, &DataRef)> {
+    fn named(&self) -> Vec<(&'static str, ObjectKind, &DataRef)> {
         let mut all = vec![
-            ("hostsConfRef", Kind::ConfigMap, &self.hosts),
-            ("varsConfRef", Kind::ConfigMap, &self.vars),
+            ("hostsConfRef", ObjectKind::ConfigMap, &self.hosts),
+            ("varsConfRef", ObjectKind::ConfigMap, &self.vars),
         ];
-        all.extend(self.ssh.iter().map(|ssh| ("sshAuthRef", Kind::Secret, ssh)));
-        all.extend(self.script.iter().map(|script| ("entrypointSHRef", Kind::ConfigMap, script)));
-        all.extend(self.sources.iter().map(|(source, _, _)| ("actionSourceRef", Kind::ConfigMap, source)));
+        all.extend(self.ssh.iter().map(|ssh| ("sshAuthRef", ObjectKind::Secret, ssh)));
+        all.extend(self.script.iter().map(|script| ("entrypointSHRef", ObjectKind::ConfigMap, script)));
+        all.extend(
+            self.sources.iter().map(|(source, _, _)| ("actionSourceRef", ObjectKind::ConfigMap, source)),
+        );
         all
     }
 
     /// The objects themselves.
-    pub(crate) fn targets(&self) -> Vec<Target> {
-        let mut targets: Vec<Target> = self
+    pub(crate) fn targets(&self) -> Vec<ObjectRef> {
+        let mut targets: Vec<ObjectRef> = self
             .named()
             .into_iter()
-            .map(|(_, kind, at)| Target::new(kind, &at.namespace, &at.name))
+            .map(|(_, kind, at)| ObjectRef::new(kind, &at.namespace, &at.name))
             .collect();
         targets.sort();
         targets.dedup();
@@ -117,17 +119,17 @@ impl References {
     }
 
     /// Their content, or what stands before it.
-    pub(crate) fn read(&self, s: &Snapshot<'_>) -> Result<Inputs, Obstacle> {
+    pub(crate) fn read(&self, s: &View<'_>) -> Result<Inputs, Obstacle> {
         let missing = |text: String| Obstacle::Wait(Wait::Missing(text));
         for (what, kind, at) in self.named() {
             if let Some(text) = s.settings.unwatched(at) {
                 return Err(missing(format!("{what} {text}")));
             }
-            if s.objects.meta(&Target::new(kind, &at.namespace, &at.name)).is_none() {
+            if s.objects.meta(&ObjectRef::new(kind, &at.namespace, &at.name)).is_none() {
                 return Err(missing(format!("{what} {at} not found")));
             }
         }
-        let unread: Vec<Target> =
+        let unread: Vec<ObjectRef> =
             self.targets().into_iter().filter(|target| !s.data.contains_key(target)).collect();
         if !unread.is_empty() {
             return Err(Obstacle::Read(unread));
@@ -162,9 +164,9 @@ pub(crate) fn kept_as(path: &str) -> String {
 }
 
 fn values<'d>(
-    s: &'d Snapshot<'_>,
+    s: &'d View<'_>,
     what: &str,
-    kind: Kind,
+    kind: ObjectKind,
     at: &DataRef,
 ) -> Result<(&'d BTreeMap<String, Vec<u8>>, &'d str), Obstacle> {
     let missing = |text: String| Obstacle::Wait(Wait::Missing(text));
@@ -175,8 +177,8 @@ fn values<'d>(
     }
 }
 
-fn text(s: &Snapshot<'_>, what: &str, at: &DataRef, key: &str) -> Result<String, Obstacle> {
-    let (values, _) = values(s, what, Kind::ConfigMap, at)?;
+fn text(s: &View<'_>, what: &str, at: &DataRef, key: &str) -> Result<String, Obstacle> {
+    let (values, _) = values(s, what, ObjectKind::ConfigMap, at)?;
     let found = values
         .get(key)
         .ok_or_else(|| Obstacle::Wait(Wait::Missing(format!("{what} {at} has no key {key}"))))?;
@@ -184,8 +186,8 @@ fn text(s: &Snapshot<'_>, what: &str, at: &DataRef, key: &str) -> Result<String,
         .map_err(|_| Obstacle::Refuse("NoText", format!("{key} of {what} {at} is not text")))
 }
 
-fn key(s: &Snapshot<'_>, at: &DataRef) -> Result<(BTreeMap<String, Vec<u8>>, String), Obstacle> {
-    let (values, kind) = values(s, "sshAuthRef", Kind::Secret, at)?;
+fn key(s: &View<'_>, at: &DataRef) -> Result<(BTreeMap<String, Vec<u8>>, String), Obstacle> {
+    let (values, kind) = values(s, "sshAuthRef", ObjectKind::Secret, at)?;
     let found = values
         .get(KEY)
         .ok_or_else(|| Obstacle::Wait(Wait::Missing(format!("sshAuthRef {at} has no key {KEY}"))))?;

@@ -3,7 +3,7 @@
 pub(crate) mod archive;
 pub(crate) mod finish;
 pub(crate) mod inputs;
-pub(crate) mod outfit;
+pub(crate) mod job_extras;
 pub(crate) mod running;
 pub(crate) mod start;
 pub(crate) mod wait;
@@ -14,23 +14,23 @@ use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::{ClusterCondition, ClusterOperationStatus};
 use serde_json::{Map, Value, json};
 
-use crate::write::{Change, Kind, Notice, Target, Turn, Write};
+use crate::write::{Change, ClusterChanges, Notice, ObjectKind, ObjectRef, Write};
 
 /// What an operation does in this turn, and how its cluster shows it then.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct OperationChanges {
     /// What must be read before anything can be said.
-    pub reads: Vec<Target>,
+    pub reads: Vec<ObjectRef>,
     /// What is written.
-    pub turn: Turn,
+    pub changes: ClusterChanges,
     /// How the cluster's status shows it, and with which stage that is written.
     pub shown: Option<(usize, ClusterCondition)>,
     /// The stages before which the cluster's status must have been written: a claim.
     pub claims: bool,
 }
 
-impl Progress {
-    pub(crate) fn reads(reads: Vec<Target>) -> Self {
+impl OperationChanges {
+    pub(crate) fn reads(reads: Vec<ObjectRef>) -> Self {
         Self { reads, ..Self::default() }
     }
 }
@@ -47,8 +47,8 @@ pub(crate) fn status(operation: &ClusterOperation) -> ClusterOperationStatus {
     operation.status.clone().unwrap_or_default()
 }
 
-pub(crate) fn target(operation: &ClusterOperation) -> Target {
-    Target::new(Kind::Operation, "", name(operation))
+pub(crate) fn target(operation: &ClusterOperation) -> ObjectRef {
+    ObjectRef::new(ObjectKind::Operation, "", name(operation))
 }
 
 pub(crate) fn notice(
@@ -65,9 +65,9 @@ pub(crate) fn notice(
 /// What is waited for when an object belongs to an operation of this name that has another UID: that one was deleted, and
 /// the object is collected with it.
 #[must_use]
-pub fn left_behind(target: &Target, owners: &[OwnerReference], name: &str, uid: &str) -> Option<String> {
+pub fn left_behind(target: &ObjectRef, owners: &[OwnerReference], name: &str, uid: &str) -> Option<String> {
     let is_another = |owner: &OwnerReference| {
-        owner.kind == Kind::Operation.as_str() && owner.name == name && owner.uid != uid
+        owner.kind == ObjectKind::Operation.as_str() && owner.name == name && owner.uid != uid
     };
     owners.iter().any(is_another).then(|| {
         format!(

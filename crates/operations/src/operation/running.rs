@@ -9,18 +9,18 @@ use serde_json::json;
 
 use super::finish::{CANCELLED, End, finish, finish_from};
 use super::wait::changed;
-use super::{Progress, at, name, notice, shown, status, status_write, uid};
-use crate::business::Action;
+use super::{OperationChanges, at, name, notice, shown, status, status_write, uid};
 use crate::cluster;
-use crate::condition::{self, INPUTS_FOUND, STOPPING, Says};
+use crate::condition::{self, ConditionText, INPUTS_FOUND, STOPPING};
 use crate::job_state::{self, JobState, Stuck};
-use crate::lane::Lane;
+use crate::kubernetes_cluster::ClusterAction;
 use crate::names::{self, OPERATION_LABEL, SPEC_ANNOTATION};
-use crate::snapshot::{Data, Seen, Snapshot, Subject};
-use crate::write::{Change, Kind, Target, Write};
+use crate::queue_key::QueueKey;
+use crate::view::{ClusterObject, Data, Observed, View};
+use crate::write::{Change, ObjectKind, ObjectRef, Write};
 
 /// Why a Job must not go on: one word, and a text for a person.
-pub(crate) type Stop = (&'static str, String);
+pub(crate) type EndReason = (&'static str, String);
 
 /// Whether a Job bears the UID of this operation.
 pub(crate) fn bears_uid_of(job: &Job, operation: &ClusterOperation) -> bool {
@@ -30,27 +30,28 @@ pub(crate) fn bears_uid_of(job: &Job, operation: &ClusterOperation) -> bool {
 
 /// Whether a Job was made for this operation. Whoever may make a Job may label it, so it must stand where the operation's Job
 /// stands, under its name.
-fn is_for(s: &Snapshot<'_>, job: &Job, operation: &ClusterOperation) -> bool {
-    let home = cluster::home(s.lane, &s.settings.namespace);
+fn is_for(s: &View<'_>, job: &Job, operation: &ClusterOperation) -> bool {
+    let home = cluster::home(s.queue_key, &s.settings.namespace);
     bears_uid_of(job, operation)
         && job.metadata.namespace.as_deref() == Some(home)
-        && is_called_after(s.lane, job.metadata.name.as_deref().unwrap_or_default(), operation)
+        && is_called_after(s.queue_key, job.metadata.name.as_deref().unwrap_or_default(), operation)
 }
 
 /// Whether this is the name of the operation's Job. What a derived operation does may be another thing by now than when its
 /// Job was made, and the name begins with that.
-fn is_called_after(lane: &Lane, job: &str, operation: &ClusterOperation) -> bool {
-    match lane {
-        Lane::Cluster(_) => job == names::job(name(operation)),
-        Lane::Business { namespace, name: cluster } => {
+fn is_called_after(queue_key: &QueueKey, job: &str, operation: &ClusterOperation) -> bool {
+    match queue_key {
+        QueueKey::Cluster(_) => job == names::job(name(operation)),
+        QueueKey::KubernetesCluster { namespace, name: cluster } => {
             let is_of = |action: &str| job == names::derived_job(action, namespace, cluster, name(operation));
-            is_of(&operation.spec.main.action) || Action::ALL.iter().any(|action| is_of(action.as_str()))
+            is_of(&operation.spec.main.action)
+                || ClusterAction::ALL.iter().any(|action| is_of(action.as_str()))
         }
     }
 }
 
 /// The Job that an operation has: the one of its status, else the one that was made for it.
-pub(crate) fn job_of(s: &Snapshot<'_>, operation: &ClusterOperation) -> Option<DataRef> {
+pub(crate) fn job_of(s: &View<'_>, operation: &ClusterOperation) -> Option<DataRef> {
     if let Some(job) = operation.status.as_ref().and_then(|status| status.job_ref.clone()) {
         return Some(job);
     }
@@ -60,7 +61,7 @@ pub(crate) fn job_of(s: &Snapshot<'_>, operation: &ClusterOperation) -> Option<D
 }
 
 /// The status of an operation whose Job was just made, or found after a crash.
-fn adopted(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRef) -> ClusterOperationStatus {
+fn adopted(s: &View<'_>, operation: &ClusterOperation, job: &DataRef) -> ClusterOperationStatus {
     let mut new = status(operation);
     new.status = Some(OperationResult::Running);
     new.job_ref = Some(job.clone());
@@ -82,36 +83,36 @@ fn adopted(s: &Snapshot<'_>, operation: &ClusterOperation, job: &DataRef) -> Clu
         new.spec_digest = made_from().or_else(|| Some(operation.spec.whole_digest()));
     }
     if condition::find(&new.conditions, INPUTS_FOUND).is_some() {
-        let says = Says { status: true, reason: "Found", message: "what it refers to is there" };
+        let says = ConditionText { status: true, reason: "Found", message: "what it refers to is there" };
         condition::set(&mut new.conditions, INPUTS_FOUND, says, operation.metadata.generation, s.now);
     }
     new
 }
 
 /// Says that the operation runs; one whose Job ended before that could be said has its end told in the same write.
-fn adopt(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
+fn adopt(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> OperationChanges {
     let new = adopted(s, operation, at);
     let mut begun = vec![notice(operation, false, "Started", format!("runs as Job {at}"))];
     let text = format!("{} runs as Job {at}", operation.spec.main.action_type);
     begun.extend(cluster::told(s, operation, false, "OperationStarted", &text));
     if let Some(end) = ended(s, operation, job) {
         let mut progress = finish_from(s, operation, new, end);
-        let notices = std::mem::replace(&mut progress.turn.notices, begun);
-        progress.turn.notices.extend(notices);
+        let notices = std::mem::replace(&mut progress.changes.notices, begun);
+        progress.changes.notices.extend(notices);
         return progress;
     }
-    let mut progress = Progress::default();
+    let mut progress = OperationChanges::default();
     if let Some(write) = status_write(operation, &new, format!("its Job {at} is made")) {
-        progress.turn.stages.push(vec![write]);
-        progress.turn.notices.extend(begun);
+        progress.changes.stages.push(vec![write]);
+        progress.changes.notices.extend(begun);
     }
     progress.shown = Some((0, shown(operation, &new)));
     progress
 }
 
 /// When the operation claimed its Cluster, if the Cluster says so.
-pub(crate) fn claimed(s: &Snapshot<'_>, operation: &ClusterOperation) -> Option<Time> {
-    let Subject::Cluster(Seen::Is(cluster)) = &s.subject else { return None };
+pub(crate) fn claimed(s: &View<'_>, operation: &ClusterOperation) -> Option<Time> {
+    let ClusterObject::Cluster(Observed::Found(cluster)) = &s.subject else { return None };
     let entries = &cluster.status.as_ref()?.conditions;
     let entry = entries.iter().find(|entry| entry.cluster_ops == name(operation))?;
     entry.start_time.clone().filter(|_| entry.status == OperationResult::Running.as_str())
@@ -137,12 +138,12 @@ fn inputs(job: &Job) -> Vec<DataRef> {
 }
 
 /// What is to be done for an operation whose Job is there, or was. `ordered` when somebody else wants it ended.
-pub(crate) fn turn(
-    s: &Snapshot<'_>,
+pub(crate) fn decide(
+    s: &View<'_>,
     operation: &ClusterOperation,
     at: &DataRef,
-    ordered: Option<Stop>,
-) -> Progress {
+    ordered: Option<EndReason>,
+) -> OperationChanges {
     let Some(job) = s.job(at) else { return lost(s, operation, at) };
     let current = status(operation);
     if current.job_ref.is_none() || current.status.is_none() {
@@ -160,7 +161,7 @@ pub(crate) fn turn(
         (None, Some(stop)) if state == JobState::Works => announce_stop(s, operation, job, stop),
         _ => goes_on(s, operation, at, job),
     };
-    progress.turn.wake_at(wake);
+    progress.changes.wake_at(wake);
     if progress.shown.is_none() {
         progress.shown = Some((0, shown(operation, &current)));
     }
@@ -168,9 +169,9 @@ pub(crate) fn turn(
 }
 
 /// A Job that is not among those that are watched: asked for once more, because a watch may lag.
-fn lost(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef) -> Progress {
-    match s.read(Kind::Job, at) {
-        None => Progress::reads(vec![Target::new(Kind::Job, &at.namespace, &at.name)]),
+fn lost(s: &View<'_>, operation: &ClusterOperation, at: &DataRef) -> OperationChanges {
+    match s.read(ObjectKind::Job, at) {
+        None => OperationChanges::reads(vec![ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name)]),
         Some(Data::Absent) => {
             let current = status(operation);
             let stopped = condition::find(&current.conditions, STOPPING).map(|stop| stop.message.clone());
@@ -178,18 +179,21 @@ fn lost(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef) -> Progres
             finish(s, operation, End::failed("JobDeleted", reason))
         }
         // It is there and the watch will tell, or it cannot be asked for: the next event decides.
-        Some(_) => Progress { shown: Some((0, shown(operation, &status(operation)))), ..Progress::default() },
+        Some(_) => OperationChanges {
+            shown: Some((0, shown(operation, &status(operation)))),
+            ..OperationChanges::default()
+        },
     }
 }
 
 /// How the operation ended, if its Job and the last of its pods did.
-fn ended(s: &Snapshot<'_>, operation: &ClusterOperation, job: &Job) -> Option<End> {
+fn ended(s: &View<'_>, operation: &ClusterOperation, job: &Job) -> Option<End> {
     let live = s.pods_of(job).any(job_state::lives);
     end_of(s, operation, job, &job_state::job_state(job)).filter(|_| !live)
 }
 
 /// How the operation ended, if its Job did.
-fn end_of(s: &Snapshot<'_>, operation: &ClusterOperation, job: &Job, state: &JobState) -> Option<End> {
+fn end_of(s: &View<'_>, operation: &ClusterOperation, job: &Job, state: &JobState) -> Option<End> {
     let current = status(operation);
     let stopped = condition::find(&current.conditions, STOPPING).filter(|stopping| stopping.status == "True");
     match (state, stopped) {
@@ -210,7 +214,7 @@ fn end_of(s: &Snapshot<'_>, operation: &ClusterOperation, job: &Job, state: &Job
 }
 
 /// Why a Job failed of which no pod said why.
-fn wordless(s: &Snapshot<'_>, job: &Job, said: &str) -> String {
+fn wordless(s: &View<'_>, job: &Job, said: &str) -> String {
     match s.pods_of(job).next() {
         Some(_) => format!("its Job failed: {said}"),
         None => format!("its pod is gone without a word, as when it or its node is taken away ({said})"),
@@ -228,11 +232,11 @@ fn too_late(operation: &ClusterOperation, job: &Job) -> String {
 
 /// Whether the Job must not go on, and when that may be known.
 fn wants_stop(
-    s: &Snapshot<'_>,
+    s: &View<'_>,
     operation: &ClusterOperation,
     job: &Job,
-    ordered: Option<Stop>,
-) -> (Option<Stop>, Option<Timestamp>) {
+    ordered: Option<EndReason>,
+) -> (Option<EndReason>, Option<Timestamp>) {
     if operation.spec.cancelled {
         return (Some((CANCELLED, "cancelled".to_owned())), None);
     }
@@ -255,21 +259,26 @@ fn wants_stop(
 }
 
 /// Says why the Job is ended, before it is: what a pod said is gone with the pod.
-fn announce_stop(s: &Snapshot<'_>, operation: &ClusterOperation, job: &Job, (word, text): Stop) -> Progress {
+fn announce_stop(
+    s: &View<'_>,
+    operation: &ClusterOperation,
+    job: &Job,
+    (word, text): EndReason,
+) -> OperationChanges {
     let mut new = status(operation);
     new.reason = Some(condition::clipped(&text));
-    let says = Says { status: true, reason: word, message: &text };
+    let says = ConditionText { status: true, reason: word, message: &text };
     condition::set(&mut new.conditions, STOPPING, says, operation.metadata.generation, s.now);
     let mut progress = suspend(operation, job);
     let said = status_write(operation, &new, format!("it is ended: {text}"));
-    progress.turn.stages.insert(0, said.into_iter().collect());
-    progress.turn.notices.push(notice(operation, true, "Stopping", text));
+    progress.changes.stages.insert(0, said.into_iter().collect());
+    progress.changes.notices.push(notice(operation, true, "Stopping", text));
     progress
 }
 
-fn suspend(operation: &ClusterOperation, job: &Job) -> Progress {
-    let mut progress = Progress::default();
-    progress.turn.stages.extend(told_to_end(job, Some(name(operation))).map(|write| vec![write]));
+fn suspend(operation: &ClusterOperation, job: &Job) -> OperationChanges {
+    let mut progress = OperationChanges::default();
+    progress.changes.stages.extend(told_to_end(job, Some(name(operation))).map(|write| vec![write]));
     progress
 }
 
@@ -281,7 +290,7 @@ pub(crate) fn told_to_end(job: &Job, operation: Option<&str>) -> Option<Write> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     Some(Write {
         why: "its pod gets the signal to end, so that hooks that always run do".to_owned(),
-        target: Target::new(Kind::Job, text(&job.metadata.namespace), text(&job.metadata.name)),
+        target: ObjectRef::new(ObjectKind::Job, text(&job.metadata.namespace), text(&job.metadata.name)),
         change: Change::Merge(json!({"spec": {"suspend": true}})),
         operation: operation.map(str::to_owned),
     })
@@ -289,31 +298,31 @@ pub(crate) fn told_to_end(job: &Job, operation: Option<&str>) -> Option<Write> {
 
 /// Nobody ends it: a change of its spec is marked, its Job has as long as it may take by now, and what it waits for is
 /// said.
-fn goes_on(s: &Snapshot<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> Progress {
+fn goes_on(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) -> OperationChanges {
     let mut new = status(operation);
-    let mut progress = Progress::default();
+    let mut progress = OperationChanges::default();
     // Contract A, cases 21 and 22: a change while it runs is marked and changes nothing.
     if changed(operation, &new) && !new.has_modified {
         new.has_modified = true;
         let text = "the spec was changed; what runs is what was seen first";
-        progress.turn.notices.push(notice(operation, true, "Modified", text));
+        progress.changes.notices.push(notice(operation, true, "Modified", text));
     }
     let (held, wake) = held(s, job);
     if let Some(text) = held.as_ref().filter(|_| new.reason.is_none()) {
-        progress.turn.notices.push(notice(operation, true, "Held", text.as_str()));
+        progress.changes.notices.push(notice(operation, true, "Held", text.as_str()));
     }
     let stopping = condition::find(&new.conditions, STOPPING).filter(|stopping| stopping.status == "True");
     let told: Vec<_> = stopping.map(|stopping| stopping.message.clone()).into_iter().chain(held).collect();
     new.reason = (!told.is_empty()).then(|| condition::clipped(&told.join("; ")));
     let said = status_write(operation, &new, "what it waits for, or that its spec was changed while it runs");
-    progress.turn.stages.extend(said.map(|write| vec![write]));
-    progress.turn.stages.extend(deadline(operation, at, job).map(|write| vec![write]));
-    progress.turn.wake_at(wake);
+    progress.changes.stages.extend(said.map(|write| vec![write]));
+    progress.changes.stages.extend(deadline(operation, at, job).map(|write| vec![write]));
+    progress.changes.wake_at(wake);
     progress
 }
 
 /// What its pods wait for, and when that may be known.
-fn held(s: &Snapshot<'_>, job: &Job) -> (Option<String>, Option<Timestamp>) {
+fn held(s: &View<'_>, job: &Job) -> (Option<String>, Option<Timestamp>) {
     let (mut text, mut wake) = (None, None);
     for pod in s.pods_of(job) {
         match job_state::stuck(pod, s.now) {
@@ -332,7 +341,7 @@ fn deadline(operation: &ClusterOperation, at: &DataRef, job: &Job) -> Option<Wri
     let works = job_state::job_state(job) == JobState::Works;
     (works && has != Some(wanted)).then(|| Write {
         why: format!("it may take {wanted} s by now"),
-        target: Target::new(Kind::Job, &at.namespace, &at.name),
+        target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
         change: Change::Merge(json!({"spec": {"activeDeadlineSeconds": wanted}})),
         operation: Some(name(operation).to_owned()),
     })
@@ -344,10 +353,10 @@ mod tests {
     use crate::testing::World;
 
     fn declared() -> World {
-        let lane = Lane::Business { namespace: "default".into(), name: "shop".into() };
-        let mut world = World::new(lane);
+        let queue_key = QueueKey::KubernetesCluster { namespace: "default".into(), name: "shop".into() };
+        let mut world = World::new(queue_key);
         let cluster = json!({"masterList": [{"ip": "10.0.0.1"}], "authConfig": {"password": "hunter2"}});
-        world.put(Kind::Business, "default", "shop", json!({"spec": {"cluster": cluster}}));
+        world.put(ObjectKind::KubernetesCluster, "default", "shop", json!({"spec": {"cluster": cluster}}));
         world
     }
 
@@ -362,7 +371,7 @@ mod tests {
     }
 
     fn derived(world: &World) -> Option<String> {
-        let found = world.objects.keys().find(|target| target.kind == Kind::Operation);
+        let found = world.objects.keys().find(|target| target.kind == ObjectKind::Operation);
         found.map(|target| target.name.clone())
     }
 
@@ -371,7 +380,7 @@ mod tests {
         let labels = json!({OPERATION_LABEL: format!("uid-{operation}")});
         let status = json!({"conditions": [{"type": "Complete", "status": "True"}]});
         let object = json!({"metadata": {"labels": labels}, "spec": {"template": {}}, "status": status});
-        world.put(Kind::Job, namespace, job, object);
+        world.put(ObjectKind::Job, namespace, job, object);
     }
 
     #[test]
@@ -405,7 +414,7 @@ mod tests {
         let mut world = killed_when(|world| !world.jobs().is_empty());
         let (operation, jobs) = (derived(&world).unwrap(), world.jobs());
         assert!(world.status(&operation)["jobRef"].is_null(), "nobody wrote down that it is there");
-        world.change(Kind::Operation, "", &operation, &json!({"spec": {"action": "scaling-up"}}));
+        world.change(ObjectKind::Operation, "", &operation, &json!({"spec": {"action": "scaling-up"}}));
         world.settle();
         assert_eq!(world.jobs(), jobs);
         assert_eq!(world.status(&operation)["jobRef"]["name"], json!(jobs[0]));

@@ -10,24 +10,24 @@ use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
 use serde_json::{Value, json};
 
 use super::inputs::{self, Inputs, Obstacle, References};
-use super::outfit::{Outfit, outfit};
+use super::job_extras::{JobExtras, job_extras};
 use super::wait::{Wait, refusal, waits};
-use super::{Progress, archive, left_behind, name, shown, status, target, uid};
-use crate::lane::Lane;
-use crate::names::{self, CLUSTER_LABEL, LANE_ANNOTATION, OPERATION_LABEL};
+use super::{OperationChanges, archive, left_behind, name, shown, status, target, uid};
+use crate::names::{self, CLUSTER_LABEL, OPERATION_LABEL, QUEUE_KEY_ANNOTATION};
 use crate::operation::finish::{End, finish};
-use crate::snapshot::{Seen, Snapshot};
-use crate::write::{Change, Kind, Target, Write};
+use crate::queue_key::QueueKey;
+use crate::view::{Observed, View};
+use crate::write::{Change, ObjectKind, ObjectRef, Write};
 
 /// What the first operation of a lane does, when it has no Job yet.
-pub(crate) fn turn(
-    s: &Snapshot<'_>,
+pub(crate) fn decide(
+    s: &View<'_>,
     operation: &ClusterOperation,
-    cluster: &Seen<std::sync::Arc<Cluster>>,
-) -> Progress {
+    cluster: &Observed<std::sync::Arc<Cluster>>,
+) -> OperationChanges {
     match ready(s, operation, cluster) {
         Ok(ready) => start(s, operation, ready),
-        Err(Obstacle::Read(targets)) => Progress::reads(targets),
+        Err(Obstacle::Read(targets)) => OperationChanges::reads(targets),
         Err(Obstacle::Wait(wait)) => waits(s, operation, &wait),
         Err(Obstacle::Refuse(word, text)) => finish(s, operation, End::failed(word, text)),
     }
@@ -38,13 +38,13 @@ struct Ready<'s> {
     cluster: &'s Cluster,
     references: References,
     inputs: Inputs,
-    outfit: Outfit,
+    job_extras: JobExtras,
 }
 
 fn ready<'s>(
-    s: &Snapshot<'_>,
+    s: &View<'_>,
     operation: &ClusterOperation,
-    cluster: &'s Seen<std::sync::Arc<Cluster>>,
+    cluster: &'s Observed<std::sync::Arc<Cluster>>,
 ) -> Result<Ready<'s>, Obstacle> {
     if let Some((word, text)) = refusal(operation) {
         return Err(Obstacle::Refuse(word, text));
@@ -61,11 +61,11 @@ fn ready<'s>(
     }
     let missing = |text: String| Obstacle::Wait(Wait::Missing(text));
     let cluster = match cluster {
-        Seen::Is(cluster) if cluster.metadata.deletion_timestamp.is_none() => cluster,
-        Seen::Unreadable(why) => {
+        Observed::Found(cluster) if cluster.metadata.deletion_timestamp.is_none() => cluster,
+        Observed::Unreadable(why) => {
             return Err(missing(format!("Cluster {} cannot be read: {why}", operation.spec.cluster)));
         }
-        Seen::Is(_) | Seen::Absent => {
+        Observed::Found(_) | Observed::Absent => {
             return Err(missing(format!("Cluster {} not found", operation.spec.cluster)));
         }
     };
@@ -78,20 +78,20 @@ fn ready<'s>(
         let text = entrypoint(&operation.spec, references.ssh.is_some());
         script.insert(text.map_err(|error| Obstacle::Refuse("InvalidAction", error.to_string()))?);
     }
-    let outfit = outfit(s, operation, cluster, &inputs, &references, &job_at(s, operation))?;
-    Ok(Ready { cluster, references, inputs, outfit })
+    let job_extras = job_extras(s, operation, cluster, &inputs, &references, &job_at(s, operation))?;
+    Ok(Ready { cluster, references, inputs, job_extras })
 }
 
 /// Where its Job is made.
-fn job_at(s: &Snapshot<'_>, operation: &ClusterOperation) -> DataRef {
+fn job_at(s: &View<'_>, operation: &ClusterOperation) -> DataRef {
     DataRef::new(&s.settings.namespace, names::job(name(operation)))
 }
 
 /// The Job of an operation of this name that was deleted stays until it is collected; its going wakes the lane.
-fn no_job_is_left_behind(s: &Snapshot<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
+fn no_job_is_left_behind(s: &View<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
     let at = job_at(s, operation);
     let owners = s.job(&at).and_then(|job| job.metadata.owner_references.as_deref()).unwrap_or_default();
-    let target = Target::new(Kind::Job, &at.namespace, &at.name);
+    let target = ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name);
     match left_behind(&target, owners, name(operation), uid(operation)) {
         Some(text) => Err(Obstacle::Wait(Wait::Until(text))),
         None => Ok(()),
@@ -99,7 +99,7 @@ fn no_job_is_left_behind(s: &Snapshot<'_>, operation: &ClusterOperation) -> Resu
 }
 
 /// What the API server said when the operation was about to start.
-pub(crate) fn trouble(s: &Snapshot<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
+pub(crate) fn trouble(s: &View<'_>, operation: &ClusterOperation) -> Result<(), Obstacle> {
     match s.trouble.get(name(operation)) {
         Some(trouble) if trouble.lasting => Err(Obstacle::Refuse("Refused", trouble.text.clone())),
         Some(trouble) => Err(Obstacle::Wait(Wait::Missing(trouble.text.clone()))),
@@ -107,8 +107,8 @@ pub(crate) fn trouble(s: &Snapshot<'_>, operation: &ClusterOperation) -> Result<
     }
 }
 
-fn start(s: &Snapshot<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Progress {
-    let Ready { cluster, references, inputs, outfit } = ready;
+fn start(s: &View<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> OperationChanges {
+    let Ready { cluster, references, inputs, job_extras } = ready;
     let map = copy_of_files(s, operation, &inputs.files);
     let mut copies = vec![map.clone()];
     let mut secret = None;
@@ -119,16 +119,23 @@ fn start(s: &Snapshot<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Pr
     }
     // A copy that is there already is the right one: its name holds its content, and whose it is.
     copies.retain(|copy| s.objects.meta(&copy.target).is_none());
-    copies.extend(outfit.secrets.iter().cloned());
+    copies.extend(job_extras.secrets.iter().cloned());
     let at = job_at(s, operation);
     let made = Write {
         why: "its turn has come".to_owned(),
-        target: Target::new(Kind::Job, &at.namespace, &at.name),
-        change: Change::Create(the_job(s, operation, (&references, outfit), &at, &map.target.name, secret)),
+        target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
+        change: Change::Create(the_job(
+            s,
+            operation,
+            (&references, job_extras),
+            &at,
+            &map.target.name,
+            secret,
+        )),
         operation: Some(name(operation).to_owned()),
     };
-    let mut progress = Progress { claims: true, ..Progress::default() };
-    progress.turn.stages = vec![copies, vec![made]];
+    let mut progress = OperationChanges { claims: true, ..OperationChanges::default() };
+    progress.changes.stages = vec![copies, vec![made]];
     let mut claimed = status(operation);
     claimed.status = Some(kubeon_api::kubeonkube::OperationResult::Running);
     let since = || super::running::claimed(s, operation).unwrap_or_else(|| super::at(s.now));
@@ -139,7 +146,7 @@ fn start(s: &Snapshot<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Pr
 
 /// The immutable copy of script, inventory and variables. One that is of an operation of this name that was deleted has
 /// another name: it is collected with that one.
-fn copy_of_files(s: &Snapshot<'_>, operation: &ClusterOperation, files: &BTreeMap<String, String>) -> Write {
+fn copy_of_files(s: &View<'_>, operation: &ClusterOperation, files: &BTreeMap<String, String>) -> Write {
     let mut parts: Vec<&[u8]> = vec![uid(operation).as_bytes()];
     parts.extend(files.iter().flat_map(|(key, text)| [key.as_bytes(), text.as_bytes()]));
     let copy = names::entrypoint(name(operation), &names::hash(&parts, 10));
@@ -157,7 +164,7 @@ fn copy_of_files(s: &Snapshot<'_>, operation: &ClusterOperation, files: &BTreeMa
     });
     Write {
         why: "what it runs is what was seen first".to_owned(),
-        target: Target::new(Kind::ConfigMap, &s.settings.namespace, copy),
+        target: ObjectRef::new(ObjectKind::ConfigMap, &s.settings.namespace, copy),
         change: Change::Create(map),
         operation: Some(name(operation).to_owned()),
     }
@@ -165,7 +172,7 @@ fn copy_of_files(s: &Snapshot<'_>, operation: &ClusterOperation, files: &BTreeMa
 
 /// The immutable copy of the key. Operations of one cluster share it, so the Cluster owns it.
 fn copy_of_key(
-    s: &Snapshot<'_>,
+    s: &View<'_>,
     operation: &ClusterOperation,
     cluster: &Cluster,
     original: &str,
@@ -187,7 +194,7 @@ fn copy_of_key(
     );
     Write {
         why: "what it logs in with is what was seen first".to_owned(),
-        target: Target::new(Kind::Secret, &s.settings.namespace, copy),
+        target: ObjectRef::new(ObjectKind::Secret, &s.settings.namespace, copy),
         change: Change::Create(write),
         operation: Some(name(operation).to_owned()),
     }
@@ -216,10 +223,10 @@ pub(crate) fn secret(
 }
 
 /// Annotations that a Job and its pods get: the operation's, and the lane.
-pub(crate) fn annotations(operation: &ClusterOperation, lane: &Lane) -> BTreeMap<String, String> {
+pub(crate) fn annotations(operation: &ClusterOperation, queue_key: &QueueKey) -> BTreeMap<String, String> {
     let mut all = operation.metadata.annotations.clone().unwrap_or_default();
     all.retain(|key, _| !key.starts_with("kubectl.kubernetes.io/"));
-    all.insert(LANE_ANNOTATION.to_owned(), lane.to_string());
+    all.insert(QUEUE_KEY_ANNOTATION.to_owned(), queue_key.to_string());
     all.insert(names::SPEC_ANNOTATION.to_owned(), operation.spec.whole_digest());
     all
 }
@@ -234,9 +241,9 @@ pub(crate) fn labels(operation: &ClusterOperation) -> BTreeMap<String, String> {
 }
 
 fn the_job(
-    s: &Snapshot<'_>,
+    s: &View<'_>,
     operation: &ClusterOperation,
-    (references, outfit): (&References, Outfit),
+    (references, job_extras): (&References, JobExtras),
     at: &DataRef,
     map: &str,
     secret: Option<String>,
@@ -266,10 +273,14 @@ fn the_job(
     let brought = references.sources.iter();
     mounts
         .extend(brought.map(|(_, _, path)| file("actions", Some(executable), path, &inputs::kept_as(path))));
-    mounts.extend(outfit.mounts);
+    mounts.extend(job_extras.mounts);
     let spec = &operation.spec;
     let program = if ours {
-        Program::Runner { operation: name(operation).to_owned(), action: "script", more: outfit.arguments }
+        Program::Runner {
+            operation: name(operation).to_owned(),
+            action: "script",
+            more: job_extras.arguments,
+        }
     } else {
         Program::Script
     };
@@ -279,7 +290,7 @@ fn the_job(
         namespace: &at.namespace,
         owner: Some(archive::owner(operation)),
         labels: labels(operation),
-        annotations: annotations(operation, s.lane),
+        annotations: annotations(operation, s.queue_key),
         container: "kubeonkube",
         image: &spec.image,
         program,

@@ -5,10 +5,10 @@ use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::ClusterOperationStatus;
 
 use super::finish::{CANCELLED, End, finish};
-use super::{Progress, notice, shown, status, status_write};
-use crate::condition::{self, INPUTS_FOUND, Says};
-use crate::settings::PATIENCE_SECONDS;
-use crate::snapshot::Snapshot;
+use super::{OperationChanges, notice, shown, status, status_write};
+use crate::condition::{self, ConditionText, INPUTS_FOUND};
+use crate::settings::INPUTS_TIMEOUT_SECONDS;
+use crate::view::View;
 use crate::{image, order};
 
 /// What an operation waits for.
@@ -19,7 +19,7 @@ pub(crate) enum Wait {
     /// A person, or the end of something that still works.
     Until(String),
     /// The end of another operation.
-    Turn(String),
+    Operation(String),
 }
 
 /// Why an operation can never run, from its own words alone. What refers to other objects is looked at when its turn
@@ -44,23 +44,23 @@ pub(crate) fn changed(operation: &ClusterOperation, status: &ClusterOperationSta
 }
 
 /// Says what an operation waits for, once, and ends it when an object did not come in time.
-pub(crate) fn waits(s: &Snapshot<'_>, operation: &ClusterOperation, wait: &Wait) -> Progress {
+pub(crate) fn waits(s: &View<'_>, operation: &ClusterOperation, wait: &Wait) -> OperationChanges {
     let mut new = status(operation);
     let (reason, waits_for) = match wait {
         Wait::Missing(text) | Wait::Until(text) => (text.clone(), None),
-        Wait::Turn(other) => (format!("waits for {other}, which runs first"), Some(other.clone())),
+        Wait::Operation(other) => (format!("waits for {other}, which runs first"), Some(other.clone())),
     };
     new.reason = Some(condition::clipped(&reason));
     new.waits_for = waits_for;
     new.digest.get_or_insert_with(|| operation.spec.digest());
     new.spec_digest.get_or_insert_with(|| operation.spec.whole_digest());
     new.observed_generation = operation.metadata.generation;
-    let mut progress = Progress::default();
+    let mut progress = OperationChanges::default();
     if matches!(wait, Wait::Missing(_)) {
-        let says = Says { status: false, reason: "Missing", message: &reason };
+        let says = ConditionText { status: false, reason: "Missing", message: &reason };
         condition::set(&mut new.conditions, INPUTS_FOUND, says, operation.metadata.generation, s.now);
         let seconds = operation.spec.active_deadline_seconds.filter(|seconds| *seconds > 0);
-        let seconds = seconds.unwrap_or(PATIENCE_SECONDS);
+        let seconds = seconds.unwrap_or(INPUTS_TIMEOUT_SECONDS);
         let since = condition::find(&new.conditions, INPUTS_FOUND)
             .map_or(s.now, |found| found.last_transition_time.0);
         let due = since.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(since);
@@ -68,22 +68,26 @@ pub(crate) fn waits(s: &Snapshot<'_>, operation: &ClusterOperation, wait: &Wait)
             let text = format!("{reason} (waited {seconds} s)");
             return finish(s, operation, End::failed("WaitedTooLong", text));
         }
-        progress.turn.wake_at(Some(due));
+        progress.changes.wake_at(Some(due));
     }
     if let Some(write) = status_write(operation, &new, format!("it waits: {reason}")) {
-        progress.turn.stages.push(vec![write]);
+        progress.changes.stages.push(vec![write]);
         let about = notice(operation, matches!(wait, Wait::Missing(_)), "Waiting", reason);
-        progress.turn.notices.push(about);
+        progress.changes.notices.push(about);
     }
     progress.shown = Some((0, shown(operation, &new)));
     progress
 }
 
 /// What the operations behind the first one do: nothing but say whom they wait for, or that they can never run.
-pub(crate) fn behind(s: &Snapshot<'_>, operation: &ClusterOperation, first: &ClusterOperation) -> Progress {
+pub(crate) fn behind(
+    s: &View<'_>,
+    operation: &ClusterOperation,
+    first: &ClusterOperation,
+) -> OperationChanges {
     debug_assert!(!order::ended(operation));
     match refusal(operation) {
         Some((word, text)) => finish(s, operation, End::failed(word, text)),
-        None => waits(s, operation, &Wait::Turn(super::name(first).to_owned())),
+        None => waits(s, operation, &Wait::Operation(super::name(first).to_owned())),
     }
 }

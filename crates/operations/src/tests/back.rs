@@ -3,9 +3,9 @@
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::business::{NAME, ends, env, job, object, phase, running, scaled, wanted};
+use super::kubernetes_cluster::{NAME, ends, env, job, object, phase, running, scaled, wanted};
 use crate::testing::World;
-use crate::write::Kind;
+use crate::write::ObjectKind;
 
 fn degraded(world: &World) -> Value {
     let conditions = object(world)["status"]["conditions"].as_array().unwrap();
@@ -16,15 +16,15 @@ fn degraded(world: &World) -> Value {
 fn wished(world: &World) -> Vec<String> {
     let volumes = job(world)["spec"]["template"]["spec"]["volumes"].clone();
     let conf = volumes.as_array().unwrap().iter().find(|volume| volume["name"] == "conf").unwrap().clone();
-    let map = world.get(Kind::ConfigMap, "default", conf["configMap"]["name"].as_str().unwrap());
-    let wish: Value = serde_json::from_str(map["data"]["cluster.json"].as_str().unwrap()).unwrap();
-    let nodes = wish["spec"]["cluster"]["nodeList"].as_array().unwrap().clone();
+    let map = world.get(ObjectKind::ConfigMap, "default", conf["configMap"]["name"].as_str().unwrap());
+    let desired: Value = serde_json::from_str(map["data"]["cluster.json"].as_str().unwrap()).unwrap();
+    let nodes = desired["spec"]["cluster"]["nodeList"].as_array().unwrap().clone();
     nodes.iter().map(|node| node["ip"].as_str().unwrap().to_owned()).collect()
 }
 
 fn asked(world: &mut World, word: &str) {
     let asked = json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}});
-    world.change(Kind::Business, "default", NAME, &asked);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &asked);
     world.settle();
 }
 
@@ -92,7 +92,8 @@ fn hosts_of_every_change_that_failed_are_named() {
     scaled(&mut world, &["10.0.0.2"]);
     assert_eq!(env(&job(&world), "NODE_HOSTS"), "10.0.0.4,10.0.0.5");
     let operation = object(&world)["status"]["operation"].as_str().unwrap();
-    let why = world.get(Kind::Operation, "", operation)["metadata"]["annotations"]["kubeon.io/why"].clone();
+    let why =
+        world.get(ObjectKind::Operation, "", operation)["metadata"]["annotations"]["kubeon.io/why"].clone();
     assert!(why.as_str().unwrap().contains("10.0.0.4,10.0.0.5"), "{why}");
 }
 
@@ -127,7 +128,7 @@ fn a_job_whose_operation_was_deleted_is_ended_and_named_before_anything_else_beg
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("uid-{name}")});
     let labels = json!({"kubeon.io/operation": format!("uid-{operation}")});
     let metadata = json!({"labels": labels, "ownerReferences": [owner]});
-    world.put(Kind::Log, "default", "p", json!({"metadata": metadata, "status": {"phase": "Running"}}));
+    world.put(ObjectKind::Log, "default", "p", json!({"metadata": metadata, "status": {"phase": "Running"}}));
     world.objects.retain(|target, _| target.name != operation);
     let said =
         format!("operation {operation} was deleted while its Job {name} worked; waits until that has ended");
@@ -135,7 +136,7 @@ fn a_job_whose_operation_was_deleted_is_ended_and_named_before_anything_else_beg
     assert_eq!(told, [said.as_str()]);
     world.settle();
     assert_eq!(object(&world)["status"]["reason"], said);
-    assert_eq!(world.get(Kind::Job, "default", &name)["spec"]["suspend"], true);
+    assert_eq!(world.get(ObjectKind::Job, "default", &name)["spec"]["suspend"], true);
     assert_eq!(world.settle(), 0, "once");
     world.job_says(&name, "Suspended");
     assert_eq!(world.settle(), 0, "its pod may still work");
@@ -153,7 +154,12 @@ fn a_deletion_names_the_job_whose_operation_was_deleted_and_goes_on_after_its_en
     let mut world = running(&["10.0.0.2"]);
     world.now += SignedDuration::from_secs(60);
     let now = world.now.to_string();
-    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    world.change(
+        ObjectKind::KubernetesCluster,
+        "default",
+        NAME,
+        &json!({"metadata": {"deletionTimestamp": now}}),
+    );
     world.settle();
     let (operation, name) = at_work(&world);
     world.objects.retain(|target, _| target.name != operation);
@@ -162,7 +168,7 @@ fn a_deletion_names_the_job_whose_operation_was_deleted_and_goes_on_after_its_en
     let waits = conditions.iter().find(|one| one["type"] == "Deleting").unwrap();
     assert_eq!((&waits["status"], &waits["reason"]), (&json!("True"), &json!("EndingOperation")));
     assert!(waits["message"].as_str().unwrap().contains(&name), "{waits}");
-    assert_eq!(world.get(Kind::Job, "default", &name)["spec"]["suspend"], true);
+    assert_eq!(world.get(ObjectKind::Job, "default", &name)["spec"]["suspend"], true);
     assert_eq!(world.settle(), 0, "once");
     world.now += SignedDuration::from_secs(60);
     world.job_says(&name, "Suspended");
@@ -182,9 +188,8 @@ fn what_is_taken_back_is_undone_once_wherever_the_operator_is_killed() {
         ends(&mut world, "Failed");
         let jobs = world.jobs().len();
         let generation = object(&world)["metadata"]["generation"].as_i64().unwrap() + 1;
-        let back =
-            json!({"spec": super::business::spec(&["10.0.0.2"]), "metadata": {"generation": generation}});
-        world.change(Kind::Business, "default", NAME, &back);
+        let back = json!({"spec": super::kubernetes_cluster::spec(&["10.0.0.2"]), "metadata": {"generation": generation}});
+        world.change(ObjectKind::KubernetesCluster, "default", NAME, &back);
         world.settle_within(killed_after);
         world.settle();
         assert_eq!(world.jobs().len(), jobs + 1, "killed after {killed_after}");

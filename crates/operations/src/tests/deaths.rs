@@ -7,11 +7,13 @@ use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::Action;
 use serde_json::json;
 
-use super::business::{KNOWN_HOSTS, NAME, STATE, object, phase, running, saved, spec, wanted, world};
+use super::kubernetes_cluster::{
+    KNOWN_HOSTS, NAME, STATE, object, phase, running, saved, spec, wanted, world,
+};
 use crate::job_state::{JobState, job_state};
 use crate::names;
 use crate::testing::World;
-use crate::write::{Kind, Target};
+use crate::write::{ObjectKind, ObjectRef};
 
 /// What happens, and between any two things the operator does what follows from it.
 type Happens = fn(&mut World);
@@ -80,7 +82,7 @@ impl Story<'_> {
 
 /// Whether every operation that is left has one Job, and no Job has another owner.
 fn one_job_each(world: &World) -> bool {
-    let jobs = world.all::<Job>(Kind::Job);
+    let jobs = world.all::<Job>(ObjectKind::Job);
     let of = |uid: &str| {
         let label = |job: &&std::sync::Arc<Job>| {
             job.metadata
@@ -91,14 +93,14 @@ fn one_job_each(world: &World) -> bool {
         };
         jobs.iter().filter(label).count()
     };
-    let operations = world.all::<ClusterOperation>(Kind::Operation);
+    let operations = world.all::<ClusterOperation>(ObjectKind::Operation);
     operations.iter().all(|operation| of(operation.metadata.uid.as_deref().unwrap()) == 1)
 }
 
 /// The Job that works ends well. One that was not made yet is made first, by who came back.
 fn job_ends(world: &mut World) {
     let works = |world: &World| {
-        let jobs = world.all::<Job>(Kind::Job);
+        let jobs = world.all::<Job>(ObjectKind::Job);
         let job = jobs.into_iter().find(|job| job_state(job) == JobState::Works)?;
         job.metadata.name.clone()
     };
@@ -113,19 +115,24 @@ fn job_ends(world: &mut World) {
 fn nodes(world: &mut World, nodes: &[&str]) {
     let generation = object(world)["metadata"]["generation"].as_i64().unwrap() + 1;
     let patch = json!({"spec": spec(nodes), "metadata": {"generation": generation}});
-    world.change(Kind::Business, "default", NAME, &patch);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &patch);
 }
 
 fn deleted(world: &mut World) {
     let now = world.now.to_string();
-    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    world.change(
+        ObjectKind::KubernetesCluster,
+        "default",
+        NAME,
+        &json!({"metadata": {"deletionTimestamp": now}}),
+    );
 }
 
 /// Whoever else held it lets it go.
 fn let_go(world: &mut World) {
     world.settle();
     assert_eq!(object(world)["metadata"]["finalizers"], json!(["other/one"]), "ours is gone first");
-    world.objects.retain(|target, _| target.kind != Kind::Business);
+    world.objects.retain(|target, _| target.kind != ObjectKind::KubernetesCluster);
 }
 
 fn stands(world: &World, word: &str, jobs: usize, workers: &[&str], gone: &[&str]) {
@@ -137,7 +144,7 @@ fn stands(world: &World, word: &str, jobs: usize, workers: &[&str], gone: &[&str
     assert!(workers.iter().all(|worker| applied.contains(worker)), "{applied}");
     assert!(!gone.iter().any(|worker| applied.contains(worker)), "{applied}");
     assert!(object(world)["status"]["operation"].is_null());
-    for operation in world.all::<ClusterOperation>(Kind::Operation) {
+    for operation in world.all::<ClusterOperation>(ObjectKind::Operation) {
         let labels = operation.metadata.labels.clone().unwrap();
         assert_eq!(labels["hasCompleted"], "done", "{:?}", operation.metadata.name);
     }
@@ -146,9 +153,9 @@ fn stands(world: &World, word: &str, jobs: usize, workers: &[&str], gone: &[&str
 /// Nothing is left of it but its Jobs, which go by themselves.
 fn gone(world: &World, jobs: usize) {
     assert_eq!(world.jobs().len(), jobs, "{:?}", world.jobs());
-    let is_left = |target: &&Target| {
+    let is_left = |target: &&ObjectRef| {
         let kept = [STATE, KNOWN_HOSTS, "default-test-cluster-kubeconfig"].contains(&target.name.as_str());
-        kept || matches!(target.kind, Kind::Operation | Kind::Business)
+        kept || matches!(target.kind, ObjectKind::Operation | ObjectKind::KubernetesCluster)
     };
     let left: Vec<_> = world.objects.keys().filter(is_left).collect();
     assert!(left.is_empty(), "{left:?}");
@@ -218,7 +225,7 @@ fn a_cluster_that_is_being_made_is_taken_down_by_one_job() {
 /// What a Job controller says of a Job that was told not to go on.
 fn creation_is_suspended(world: &mut World) {
     let told = |world: &World| {
-        let jobs = world.all::<Job>(Kind::Job);
+        let jobs = world.all::<Job>(ObjectKind::Job);
         let job =
             jobs.into_iter().find(|job| job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true))?;
         job.metadata.name.clone()
@@ -244,7 +251,7 @@ fn playbook_ends(world: &mut World) {
     if !world.objects.keys().any(|target| target.name == KEPT) {
         world.settle();
     }
-    world.change(Kind::Secret, "ns", KEPT, &json!({"stringData": {"state.tar.zst": "keys"}}));
+    world.change(ObjectKind::Secret, "ns", KEPT, &json!({"stringData": {"state.tar.zst": "keys"}}));
     job_ends(world);
 }
 
@@ -262,13 +269,13 @@ fn playbooks_are_one_job_each_and_the_second_finds_what_the_first_kept() {
             assert_eq!(world.jobs(), ["kubeonkube-one-job", "kubeonkube-two-job"]);
             for name in ["one", "two"] {
                 assert_eq!(world.status(name)["status"], "Succeeded", "{name}");
-                let labels = &world.get(Kind::Operation, "", name)["metadata"]["labels"];
+                let labels = &world.get(ObjectKind::Operation, "", name)["metadata"]["labels"];
                 assert_eq!(labels["hasCompleted"], "done", "{name}");
             }
-            let kept = world.get(Kind::Secret, "ns", KEPT);
+            let kept = world.get(ObjectKind::Secret, "ns", KEPT);
             assert_eq!(kept["metadata"]["annotations"]["kubeon.io/job"], "kubeonkube-two-job");
             assert_eq!(kept["stringData"]["state.tar.zst"], "keys");
-            let history = world.get(Kind::Cluster, "", "sample")["status"]["conditions"].clone();
+            let history = world.get(ObjectKind::Cluster, "", "sample")["status"]["conditions"].clone();
             let shown: Vec<_> =
                 history.as_array().unwrap().iter().map(|entry| entry["status"].clone()).collect();
             assert_eq!(shown, ["Succeeded", "Succeeded"]);

@@ -4,7 +4,7 @@ use kubeon_api::kubeonkube::{Action, ActionSource, HookAction};
 use serde_json::json;
 
 use crate::testing::{World, reference};
-use crate::write::Kind;
+use crate::write::ObjectKind;
 
 fn started() -> World {
     let mut world = World::with_cluster();
@@ -18,27 +18,27 @@ const JOB: &str = "kubeonkube-myops-job";
 #[test]
 fn a13_a25_a26_an_operation_becomes_one_job_with_copies_of_its_inputs() {
     let mut world = started();
-    let job = world.get(Kind::Job, "ns", JOB).clone();
+    let job = world.get(ObjectKind::Job, "ns", JOB).clone();
     let pod = &job["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["volumeMounts"].as_array().unwrap().len(), 4);
     let status = world.status("myops");
     assert_eq!((&status["status"], &status["jobRef"]["name"]), (&json!("Running"), &json!(JOB)));
     let inputs = status["inputs"].as_array().unwrap().clone();
     assert_eq!(inputs.len(), 2);
-    let copy = world.get(Kind::ConfigMap, "ns", inputs[0]["name"].as_str().unwrap());
+    let copy = world.get(ObjectKind::ConfigMap, "ns", inputs[0]["name"].as_str().unwrap());
     assert_eq!((&copy["data"]["hosts.yml"], &copy["immutable"]), (&json!("all: {}\n"), &json!(true)));
     assert!(copy["data"]["entrypoint.sh"].as_str().unwrap().contains("sleep 10"));
-    let key = world.get(Kind::Secret, "ns", inputs[1]["name"].as_str().unwrap());
+    let key = world.get(ObjectKind::Secret, "ns", inputs[1]["name"].as_str().unwrap());
     assert_eq!(
         (&key["type"], &key["metadata"]["ownerReferences"][0]["kind"]),
         (&json!("kubernetes.io/ssh-auth"), &json!("Cluster"))
     );
-    let meta = &world.get(Kind::Operation, "", "myops")["metadata"];
+    let meta = &world.get(ObjectKind::Operation, "", "myops")["metadata"];
     assert_eq!(meta["labels"]["clusterName"], "sample");
     assert_eq!(meta["ownerReferences"].as_array().unwrap().len(), 1);
     assert_eq!(meta["ownerReferences"][0]["uid"], "uid-sample");
     // Later changes of the originals change nothing.
-    world.change(Kind::ConfigMap, "ns", "hosts", &json!({"data": {"hosts.yml": "all: {hosts: {}}\n"}}));
+    world.change(ObjectKind::ConfigMap, "ns", "hosts", &json!({"data": {"hosts.yml": "all: {hosts: {}}\n"}}));
     assert_eq!(world.settle(), 0);
 }
 
@@ -53,12 +53,12 @@ fn a20_a21_a22_a_change_while_it_runs_is_marked_and_changes_nothing() {
     world.settle();
     assert_eq!(world.status("myops")["digest"], "4dbdd009a6bf42e7d43abfa842a3d8d0");
     assert!(world.status("myops")["hasModified"].is_null());
-    world.change(Kind::Operation, "", "myops", &json!({"spec": {"action": "reset.yml"}}));
+    world.change(ObjectKind::Operation, "", "myops", &json!({"spec": {"action": "reset.yml"}}));
     assert_eq!(world.settle(), 1);
     let status = world.status("myops");
     assert_eq!((&status["hasModified"], &status["status"]), (&json!(true), &json!("Running")));
     assert_eq!(status["digest"], "4dbdd009a6bf42e7d43abfa842a3d8d0");
-    let job = world.get(Kind::Job, "ns", JOB);
+    let job = world.get(ObjectKind::Job, "ns", JOB);
     assert_eq!(job["spec"]["template"]["spec"]["serviceAccountName"], "kubeon-runner");
 }
 
@@ -68,7 +68,7 @@ fn a_change_that_the_digest_does_not_know_is_marked_too() {
     let change = json!({"spec": {"extraArgs": "--limit=all"}});
     let mut world = started();
     let digest = world.status("myops")["digest"].clone();
-    world.change(Kind::Operation, "", "myops", &change);
+    world.change(ObjectKind::Operation, "", "myops", &change);
     assert_eq!(world.settle(), 1);
     assert_eq!(
         (&world.status("myops")["hasModified"], &world.status("myops")["digest"]),
@@ -82,7 +82,7 @@ fn a_change_that_the_digest_does_not_know_is_marked_too() {
         world
     };
     let mut world = (0..8).map(claimed).find(|world| !world.jobs().is_empty()).unwrap();
-    world.change(Kind::Operation, "", "myops", &change);
+    world.change(ObjectKind::Operation, "", "myops", &change);
     world.settle();
     assert_eq!(world.status("myops")["hasModified"], true, "it was changed after its Job was made");
 }
@@ -115,13 +115,16 @@ fn a28_a32_the_jobs_end_is_the_operations_end() {
         if condition != "Suspended" {
             assert_eq!(status["endTime"], json!(end), "it ended when its Job did");
         }
-        assert_eq!(world.get(Kind::Operation, "", "myops")["metadata"]["labels"]["hasCompleted"], "done");
-        let history = &world.get(Kind::Cluster, "", "sample")["status"]["conditions"];
+        assert_eq!(
+            world.get(ObjectKind::Operation, "", "myops")["metadata"]["labels"]["hasCompleted"],
+            "done"
+        );
+        let history = &world.get(ObjectKind::Cluster, "", "sample")["status"]["conditions"];
         assert_eq!((&history[0]["clusterOps"], &history[0]["status"]), (&json!("myops"), &json!(word)));
         assert_eq!(world.settle(), 0, "A29: what ended is not written again");
     }
     let mut world = started();
-    world.objects.retain(|target, _| target.kind != Kind::Job);
+    world.objects.retain(|target, _| target.kind != ObjectKind::Job);
     world.settle();
     assert_eq!(world.status("myops")["reason"], format!("its Job ns,{JOB} was deleted"));
     assert!(world.jobs().is_empty(), "A30: no second Job");
@@ -152,12 +155,12 @@ fn ten_writes_make_and_end_a_shell_operation() {
     world.job_says(JOB, "Complete");
     let end = world.settle();
     assert!(start + end <= 10, "{start} + {end}");
-    let log = world.get(Kind::ConfigMap, "ns", "kubeonkube-myops-job-log");
+    let log = world.get(ObjectKind::ConfigMap, "ns", "kubeonkube-myops-job-log");
     assert_eq!(log["data"]["log"], "words of the pod\n");
 }
 
 fn succeeded_pod(world: &mut World) {
-    world.put(Kind::Log, "ns", "pod", json!({
+    world.put(ObjectKind::Log, "ns", "pod", json!({
         "metadata": {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": JOB, "uid": format!("uid-{JOB}")}],
                      "labels": {"kubeon.io/operation": "uid-myops"}},
         "status": {"phase": "Succeeded", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
@@ -177,7 +180,10 @@ fn a33_a_job_that_was_made_before_a_crash_is_taken_for_the_operations() {
         world.settle_within(killed_after);
         world.settle();
         assert_eq!(world.status("myops")["status"], "Succeeded");
-        assert_eq!(world.get(Kind::Operation, "", "myops")["metadata"]["labels"]["hasCompleted"], "done");
+        assert_eq!(
+            world.get(ObjectKind::Operation, "", "myops")["metadata"]["labels"]["hasCompleted"],
+            "done"
+        );
     }
 }
 
@@ -195,7 +201,7 @@ fn a_job_that_ended_before_its_start_was_told_is_told_of_in_one_write() {
     world.job_says(JOB, "Complete");
     world.settle();
     let told = world.written.iter().filter(|write| {
-        write.target.kind == Kind::Operation && matches!(write.change, crate::write::Change::Status(_))
+        write.target.kind == ObjectKind::Operation && matches!(write.change, crate::write::Change::Status(_))
     });
     assert_eq!(told.count(), 1);
     let status = world.status("myops");
@@ -208,7 +214,7 @@ fn a_job_that_ended_before_its_start_was_told_is_told_of_in_one_write() {
 fn a35_a_playbook_from_a_configmap_is_mounted_where_it_is_looked_for() {
     let mut world = World::with_cluster();
     world.put(
-        Kind::ConfigMap,
+        ObjectKind::ConfigMap,
         "default",
         "mine",
         json!({"data": {"myplaybook.yml": "- hosts: all\n", "hello.sh": "echo hi\n"}}),
@@ -226,7 +232,7 @@ fn a35_a_playbook_from_a_configmap_is_mounted_where_it_is_looked_for() {
         spec.post_hook = spec.pre_hook.clone();
     });
     world.settle();
-    let job = world.get(Kind::Job, "ns", JOB);
+    let job = world.get(ObjectKind::Job, "ns", JOB);
     let mounts = job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
     let paths: Vec<_> = mounts.iter().filter_map(|mount| mount["mountPath"].as_str()).collect();
     assert!(paths.contains(&"/kubespray/myplaybook.yml"), "{paths:?}");
@@ -245,7 +251,7 @@ fn a36_a37_the_history_lets_the_oldest_go_and_is_shown_newest_first() {
             world.settle();
         }
     }
-    let cluster = world.get(Kind::Cluster, "", "sample");
+    let cluster = world.get(ObjectKind::Cluster, "", "sample");
     let shown: Vec<_> = cluster["status"]["conditions"]
         .as_array()
         .unwrap()
@@ -261,14 +267,14 @@ fn a17_annotations_reach_the_pod() {
     let mut world = World::with_cluster();
     world.ask("myops", |_| {});
     world.change(
-        Kind::Operation,
+        ObjectKind::Operation,
         "",
         "myops",
         &json!({"metadata": {"annotations": {
         "sidecar.istio.io/inject": "false", "kubectl.kubernetes.io/last-applied-configuration": "{}"}}}),
     );
     world.settle();
-    let annotations = &world.get(Kind::Job, "ns", JOB)["spec"]["template"]["metadata"]["annotations"];
+    let annotations = &world.get(ObjectKind::Job, "ns", JOB)["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(annotations["sidecar.istio.io/inject"], "false");
     assert!(annotations["kubectl.kubernetes.io/last-applied-configuration"].is_null());
     assert_eq!(annotations["kubeon.io/lane"], "cluster/sample");
@@ -278,7 +284,7 @@ fn a17_annotations_reach_the_pod() {
 fn objects_that_somebody_controls_are_left_alone_and_others_are_owned_once() {
     let mut world = World::with_cluster();
     world.change(
-        Kind::ConfigMap,
+        ObjectKind::ConfigMap,
         "ns",
         "vars",
         &json!({"metadata": {"ownerReferences": [
@@ -286,7 +292,7 @@ fn objects_that_somebody_controls_are_left_alone_and_others_are_owned_once() {
     );
     world.settle();
     let owners = |world: &World, name: &str| {
-        world.get(Kind::ConfigMap, "ns", name)["metadata"]["ownerReferences"].clone()
+        world.get(ObjectKind::ConfigMap, "ns", name)["metadata"]["ownerReferences"].clone()
     };
     assert_eq!(owners(&world, "vars").as_array().unwrap().len(), 1);
     assert_eq!(owners(&world, "hosts")[0]["uid"], "uid-sample");

@@ -4,7 +4,7 @@ use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, HookAct
 use serde_json::{Value, json};
 
 use crate::testing::{World, reference};
-use crate::write::Kind;
+use crate::write::ObjectKind;
 
 const OURS: &str = "wangzhichidocker/kubeonkube:v0.1";
 
@@ -17,7 +17,7 @@ fn playbook(name: &str, image: &str) -> impl FnOnce(&mut ClusterOperationSpec) {
 }
 
 fn pod(world: &World, job: &str) -> Value {
-    world.get(Kind::Job, "ns", job)["spec"]["template"]["spec"].clone()
+    world.get(ObjectKind::Job, "ns", job)["spec"]["template"]["spec"].clone()
 }
 
 fn volume<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
@@ -28,7 +28,7 @@ fn volume<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
 fn a_playbook_finds_the_bundle_of_its_version_and_what_an_earlier_one_left() {
     let mut world = World::with_cluster();
     world.change(
-        Kind::ConfigMap,
+        ObjectKind::ConfigMap,
         "ns",
         "vars",
         &json!({"data": {"group_vars.yml": "kube_version: 1.35.4\n"}}),
@@ -43,7 +43,8 @@ fn a_playbook_finds_the_bundle_of_its_version_and_what_an_earlier_one_left() {
         assert!(command.contains(words), "{words} is missing in {command}");
     }
     assert_eq!(volume(&first, "entrypoint").unwrap()["configMap"]["defaultMode"], 0o750);
-    let kept = |world: &World| world.get(Kind::Secret, "ns", "kubeonkube-sample-state")["metadata"].clone();
+    let kept =
+        |world: &World| world.get(ObjectKind::Secret, "ns", "kubeonkube-sample-state")["metadata"].clone();
     assert_eq!(kept(&world)["annotations"]["kubeon.io/job"], "kubeonkube-one-job");
     assert_eq!(kept(&world)["ownerReferences"][0]["kind"], "Cluster");
     world.ask("two", playbook("reset.yml", OURS));
@@ -107,7 +108,7 @@ fn a_command_that_calls_what_playbooks_call_finds_what_they_find() {
     let mine = json!({"hello.sh": "exec /usr/local/bin/kubeon ls\n", "entrypoint.sh": "kubeon ls\n"});
     for (name, change) in ways {
         let mut world = World::with_cluster();
-        world.put(Kind::ConfigMap, "ns", "mine", json!({"data": mine}));
+        world.put(ObjectKind::ConfigMap, "ns", "mine", json!({"data": mine}));
         let pod = asked(&mut world, name, change);
         let state = &volume(&pod, "state").unwrap_or_else(|| panic!("{name} has no state"))["secret"];
         assert_eq!(state["secretName"], "kubeonkube-sample-state", "{name}");
@@ -121,7 +122,7 @@ fn a_command_that_calls_what_playbooks_call_finds_what_they_find() {
 #[test]
 fn a_command_is_given_an_inventory_that_nobody_else_can_work_with() {
     let mut world = World::with_cluster();
-    world.change(Kind::ConfigMap, "ns", "hosts", &json!({"data": {"hosts.yml": "all: {nodes: {}}\n"}}));
+    world.change(ObjectKind::ConfigMap, "ns", "hosts", &json!({"data": {"hosts.yml": "all: {nodes: {}}\n"}}));
     let pod =
         asked(&mut world, "o", |spec| spec.main = command("ansible-playbook -i /conf/hosts.yml mine.yml"));
     assert!(volume(&pod, "state").is_some());
@@ -156,7 +157,7 @@ fn an_inventory_that_nobody_can_work_with_is_named_by_file_and_line() {
         ("hosts", "hosts.yml", "all: {nodes: {}}\n", "hosts.yml line 1: nodes: is not a field of a group"),
     ] {
         let mut world = World::with_cluster();
-        world.change(Kind::ConfigMap, "ns", map, &json!({"data": {key: text}}));
+        world.change(ObjectKind::ConfigMap, "ns", map, &json!({"data": {key: text}}));
         world.ask("o", playbook("cluster.yml", OURS));
         world.settle();
         assert!(world.jobs().is_empty());

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::testing::World;
-use crate::write::Kind;
+use crate::write::ObjectKind;
 
 #[derive(Debug, Clone)]
 enum Happens {
@@ -38,7 +38,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-fn nth(world: &World, kind: Kind, at: usize) -> Option<String> {
+fn nth(world: &World, kind: ObjectKind, at: usize) -> Option<String> {
     let names: Vec<_> =
         world.objects.keys().filter(|target| target.kind == kind).map(|target| target.name.clone()).collect();
     names.get(at % names.len().max(1)).cloned()
@@ -46,25 +46,25 @@ fn nth(world: &World, kind: Kind, at: usize) -> Option<String> {
 
 fn happen(world: &mut World, what: &Happens, count: usize) {
     let patched = |world: &mut World, at: usize, patch: serde_json::Value| {
-        if let Some(name) = nth(world, Kind::Operation, at) {
-            world.change(Kind::Operation, "", &name, &patch);
+        if let Some(name) = nth(world, ObjectKind::Operation, at) {
+            world.change(ObjectKind::Operation, "", &name, &patch);
         }
     };
     match what {
         Happens::Ask => world.ask(&format!("o{count}"), |_| {}),
         Happens::JobEnds(at, well) => {
-            if let Some(name) = nth(world, Kind::Job, *at) {
+            if let Some(name) = nth(world, ObjectKind::Job, *at) {
                 world.job_says(&name, if *well { "Complete" } else { "Failed" });
             }
         }
         Happens::JobGone(at) => {
-            if let Some(name) = nth(world, Kind::Job, *at) {
-                world.objects.retain(|target, _| target.kind != Kind::Job || target.name != name);
+            if let Some(name) = nth(world, ObjectKind::Job, *at) {
+                world.objects.retain(|target, _| target.kind != ObjectKind::Job || target.name != name);
             }
         }
         Happens::OperationGone(at) => {
-            if let Some(name) = nth(world, Kind::Operation, *at) {
-                world.objects.retain(|target, _| target.kind != Kind::Operation || target.name != name);
+            if let Some(name) = nth(world, ObjectKind::Operation, *at) {
+                world.objects.retain(|target, _| target.kind != ObjectKind::Operation || target.name != name);
             }
         }
         Happens::Cancelled(at) => patched(world, *at, json!({"spec": {"cancelled": true}})),
@@ -72,7 +72,7 @@ fn happen(world: &mut World, what: &Happens, count: usize) {
         Happens::Changed(at) => patched(world, *at, json!({"spec": {"action": "true"}})),
         Happens::InputsGone => world.objects.retain(|target, _| target.name != "hosts"),
         Happens::InputsBack => {
-            world.put(Kind::ConfigMap, "ns", "hosts", json!({"data": {"hosts.yml": "all: {}\n"}}));
+            world.put(ObjectKind::ConfigMap, "ns", "hosts", json!({"data": {"hosts.yml": "all: {}\n"}}));
         }
         Happens::Killed(after) => {
             world.settle_within(*after);
@@ -105,7 +105,7 @@ proptest! {
                 world.job_says(&name, "Complete");
             }
         }
-        let open = world.all::<kubeon_api::ClusterOperation>(Kind::Operation);
+        let open = world.all::<kubeon_api::ClusterOperation>(ObjectKind::Operation);
         let open: Vec<_> = open.iter().filter(|one| !crate::order::ended(one)).collect();
         prop_assert!(open.first().is_none_or(|_| open.iter().any(|one| one.spec.paused)), "{:?}", open);
     }

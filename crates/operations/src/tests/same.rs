@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::business::{NAME, ends, env, job, object, phase, running, saved, scaled, world};
+use super::kubernetes_cluster::{NAME, ends, env, job, object, phase, running, saved, scaled, world};
 use crate::testing::World;
-use crate::write::Kind;
+use crate::write::ObjectKind;
 
 /// A cluster that was made after this was declared besides.
 fn made(cluster: &Value) -> World {
     let mut world = world(&["10.0.0.2"]);
-    world.change(Kind::Business, "default", NAME, &json!({"spec": {"cluster": cluster}}));
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &json!({"spec": {"cluster": cluster}}));
     world.settle();
     saved(&mut world);
     ends(&mut world, "Complete");
@@ -19,7 +19,7 @@ fn made(cluster: &Value) -> World {
 fn declared(world: &mut World, cluster: &Value) {
     let generation = object(world)["metadata"]["generation"].as_i64().unwrap() + 1;
     let patch = json!({"spec": {"cluster": cluster}, "metadata": {"generation": generation}});
-    world.change(Kind::Business, "default", NAME, &patch);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &patch);
     world.settle();
 }
 
@@ -27,13 +27,13 @@ fn declared(world: &mut World, cluster: &Value) {
 fn told(world: &World, key: &str) -> String {
     let volumes = job(world)["spec"]["template"]["spec"]["volumes"].clone();
     let conf = volumes.as_array().unwrap().iter().find(|volume| volume["name"] == "conf").unwrap().clone();
-    let map = world.get(Kind::ConfigMap, "default", conf["configMap"]["name"].as_str().unwrap());
+    let map = world.get(ObjectKind::ConfigMap, "default", conf["configMap"]["name"].as_str().unwrap());
     map["data"][key].as_str().unwrap().to_owned()
 }
 
 fn wished(world: &World) -> Value {
-    let wish: Value = serde_json::from_str(&told(world, "cluster.json")).unwrap();
-    wish["spec"]["cluster"].clone()
+    let desired: Value = serde_json::from_str(&told(world, "cluster.json")).unwrap();
+    desired["spec"]["cluster"].clone()
 }
 
 fn rests(world: &mut World, jobs: usize, said: &Value) {
@@ -81,7 +81,12 @@ fn what_an_earlier_operator_wrote_down_is_held_against_what_it_means() {
         "nodeList": [{"ip": "10.0.0.2"}], "etcdList": [{"ip": "10.0.0.1", "port": 22}],
     });
     let annotation = json!({"app.kubernetes.io/spec": applied.to_string()});
-    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"annotations": annotation}}));
+    world.change(
+        ObjectKind::KubernetesCluster,
+        "default",
+        NAME,
+        &json!({"metadata": {"annotations": annotation}}),
+    );
     declared(&mut world, &json!({"kubeVersion": "v1.36.3"}));
     rests(&mut world, jobs, &applied);
 }
@@ -110,9 +115,13 @@ fn hosts_that_stand_are_logged_in_to_as_is_declared_now() {
     rests(&mut world, jobs, &logins);
     declared(&mut world, &json!({"nodeList": [ops, {"ip": "10.0.0.5"}]}));
     assert_eq!(env(&job(&world), "OPERATION"), "scaling-up");
-    let wish = wished(&world);
-    assert_eq!(wish["masterList"], masters);
-    assert_eq!(wish["nodeList"], json!([ops, {"ip": "10.0.0.4"}, {"ip": "10.0.0.5"}]), "4 goes afterwards");
+    let desired = wished(&world);
+    assert_eq!(desired["masterList"], masters);
+    assert_eq!(
+        desired["nodeList"],
+        json!([ops, {"ip": "10.0.0.4"}, {"ip": "10.0.0.5"}]),
+        "4 goes afterwards"
+    );
     ends(&mut world, "Complete");
     assert_eq!(env(&job(&world), "OPERATION"), "scaling-down");
     assert_eq!(wished(&world)["nodeList"], json!([ops, {"ip": "10.0.0.5"}]));
@@ -131,7 +140,7 @@ fn a_cluster_is_taken_down_by_the_logins_that_are_declared_now() {
     let now = world.now.to_string();
     let going = json!({"spec": {"cluster": {"masterList": masters, "nodeList": workers}},
         "metadata": {"deletionTimestamp": now, "generation": 2}});
-    world.change(Kind::Business, "default", NAME, &going);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &going);
     world.settle();
     assert_eq!(env(&job(&world), "OPERATION"), "terminating");
     assert!(!env(&job(&world), "HOSTS_YAML").contains("2222"), "its shape is a contract");

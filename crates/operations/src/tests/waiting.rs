@@ -5,9 +5,9 @@ use kubeon_api::DataRef;
 use kubeon_api::kubeonkube::{Action, ActionSource};
 use serde_json::json;
 
-use crate::snapshot::Trouble;
 use crate::testing::World;
-use crate::write::Kind;
+use crate::view::WriteRefusal;
+use crate::write::ObjectKind;
 
 fn reason(world: &World, name: &str) -> String {
     world.status(name)["reason"].as_str().unwrap_or_default().to_owned()
@@ -16,12 +16,12 @@ fn reason(world: &World, name: &str) -> String {
 #[test]
 fn a23_what_is_missing_is_named_and_waited_for() {
     for (kind, gone, said) in [
-        (Kind::ConfigMap, "hosts", "hostsConfRef ns,hosts not found"),
-        (Kind::ConfigMap, "vars", "varsConfRef ns,vars not found"),
-        (Kind::Secret, "key", "sshAuthRef ns,key not found"),
+        (ObjectKind::ConfigMap, "hosts", "hostsConfRef ns,hosts not found"),
+        (ObjectKind::ConfigMap, "vars", "varsConfRef ns,vars not found"),
+        (ObjectKind::Secret, "key", "sshAuthRef ns,key not found"),
     ] {
         let mut world = World::with_cluster();
-        let kept = world.objects.remove(&crate::Target::new(kind, "ns", gone)).unwrap();
+        let kept = world.objects.remove(&crate::ObjectRef::new(kind, "ns", gone)).unwrap();
         world.ask("o", |_| {});
         world.settle();
         assert_eq!(reason(&world, "o"), said);
@@ -34,7 +34,7 @@ fn a23_what_is_missing_is_named_and_waited_for() {
     }
     let mut world = World::with_cluster();
     world.change(
-        Kind::Cluster,
+        ObjectKind::Cluster,
         "",
         "sample",
         &json!({"spec": {"hostsConfRef": {"name": "", "namespace": ""}}}),
@@ -47,12 +47,12 @@ fn a23_what_is_missing_is_named_and_waited_for() {
 #[test]
 fn a34_a_missing_cluster_is_waited_for_until_the_deadline() {
     let mut world = World::with_cluster();
-    let cluster = world.objects.remove(&crate::Target::new(Kind::Cluster, "", "sample")).unwrap();
+    let cluster = world.objects.remove(&crate::ObjectRef::new(ObjectKind::Cluster, "", "sample")).unwrap();
     world.ask("o", |spec| spec.active_deadline_seconds = Some(60));
     world.settle();
     assert_eq!(reason(&world, "o"), "Cluster sample not found");
     let mut late = world.clone();
-    world.put(Kind::Cluster, "", "sample", cluster);
+    world.put(ObjectKind::Cluster, "", "sample", cluster);
     world.settle();
     assert_eq!(world.jobs().len(), 1);
     late.now += SignedDuration::from_secs(61);
@@ -65,7 +65,7 @@ fn a34_a_missing_cluster_is_waited_for_until_the_deadline() {
 fn a_namespace_that_is_not_watched_is_named() {
     let mut world = World::with_cluster();
     for key in ["hostsConfRef", "varsConfRef", "sshAuthRef"] {
-        world.change(Kind::Cluster, "", "sample", &json!({"spec": {key: {"namespace": "far"}}}));
+        world.change(ObjectKind::Cluster, "", "sample", &json!({"spec": {key: {"namespace": "far"}}}));
     }
     world.ask("o", |_| {});
     world.settle();
@@ -81,7 +81,7 @@ fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_no_job(
         assert_eq!(world.status("o")["status"], "Failed");
         assert!(reason(&world, "o").contains(said), "{}", reason(&world, "o"));
         assert!(!world.status("o")["endTime"].is_null() && world.jobs().is_empty());
-        let meta = &world.get(Kind::Operation, "", "o")["metadata"];
+        let meta = &world.get(ObjectKind::Operation, "", "o")["metadata"];
         assert_eq!(
             (&meta["labels"]["hasCompleted"], meta["ownerReferences"].as_array().unwrap().len()),
             (&json!("done"), 1)
@@ -108,12 +108,17 @@ fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_no_job(
 #[test]
 fn a_key_that_is_no_key_and_a_missing_key_in_a_configmap_are_named() {
     let mut world = World::with_cluster();
-    world.change(Kind::Secret, "ns", "key", &json!({"stringData": {"ssh-privatekey": "ssh-ed25519 AAAA"}}));
+    world.change(
+        ObjectKind::Secret,
+        "ns",
+        "key",
+        &json!({"stringData": {"ssh-privatekey": "ssh-ed25519 AAAA"}}),
+    );
     world.ask("o", |_| {});
     world.settle();
     assert!(reason(&world, "o").contains("public key"), "{}", reason(&world, "o"));
     let mut world = World::with_cluster();
-    world.change(Kind::ConfigMap, "ns", "vars", &json!({"data": {"group_vars.yml": null, "x": "y"}}));
+    world.change(ObjectKind::ConfigMap, "ns", "vars", &json!({"data": {"group_vars.yml": null, "x": "y"}}));
     world.ask("o", |_| {});
     world.settle();
     assert_eq!(reason(&world, "o"), "varsConfRef ns,vars has no key group_vars.yml");
@@ -142,7 +147,7 @@ fn paused_waits_and_goes_on() {
     world.ask("o", |spec| spec.paused = true);
     world.settle();
     assert!(world.jobs().is_empty() && reason(&world, "o").starts_with("paused"));
-    world.change(Kind::Operation, "", "o", &json!({"spec": {"paused": null}}));
+    world.change(ObjectKind::Operation, "", "o", &json!({"spec": {"paused": null}}));
     world.settle();
     assert_eq!(world.jobs().len(), 1);
 }
@@ -152,9 +157,9 @@ fn cancelled_ends_the_job_softly_and_says_so() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     world.settle();
-    world.change(Kind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
+    world.change(ObjectKind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
     world.settle();
-    assert_eq!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    assert_eq!(world.get(ObjectKind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
     assert_eq!(world.status("o")["status"], "Running", "until its pod has ended");
     world.job_says("kubeonkube-o-job", "Suspended");
     world.settle();
@@ -170,7 +175,7 @@ fn the_log_of_a_pod_that_is_being_removed_is_kept_before_the_end_is_told() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     world.settle();
-    world.change(Kind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
+    world.change(ObjectKind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
     world.settle();
     world.job_says("kubeonkube-o-job", "Suspended");
     let state = |state: &str| {
@@ -179,23 +184,26 @@ fn the_log_of_a_pod_that_is_being_removed_is_kept_before_the_end_is_told() {
     };
     let going = json!({"metadata": {"deletionTimestamp": world.now.to_string()}});
     pod(&mut world, "p", "kubeonkube-o-job", &state("running"));
-    world.change(Kind::Log, "ns", "p", &going);
+    world.change(ObjectKind::Log, "ns", "p", &going);
     world.settle();
     assert!(!world.written.iter().any(|write| write.target.name.ends_with("-log")), "it still says more");
     let mut ended = state("terminated");
     ended["phase"] = json!("Failed");
-    world.change(Kind::Log, "ns", "p", &json!({"status": ended}));
+    world.change(ObjectKind::Log, "ns", "p", &json!({"status": ended}));
     world.written.clear();
     world.settle_within(1);
     assert_eq!(world.written[0].target.name, "kubeonkube-o-job-log");
     world.objects.retain(|target, _| target.name != "p");
     world.settle();
     assert_eq!((&world.status("o")["status"], reason(&world, "o").as_str()), (&json!("Failed"), "cancelled"));
-    assert_eq!(world.get(Kind::ConfigMap, "ns", "kubeonkube-o-job-log")["data"]["log"], "words of the pod\n");
+    assert_eq!(
+        world.get(ObjectKind::ConfigMap, "ns", "kubeonkube-o-job-log")["data"]["log"],
+        "words of the pod\n"
+    );
 }
 
 fn pod(world: &mut World, name: &str, job: &str, status: &serde_json::Value) {
-    world.put(Kind::Log, "ns", name, json!({"metadata": {
+    world.put(ObjectKind::Log, "ns", name, json!({"metadata": {
         "labels": {"kubeon.io/operation": "uid-o"},
         "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": format!("uid-{job}")}]},
         "status": status}));
@@ -215,7 +223,7 @@ fn b32_an_image_that_cannot_be_pulled_ends_the_operation_with_the_pods_words() {
     assert!(wake <= world.now + SignedDuration::from_secs(30));
     world.now = wake;
     world.settle();
-    assert_eq!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    assert_eq!(world.get(ObjectKind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
     world.objects.retain(|target, _| target.name != "p");
     world.job_says("kubeonkube-o-job", "Suspended");
     world.settle();
@@ -242,7 +250,7 @@ fn a_pod_that_waits_for_a_machine_is_told_of_and_ends_nothing() {
     world.settle();
     assert_eq!(world.status("o")["status"], "Running");
     assert!(reason(&world, "o").contains("pod p waits for a machine: 0/1 nodes: too many pods"));
-    assert_ne!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    assert_ne!(world.get(ObjectKind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
     pod(&mut world, "p", "kubeonkube-o-job", &json!({"phase": "Running"}));
     world.settle();
     assert_eq!(world.status("o").get("reason"), None, "it found one");
@@ -269,7 +277,7 @@ fn b32_a_pod_that_does_not_start_is_told_of_until_it_does() {
     let said = reason(&world, "o");
     assert!(said.starts_with("pod p has not started: its image busybox is"), "{said}");
     assert!(said.ends_with("kubectl -n ns describe pod p"), "{said}");
-    assert_ne!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    assert_ne!(world.get(ObjectKind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
     assert_eq!(world.settle(), 0);
     pod(&mut world, "p", "kubeonkube-o-job", &status("Running", json!({"running": {}})));
     world.settle();
@@ -282,10 +290,10 @@ fn an_end_that_waits_for_a_node_that_is_silent_says_so() {
     world.ask("o", |_| {});
     world.settle();
     pod(&mut world, "p", "kubeonkube-o-job", &json!({"phase": "Running", "hostIP": "10.0.0.9"}));
-    world.change(Kind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
+    world.change(ObjectKind::Operation, "", "o", &json!({"spec": {"cancelled": true}}));
     world.settle();
     let due = world.now + SignedDuration::from_secs(30);
-    world.change(Kind::Log, "ns", "p", &json!({"metadata": {"deletionTimestamp": due.to_string()}}));
+    world.change(ObjectKind::Log, "ns", "p", &json!({"metadata": {"deletionTimestamp": due.to_string()}}));
     world.job_says("kubeonkube-o-job", "Suspended");
     world.settle();
     assert_eq!(reason(&world, "o"), "cancelled");
@@ -302,10 +310,10 @@ fn how_long_it_may_take_is_changed_while_it_works() {
     world.ask("o", |spec| spec.active_deadline_seconds = Some(60));
     world.settle();
     let deadline = |world: &World| {
-        world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["activeDeadlineSeconds"].clone()
+        world.get(ObjectKind::Job, "ns", "kubeonkube-o-job")["spec"]["activeDeadlineSeconds"].clone()
     };
     assert_eq!(deadline(&world), 60);
-    world.change(Kind::Operation, "", "o", &json!({"spec": {"activeDeadlineSeconds": 7200}}));
+    world.change(ObjectKind::Operation, "", "o", &json!({"spec": {"activeDeadlineSeconds": 7200}}));
     world.settle();
     assert_eq!(deadline(&world), 7200);
     assert!(world.status("o")["hasModified"].is_null(), "what runs is what was asked for");
@@ -319,7 +327,7 @@ fn a31_a_second_pod_ends_the_operation() {
     pod(&mut world, "p1", "kubeonkube-o-job", &json!({"phase": "Failed"}));
     pod(&mut world, "p2", "kubeonkube-o-job", &json!({"phase": "Running"}));
     world.settle();
-    assert_eq!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    assert_eq!(world.get(ObjectKind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
 }
 
 #[test]
@@ -328,7 +336,7 @@ fn nothing_starts_while_a_pod_of_a_deleted_operation_still_works() {
     world.ask("o", |_| {});
     world.settle();
     pod(&mut world, "p", "kubeonkube-o-job", &json!({"phase": "Running"}));
-    world.objects.retain(|target, _| !matches!(target.kind, Kind::Operation | Kind::Job));
+    world.objects.retain(|target, _| !matches!(target.kind, ObjectKind::Operation | ObjectKind::Job));
     world.ask("next", |_| {});
     world.settle();
     assert!(world.jobs().is_empty());
@@ -342,7 +350,7 @@ fn nothing_starts_while_a_pod_of_a_deleted_operation_still_works() {
 fn what_the_api_server_refuses_for_good_is_the_reason() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
-    world.trouble.insert("o".into(), Trouble { text: "Job is invalid: limits".into(), lasting: true });
+    world.trouble.insert("o".into(), WriteRefusal { text: "Job is invalid: limits".into(), lasting: true });
     world.settle();
     assert_eq!(
         (&world.status("o")["status"], reason(&world, "o").as_str()),
@@ -354,7 +362,7 @@ fn what_the_api_server_refuses_for_good_is_the_reason() {
 fn what_the_api_server_refuses_for_now_is_waited_for() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
-    world.trouble.insert("o".into(), Trouble { text: "no room".into(), lasting: false });
+    world.trouble.insert("o".into(), WriteRefusal { text: "no room".into(), lasting: false });
     world.settle();
     assert_eq!(reason(&world, "o"), "no room");
     assert!(world.status("o")["status"].is_null() && world.jobs().is_empty());
@@ -371,21 +379,21 @@ fn what_a_deleted_operation_of_the_same_name_left_is_waited_for_and_not_used() {
     world.settle();
     world.job_says("kubeonkube-o-job", "Complete");
     world.settle();
-    world.objects.remove(&crate::Target::new(Kind::Operation, "", "o"));
+    world.objects.remove(&crate::ObjectRef::new(ObjectKind::Operation, "", "o"));
     world.ask("o", |_| {});
     let second = json!("uid-of-the-second");
-    world.change(Kind::Operation, "", "o", &json!({"metadata": {"uid": second}}));
+    world.change(ObjectKind::Operation, "", "o", &json!({"metadata": {"uid": second}}));
     world.settle();
     let said = "Job ns/kubeonkube-o-job of an operation of this name that was deleted is still there";
     assert_eq!(reason(&world, "o"), said);
     assert!(world.status("o")["status"].is_null());
     assert_eq!(world.settle(), 0);
-    world.objects.retain(|target, _| target.kind != Kind::Job);
+    world.objects.retain(|target, _| target.kind != ObjectKind::Job);
     world.settle();
-    let job = world.get(Kind::Job, "ns", "kubeonkube-o-job");
+    let job = world.get(ObjectKind::Job, "ns", "kubeonkube-o-job");
     assert_eq!(job["metadata"]["labels"]["kubeon.io/operation"], second);
     let map = world.status("o")["inputs"][0]["name"].as_str().unwrap();
-    let map = world.get(Kind::ConfigMap, "ns", map);
+    let map = world.get(ObjectKind::ConfigMap, "ns", map);
     assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], second, "the other one is collected, too");
 }
 
@@ -396,10 +404,10 @@ fn a_pod_of_an_earlier_job_of_the_same_name_is_no_second_pod() {
     world.ask("o", |_| {});
     world.settle();
     pod(&mut world, "earlier", "kubeonkube-o-job", &json!({"phase": "Failed"}));
-    world.change(Kind::Job, "ns", "kubeonkube-o-job", &json!({"metadata": {"uid": "uid-later"}}));
+    world.change(ObjectKind::Job, "ns", "kubeonkube-o-job", &json!({"metadata": {"uid": "uid-later"}}));
     pod(&mut world, "later", "later", &json!({"phase": "Running"}));
     world.settle();
-    assert_ne!(world.get(Kind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
+    assert_ne!(world.get(ObjectKind::Job, "ns", "kubeonkube-o-job")["spec"]["suspend"], true);
 }
 
 #[test]
@@ -407,7 +415,7 @@ fn a_spec_that_changed_while_it_waited_is_not_run() {
     let mut world = World::with_cluster();
     world.ask("o", |spec| spec.paused = true);
     world.settle();
-    world.change(Kind::Operation, "", "o", &json!({"spec": {"action": "rm -rf /", "paused": null}}));
+    world.change(ObjectKind::Operation, "", "o", &json!({"spec": {"action": "rm -rf /", "paused": null}}));
     world.settle();
     assert_eq!(world.status("o")["status"], "Failed");
     assert!(world.jobs().is_empty());
@@ -426,7 +434,7 @@ fn arguments_references_sources_and_resources_that_changed_while_it_waited_are_n
         let mut world = World::with_cluster();
         world.ask("o", |spec| spec.paused = true);
         world.settle();
-        world.change(Kind::Operation, "", "o", &json!({"spec": {field: value, "paused": null}}));
+        world.change(ObjectKind::Operation, "", "o", &json!({"spec": {field: value, "paused": null}}));
         world.settle();
         assert_eq!(world.status("o")["status"], "Failed", "{field}");
         assert!(reason(&world, "o").starts_with("its spec was changed while it waited"), "{field}");
@@ -440,7 +448,7 @@ fn how_long_it_may_take_is_changed_while_it_waits() {
     world.ask("o", |spec| spec.paused = true);
     world.settle();
     let patch = json!({"spec": {"activeDeadlineSeconds": 60, "paused": null}});
-    world.change(Kind::Operation, "", "o", &patch);
+    world.change(ObjectKind::Operation, "", "o", &patch);
     world.settle();
     assert_eq!(world.status("o")["status"], "Running");
 }

@@ -2,32 +2,32 @@
 
 use serde_json::{Value, json};
 
-use super::business::{NAME, ends, env, job, object, phase, running, saved, scaled, world};
+use super::kubernetes_cluster::{NAME, ends, env, job, object, phase, running, saved, scaled, world};
 use crate::testing::World;
-use crate::write::Kind;
+use crate::write::ObjectKind;
 
 const REFUSED: &str = "shop cannot be planned, 1 reason\n  10.0.0.4  does not answer (no route to host); bring it back, or only take it out of the cluster: --without 10.0.0.4";
 const COMMAND: &str = "kubectl -n default annotate ecs test-cluster kubeon.io/without=10.0.0.4";
 
 /// The runner leaves these words, then its Job failed.
-fn ends_with(world: &mut World, words: &str) -> Vec<(Kind, &'static str, String)> {
+fn ends_with(world: &mut World, words: &str) -> Vec<(ObjectKind, &'static str, String)> {
     let name = job(world)["metadata"]["name"].as_str().unwrap().to_owned();
     let operation = job(world)["metadata"]["labels"]["kubeon.io/operation"].clone();
     let state = json!({"terminated": {"exitCode": 2, "message": words}});
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("uid-{name}")});
-    world.put(Kind::Log, "default", &format!("{name}-x"), json!({
+    world.put(ObjectKind::Log, "default", &format!("{name}-x"), json!({
         "metadata": {"labels": {"kubeon.io/operation": operation}, "ownerReferences": [owner]},
         "status": {"phase": "Failed", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
             "restartCount": 0, "state": state}]}}));
     world.job_says(&name, "Failed");
     let mut told = Vec::new();
     for _ in 0..20 {
-        let turn = world.next();
-        if turn.is_done() {
+        let changes = world.next();
+        if changes.is_done() {
             break;
         }
-        told.extend(turn.notices.iter().map(|it| (it.about.kind, it.reason, it.text.clone())));
-        for write in turn.stages.concat() {
+        told.extend(changes.notices.iter().map(|it| (it.about.kind, it.reason, it.text.clone())));
+        for write in changes.stages.concat() {
             world.write(&write);
         }
     }
@@ -36,13 +36,18 @@ fn ends_with(world: &mut World, words: &str) -> Vec<(Kind, &'static str, String)
 
 fn annotated(world: &mut World, without: &str) {
     let annotation = json!({"metadata": {"annotations": {"kubeon.io/without": without}}});
-    world.change(Kind::Business, "default", NAME, &annotation);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &annotation);
     world.settle();
 }
 
 fn deleted(world: &mut World) {
     let now = world.now.to_string();
-    world.change(Kind::Business, "default", NAME, &json!({"metadata": {"deletionTimestamp": now}}));
+    world.change(
+        ObjectKind::KubernetesCluster,
+        "default",
+        NAME,
+        &json!({"metadata": {"deletionTimestamp": now}}),
+    );
     world.settle();
 }
 
@@ -60,7 +65,7 @@ fn a_dead_worker_that_leaves_is_named_and_taken_out_when_a_person_agrees() {
     let reason = object(&world)["status"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.ends_with(&format!("to go on without: {COMMAND}")), "{reason}");
     let named: Vec<_> = told.iter().filter(|(_, word, _)| *word == "HostUnreachable").collect();
-    let [(Kind::Business, _, text)] = named[..] else { panic!("{told:?}") };
+    let [(ObjectKind::KubernetesCluster, _, text)] = named[..] else { panic!("{told:?}") };
     assert_eq!(text, &format!("10.0.0.4 cannot be reached; bring it back, or go on without: {COMMAND}"));
     let jobs = world.jobs().len();
     assert_eq!((world.settle(), world.jobs().len()), (0, jobs), "nobody asked for another try");
@@ -101,9 +106,9 @@ fn a_cluster_with_a_dead_worker_names_it_and_goes_when_a_person_agrees() {
         if object(&world)["metadata"]["finalizers"] == json!(["other/one"]) {
             break;
         }
-        let turn = world.next();
-        said.extend(turn.notices.into_iter().map(|notice| notice.text));
-        for write in turn.stages.concat() {
+        let changes = world.next();
+        said.extend(changes.notices.into_iter().map(|notice| notice.text));
+        for write in changes.stages.concat() {
             world.write(&write);
         }
     }
@@ -128,7 +133,7 @@ fn every_word_that_is_new_makes_one_try_and_what_was_agreed_stays_agreed() {
     let reason = object(&world)["status"]["reason"].as_str().unwrap();
     assert!(reason.ends_with(more), "{reason}");
     world.change(
-        Kind::Business,
+        ObjectKind::KubernetesCluster,
         "default",
         NAME,
         &json!({"metadata": {"annotations": {"kubeon.io/without": null}}}),
@@ -145,7 +150,7 @@ fn a_check_that_may_fail_makes_another_try_too() {
     ends(&mut world, "Failed");
     let jobs = world.jobs().len();
     let ignored = json!({"metadata": {"annotations": {"kubeon.io/ignore-checks": "swap"}}});
-    world.change(Kind::Business, "default", NAME, &ignored);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &ignored);
     world.settle();
     assert_eq!((world.jobs().len(), env(&job(&world), "IGNORE_CHECKS")), (jobs + 1, "swap".into()));
 }
@@ -161,7 +166,7 @@ fn what_can_be_typed_stands_at_the_end_of_however_many_words() {
         "10.0.0.4 : no route to host; bring it back, or go on without it: --without 10.0.0.4\n{more}"
     );
     world.change(
-        Kind::Operation,
+        ObjectKind::Operation,
         "",
         &operation,
         &json!({"status": {"conditions": [{"type": "Prechecked", "status": "False",
@@ -183,7 +188,7 @@ fn a_worker_that_was_left_out_is_shown_so_and_taken_in_when_that_is_asked_for() 
     annotated(&mut world, "10.0.0.4");
     let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
     let finding = json!({"host": "10.0.0.4", "check": "reach", "severity": "error", "ignored": true, "message": "silent"});
-    world.change(Kind::Operation, "", &operation, &json!({"status": {"findings": [finding]}}));
+    world.change(ObjectKind::Operation, "", &operation, &json!({"status": {"findings": [finding]}}));
     saved(&mut world);
     ends(&mut world, "Complete");
     let status = object(&world)["status"].clone();
@@ -196,7 +201,7 @@ fn a_worker_that_was_left_out_is_shown_so_and_taken_in_when_that_is_asked_for() 
     assert!(said.contains("10.0.0.4 did not answer") && said.ends_with(way), "{said}");
     assert_eq!(world.settle(), 0);
     let asked = json!({"metadata": {"annotations": {"kubeon.io/without": null, "app.kubernetes.io/operation": "scaling-up"}}});
-    world.change(Kind::Business, "default", NAME, &asked);
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &asked);
     world.settle();
     assert_eq!(
         (env(&job(&world), "OPERATION"), env(&job(&world), "NODE_HOSTS")),

@@ -1,0 +1,445 @@
+//! What is known of the meta cluster, by lane. Fed by watches and by the answers to the operator's own writes, so that a
+//! turn sees what the turn before it wrote.
+
+mod table;
+mod unlistable;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kubeon_api::kubernetes_cluster::DeletionPolicy;
+use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
+use kubeon_operations::job_state::{self, JobState};
+use kubeon_operations::kubernetes_cluster::kept;
+use kubeon_operations::{
+    ClusterObject, ObjectKind, ObjectOwnership, ObjectRef, Objects, Observed, QueueKey, cluster,
+};
+use tokio::sync::Notify;
+
+pub(crate) use table::{CachedObject, ObjectTable, RemovedUids, key};
+use unlistable::UnlistableNamespaces;
+
+/// Everything that is known.
+pub(crate) struct ObjectCache {
+    /// The operator's namespace.
+    namespace: String,
+    inner: RwLock<Inner>,
+    /// What is hidden changed, or a cluster of a namespace where something is.
+    held_changed: Notify,
+}
+
+#[derive(Default)]
+pub(crate) struct Inner {
+    pub clusters: ObjectTable<Cluster>,
+    pub operations: ObjectTable<ClusterOperation>,
+    pub businesses: ObjectTable<KubernetesCluster>,
+    pub jobs: ObjectTable<Job>,
+    pub pods: ObjectTable<Pod>,
+    metas: HashMap<ObjectRef, (ObjectOwnership, u64)>,
+    referrers: HashMap<ObjectRef, BTreeSet<QueueKey>>,
+    gone: RemovedUids,
+    unlistable: UnlistableNamespaces,
+}
+
+/// A kind that belongs to lanes.
+pub(crate) trait CachedKind: Sized {
+    /// Whether nothing is decided for it while something of its namespace cannot be listed.
+    const MAY_BE_HELD: bool = false;
+
+    /// The lane that it belongs to, before an operator in the namespace `own`.
+    fn queue_key(&self, own: &str) -> Option<QueueKey>;
+    fn meta(&self) -> &ObjectMeta;
+    fn table(inner: &mut Inner) -> &mut ObjectTable<Self>;
+    /// ConfigMaps and Secrets whose appearance matters to it, by an operator in the namespace `own`.
+    fn refers_to(&self, _own: &str) -> Vec<ObjectRef> {
+        Vec::new()
+    }
+    /// Whether it says that the work of an operation ended: somebody waits for that.
+    fn has_ended(&self) -> bool {
+        false
+    }
+    /// Whether it is a pod that was told to end, and works.
+    fn is_terminating(&self) -> bool {
+        false
+    }
+    /// Takes away what no decision reads and what is most of it.
+    fn slim(&mut self) {}
+}
+
+impl CachedKind for Cluster {
+    fn queue_key(&self, _own: &str) -> Option<QueueKey> {
+        Some(QueueKey::Cluster(self.metadata.name.clone()?))
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut ObjectTable<Self> {
+        &mut inner.clusters
+    }
+    fn refers_to(&self, _own: &str) -> Vec<ObjectRef> {
+        cluster::references(self).into_iter().map(|(_, target)| target).collect()
+    }
+}
+
+impl CachedKind for ClusterOperation {
+    fn queue_key(&self, _own: &str) -> Option<QueueKey> {
+        Some(QueueKey::of(self))
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut ObjectTable<Self> {
+        &mut inner.operations
+    }
+    fn refers_to(&self, own: &str) -> Vec<ObjectRef> {
+        cluster::references_of(self, own)
+    }
+}
+
+impl CachedKind for KubernetesCluster {
+    const MAY_BE_HELD: bool = true;
+
+    fn queue_key(&self, _own: &str) -> Option<QueueKey> {
+        let (namespace, name) = (self.metadata.namespace.clone()?, self.metadata.name.clone()?);
+        Some(QueueKey::KubernetesCluster { namespace, name })
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut ObjectTable<Self> {
+        &mut inner.businesses
+    }
+    fn refers_to(&self, _own: &str) -> Vec<ObjectRef> {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let reference = self.spec.cluster.auth_config.as_ref().and_then(|auth| auth.credentials_ref.as_ref());
+        let named =
+            reference.map(|reference| ObjectRef::new(ObjectKind::Secret, namespace, reference.name.as_str()));
+        named.into_iter().chain(kept(namespace, name)).collect()
+    }
+}
+
+/// The lane that a Job or a pod names, if it is where Jobs of that lane are made: whoever may make a pod in one namespace
+/// could else hold up, or end, what another one asked for.
+fn named_queue_key(meta: &ObjectMeta, own: &str) -> Option<QueueKey> {
+    let queue_key = QueueKey::of_annotations(meta.annotations.as_ref())?;
+    (meta.namespace.as_deref() == Some(cluster::home(&queue_key, own))).then_some(queue_key)
+}
+
+impl CachedKind for Job {
+    fn queue_key(&self, own: &str) -> Option<QueueKey> {
+        named_queue_key(&self.metadata, own)
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut ObjectTable<Self> {
+        &mut inner.jobs
+    }
+    fn has_ended(&self) -> bool {
+        job_state::job_state(self) != JobState::Works
+    }
+    fn slim(&mut self) {
+        let Some(spec) = &mut self.spec else { return };
+        spec.template.metadata = None;
+        let volumes = spec.template.spec.take().and_then(|pod| pod.volumes);
+        spec.template.spec = Some(PodSpec { volumes, ..PodSpec::default() });
+    }
+}
+
+impl CachedKind for Pod {
+    fn queue_key(&self, own: &str) -> Option<QueueKey> {
+        named_queue_key(&self.metadata, own)
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn table(inner: &mut Inner) -> &mut ObjectTable<Self> {
+        &mut inner.pods
+    }
+    fn has_ended(&self) -> bool {
+        !job_state::lives(self)
+    }
+    fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some() && job_state::lives(self) && job_state::has_log(self)
+    }
+    fn slim(&mut self) {
+        self.spec = None;
+    }
+}
+
+/// The objects of one lane.
+pub(crate) struct QueueObjects {
+    pub subject: ClusterObject,
+    pub operations: Vec<Arc<ClusterOperation>>,
+    pub jobs: Vec<Arc<Job>>,
+    pub pods: Vec<Arc<Pod>>,
+}
+
+impl ObjectCache {
+    /// Nothing is known yet. `namespace` is the operator's own.
+    pub fn new(namespace: String) -> Self {
+        Self { namespace, inner: RwLock::default(), held_changed: Notify::new() }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read()
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write()
+    }
+
+    /// Takes an object in, unless a newer one is known or it is known to be gone. The lanes that it matters to.
+    pub fn apply<K: CachedKind>(&self, mut object: K) -> Vec<QueueKey> {
+        object.slim();
+        let Some(queue_key) = object.queue_key(&self.namespace) else { return Vec::new() };
+        let (meta, targets) = (object.meta().clone(), object.refers_to(&self.namespace));
+        self.store(&meta, queue_key, targets, Observed::Found(Arc::new(object)))
+    }
+
+    /// Takes in that an object is there and cannot be read.
+    pub fn apply_unreadable<K: CachedKind>(
+        &self,
+        meta: &ObjectMeta,
+        queue_key: QueueKey,
+        why: String,
+    ) -> Vec<QueueKey> {
+        self.store::<K>(meta, queue_key, Vec::new(), Observed::Unreadable(why))
+    }
+
+    fn store<K: CachedKind>(
+        &self,
+        meta: &ObjectMeta,
+        queue_key: QueueKey,
+        targets: Vec<ObjectRef>,
+        object: Observed<Arc<K>>,
+    ) -> Vec<QueueKey> {
+        let mut inner = self.write();
+        if meta.uid.as_ref().is_some_and(|uid| inner.gone.holds(uid)) {
+            return Vec::new();
+        }
+        let version = table::version(meta);
+        let stored = CachedObject { object, queue_key: queue_key.clone(), version, targets: targets.clone() };
+        let Some(before) = K::table(&mut inner).put(key(meta), stored) else { return Vec::new() };
+        if K::MAY_BE_HELD && meta.namespace.as_deref().is_some_and(|of| inner.unlistable.hides(of)) {
+            self.held_changed.notify_one();
+        }
+        if let Some((_, old)) = &before {
+            inner.forget(&queue_key, old);
+        }
+        for target in targets {
+            inner.referrers.entry(target).or_default().insert(queue_key.clone());
+        }
+        let mut queue_keys = vec![queue_key];
+        queue_keys.extend(before.map(|(queue_key, _)| queue_key));
+        queue_keys.dedup();
+        queue_keys
+    }
+
+    /// Takes in that an object is gone.
+    pub fn remove<K: CachedKind>(&self, meta: &ObjectMeta) -> Vec<QueueKey> {
+        let mut inner = self.write();
+        if let Some(uid) = &meta.uid {
+            inner.gone.add(uid);
+        }
+        let Some((queue_key, targets)) = K::table(&mut inner).remove(&key(meta)) else { return Vec::new() };
+        inner.forget(&queue_key, &targets);
+        vec![queue_key]
+    }
+
+    /// A list of the kind ended: what is not on it is gone. The lanes of that.
+    pub fn keep<K: CachedKind>(&self, listed: &HashSet<String>, namespace: Option<&str>) -> Vec<QueueKey> {
+        K::table(&mut self.write()).keep(listed, namespace)
+    }
+
+    /// Takes in what is known of a ConfigMap or Secret. The lanes that it matters to, if it appeared or its owners changed.
+    pub fn apply_meta(&self, target: ObjectRef, meta: &ObjectMeta) -> Vec<QueueKey> {
+        let known = ObjectOwnership::of(meta);
+        let version = table::version(meta);
+        let mut inner = self.write();
+        if meta.uid.as_ref().is_some_and(|uid| inner.gone.holds(uid)) {
+            return Vec::new();
+        }
+        if inner.metas.get(&target).is_some_and(|(_, before)| *before >= version) {
+            return Vec::new();
+        }
+        let queue_keys = inner
+            .referrers
+            .get(&target)
+            .map(|queue_keys| queue_keys.iter().cloned().collect())
+            .unwrap_or_default();
+        inner.metas.insert(target, (known, version));
+        queue_keys
+    }
+
+    /// Takes in that a ConfigMap or Secret is gone.
+    pub fn remove_meta(&self, target: &ObjectRef, uid: Option<&str>) -> Vec<QueueKey> {
+        let mut inner = self.write();
+        if let Some(uid) = uid {
+            inner.gone.add(uid);
+        }
+        inner.metas.remove(target);
+        inner.referrers.get(target).map(|queue_keys| queue_keys.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The version of a ConfigMap or Secret that was seen, where versions are numbers.
+    pub fn version(&self, target: &ObjectRef) -> Option<u64> {
+        self.read().metas.get(target).map(|(_, version)| *version).filter(|version| *version != u64::MAX)
+    }
+
+    /// ConfigMaps or Secrets of a namespace that are known.
+    pub fn metas_of(&self, kind: ObjectKind, namespace: &str) -> Vec<ObjectRef> {
+        let inner = self.read();
+        let found = inner.metas.keys().filter(|target| target.kind == kind && target.namespace == namespace);
+        found.cloned().collect()
+    }
+
+    /// When a pod ended, if it did and says so.
+    pub fn pod_ended(&self, pod: &ObjectRef) -> Option<Timestamp> {
+        let found = self.read().pods.get(&format!("{}/{}", pod.namespace, pod.name));
+        found.object().and_then(|pod| job_state::ended_at(pod))
+    }
+
+    /// The objects of one lane.
+    pub fn objects_of(&self, queue_key: &QueueKey) -> QueueObjects {
+        let inner = self.read();
+        let subject = match queue_key {
+            QueueKey::Cluster(name) => ClusterObject::Cluster(inner.clusters.get(name)),
+            QueueKey::KubernetesCluster { namespace, name } => {
+                ClusterObject::KubernetesCluster(inner.business(namespace, name))
+            }
+        };
+        QueueObjects {
+            subject,
+            operations: inner.operations.of(queue_key),
+            jobs: inner.jobs.of(queue_key),
+            pods: inner.pods.of(queue_key),
+        }
+    }
+
+    /// A list of this kind was refused in this namespace. Whether that is new.
+    pub fn refused(&self, namespace: &str, kind: &str, said: &str) -> bool {
+        self.hide(namespace, |hidden| hidden.refused(namespace, kind, said))
+    }
+
+    /// A list of this kind was taken in. Whether one was refused before.
+    pub fn answered(&self, namespace: &str, kind: &str) -> bool {
+        self.hide(namespace, |hidden| hidden.answered(namespace, kind))
+    }
+
+    /// Changes what is hidden in a namespace.
+    fn hide(&self, namespace: &str, change: impl FnOnce(&mut UnlistableNamespaces) -> bool) -> bool {
+        let mut inner = self.write();
+        let before = inner.unlistable.why(namespace);
+        let answer = change(&mut inner.unlistable);
+        if inner.unlistable.why(namespace) != before {
+            self.held_changed.notify_one();
+        }
+        answer
+    }
+
+    /// Why nothing is decided for clusters of some namespaces, a sentence for each.
+    pub fn unlistable(&self) -> Vec<String> {
+        self.read().unlistable.all()
+    }
+
+    /// Objects for which nothing is decided, and why.
+    pub fn held(&self) -> Vec<(Arc<KubernetesCluster>, String)> {
+        let inner = self.read();
+        let why = |object: &Arc<KubernetesCluster>| {
+            let namespace = object.metadata.namespace.as_deref()?;
+            Some((Arc::clone(object), inner.unlistable.why(namespace)?))
+        };
+        inner.businesses.all().filter(|object| !needs_no_job(object)).filter_map(why).collect()
+    }
+
+    /// Waits until [`Self::held`] may have another answer than when it was asked last, or its objects are others by now.
+    pub async fn held_changed(&self) {
+        self.held_changed.notified().await;
+    }
+
+    /// Every lane that has something.
+    pub fn queue_keys(&self) -> BTreeSet<QueueKey> {
+        let inner = self.read();
+        let tables = [
+            inner.clusters.queue_keys(),
+            inner.operations.queue_keys(),
+            inner.businesses.queue_keys(),
+            inner.jobs.queue_keys(),
+        ];
+        tables.into_iter().flatten().collect()
+    }
+
+    /// How many objects of each kind are known.
+    pub fn sizes(&self) -> BTreeMap<&'static str, usize> {
+        let inner = self.read();
+        [
+            ("Cluster", inner.clusters.len()),
+            ("ClusterOperation", inner.operations.len()),
+            ("KubernetesCluster", inner.businesses.len()),
+            ("Job", inner.jobs.len()),
+            ("Pod", inner.pods.len()),
+        ]
+        .into()
+    }
+}
+
+/// Whether it only waits for its finalizer to be taken away, the hosts as they are. No Job is needed for that, and a
+/// namespace that is being deleted, the operator's rights in it first, waits for it.
+fn needs_no_job(object: &KubernetesCluster) -> bool {
+    object.metadata.deletion_timestamp.is_some()
+        && object.spec.deletion_policy == Some(DeletionPolicy::Retain)
+        && object.status.as_ref().is_none_or(|status| status.operation.is_none())
+}
+
+impl Inner {
+    /// An object as decisions may see it: where a Job may be that nobody was told of, what works goes on and nothing begins,
+    /// as when the object itself cannot be read.
+    fn business(&self, namespace: &str, name: &str) -> Observed<Arc<KubernetesCluster>> {
+        let object = self.businesses.get(&format!("{namespace}/{name}"));
+        let free = object.object().is_some_and(|object| needs_no_job(object));
+        match self.unlistable.why(namespace) {
+            Some(why) if !free => Observed::Unreadable(why),
+            _ => object,
+        }
+    }
+
+    fn forget(&mut self, queue_key: &QueueKey, targets: &[ObjectRef]) {
+        let still: BTreeSet<ObjectRef> = [
+            self.clusters.targets(queue_key),
+            self.operations.targets(queue_key),
+            self.businesses.targets(queue_key),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        for target in targets.iter().filter(|target| !still.contains(target)) {
+            if let Some(queue_keys) = self.referrers.get_mut(target) {
+                queue_keys.remove(queue_key);
+                if queue_keys.is_empty() {
+                    self.referrers.remove(target);
+                }
+            }
+        }
+    }
+}
+
+impl Objects for ObjectCache {
+    fn meta(&self, target: &ObjectRef) -> Option<ObjectOwnership> {
+        let inner = self.read();
+        let known = inner.metas.get(target).map(|(meta, _)| meta.clone());
+        // It may be there: who needs it finds out by asking for it. As somebody's own it gets no owner from here.
+        let unseen = || ObjectOwnership { controlled: true, ..ObjectOwnership::default() };
+        known.or_else(|| inner.unlistable.holds(target).then(unseen))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! Carries a plan's writes out, and takes the answers into the world.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster, labels};
+use kubeon_link_kube::{LinkError, Priority, RequestPermit, RetryClass, Verb};
+use kubeon_operations::operation::left_behind;
+use kubeon_operations::{Change, Data, Notice, ObjectKind, ObjectRef, Write, WriteRefusal, names};
+use serde_json::Value;
+
+use crate::context::OperatorContext;
+use crate::location::path;
+use crate::request_priority::RequestPriority;
+
+/// Why a plan was not carried out to its end.
+pub(crate) enum WriteFailure {
+    /// The lane is planned again at once: the world is another one now.
+    Replan,
+    /// Nothing was written: somebody waits for another turn of this lane.
+    Preempted,
+    /// The lane comes back later.
+    Link(LinkError),
+    /// The API server refused a write of an operation.
+    Refused {
+        /// The operation, if the write was one's.
+        operation: Option<String>,
+        /// What should have been done, to which object.
+        what: (&'static str, ObjectRef),
+        /// What it said.
+        trouble: WriteRefusal,
+    },
+}
+
+impl WriteFailure {
+    /// For a trace.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Replan => "it is planned again: something changed in between".to_owned(),
+            Self::Preempted => "it is planned again: somebody waits for it".to_owned(),
+            Self::Link(error) => error.to_string(),
+            Self::Refused { trouble, .. } => trouble.text.clone(),
+        }
+    }
+}
+
+/// Writes what one stage has, side by side, and tells with each write what belongs to it.
+pub(crate) async fn execute(
+    context: &OperatorContext,
+    stage: Vec<(Write, Vec<Notice>)>,
+    request_priority: &RequestPriority,
+) -> Result<(), WriteFailure> {
+    let sent = stage.into_iter().map(|(write, told)| async move {
+        let sent = async |write| {
+            let permit = request_priority.permit(&context.writer).await.ok_or(WriteFailure::Preempted)?;
+            request_priority.begin();
+            send(context, permit, write).await
+        };
+        if write.makes_a_job() {
+            context.job_rate.acquire().await.during(sent(write)).await?;
+        } else {
+            sent(write).await?;
+        }
+        context.say(told);
+        Ok(())
+    });
+    let answers = futures::future::join_all(sent).await;
+    // All of a stage is waited for; the first failure decides.
+    answers.into_iter().collect()
+}
+
+async fn send(
+    context: &OperatorContext,
+    permit: RequestPermit<'_>,
+    write: Write,
+) -> Result<(), WriteFailure> {
+    let Write { target, change, operation, .. } = write;
+    let verb = match change {
+        Change::Create(value) => Verb::Create(value),
+        Change::Merge(value) => Verb::Merge(value),
+        Change::Strategic(value) => Verb::Strategic(value),
+        Change::Status(value) => Verb::Status(value),
+        Change::Delete { uid } => Verb::Delete(uid),
+    };
+    let answer = context.writer.send_with(permit, path(&target), &verb).await;
+    let result = answer.as_ref().map_or_else(|error| error.category(), |_| "done");
+    context.metrics.request(verb.word(), target.kind.as_str(), result);
+    match answer {
+        Ok(value) => {
+            if matches!(verb, Verb::Delete(_)) {
+                // The watch tells when it is gone; a ConfigMap or Secret is gone at once.
+                if matches!(target.kind, ObjectKind::ConfigMap | ObjectKind::Secret) {
+                    context.cache.remove_meta(&target, None);
+                }
+            } else {
+                take(context, &target, value);
+            }
+            Ok(())
+        }
+        Err(error) => refused(context, &target, &verb, operation, error).await,
+    }
+}
+
+async fn refused(
+    context: &OperatorContext,
+    target: &ObjectRef,
+    verb: &Verb,
+    operation: Option<String>,
+    error: LinkError,
+) -> Result<(), WriteFailure> {
+    let trouble = |text: String, lasting| WriteFailure::Refused {
+        operation: operation.clone(),
+        what: (verb.word(), target.clone()),
+        trouble: WriteRefusal { text, lasting },
+    };
+    match (error.retry_class(), verb) {
+        (_, Verb::Delete(_)) if error.is_absent() => Ok(()),
+        (RetryClass::Exists, Verb::Create(wanted)) => match reread(context, target).await? {
+            Some(found) if is_same(target, wanted, &found) => {
+                take(context, target, found);
+                Ok(())
+            }
+            // One that is kept changes hands: the plan is made again with what is there.
+            Some(found) if kept(wanted).is_some() => {
+                take(context, target, found);
+                Err(WriteFailure::Replan)
+            }
+            Some(found) => {
+                let WriteRefusal { text, lasting } = in_the_way(target, wanted, &found);
+                Err(trouble(text, lasting))
+            }
+            None => Err(WriteFailure::Link(error)),
+        },
+        (RetryClass::Reread | RetryClass::Exists, _) => {
+            if let Some(found) = reread(context, target).await? {
+                take(context, target, found);
+            }
+            Err(WriteFailure::Replan)
+        }
+        (RetryClass::AfterChange, _) if error.is_absent() && !matches!(verb, Verb::Create(_)) => {
+            forget(context, target);
+            Err(WriteFailure::Replan)
+        }
+        (RetryClass::Never, _) => Err(trouble(error.message(), true)),
+        (RetryClass::AfterChange, _) => Err(trouble(error.message(), false)),
+        (RetryClass::Later, _) => Err(WriteFailure::Link(error)),
+    }
+}
+
+async fn reread(context: &OperatorContext, target: &ObjectRef) -> Result<Option<Value>, WriteFailure> {
+    context.metrics.request("get", target.kind.as_str(), "sent");
+    match context.writer.send(path(target), &Verb::Get, Priority::High).await {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_absent() => {
+            forget(context, target);
+            Ok(None)
+        }
+        Err(error) => Err(WriteFailure::Link(error)),
+    }
+}
+
+/// Whether what is there is what should be made: a Job by its operation, a copy by its content.
+fn is_same(target: &ObjectRef, wanted: &Value, found: &Value) -> bool {
+    let label = |value: &Value| value["metadata"]["labels"][names::OPERATION_LABEL].clone();
+    match target.kind {
+        ObjectKind::Job => label(wanted) == label(found) && !label(found).is_null(),
+        ObjectKind::ConfigMap if target.name.ends_with("-log") => label(wanted) == label(found),
+        ObjectKind::ConfigMap | ObjectKind::Secret if kept(wanted).is_some() => kept(wanted) == kept(found),
+        ObjectKind::ConfigMap | ObjectKind::Secret => {
+            let stays = left(target, wanted, found).is_none();
+            wanted["data"] == found["data"] && found["immutable"] == true && stays
+        }
+        ObjectKind::Operation => {
+            wanted["metadata"]["labels"][names::DERIVED_UID_LABEL]
+                == found["metadata"]["labels"][names::DERIVED_UID_LABEL]
+        }
+        ObjectKind::Cluster | ObjectKind::KubernetesCluster | ObjectKind::Log => true,
+    }
+}
+
+/// Why what is there is not what should be made. What is about to go is waited for.
+fn in_the_way(target: &ObjectRef, wanted: &Value, found: &Value) -> WriteRefusal {
+    if let Some(text) = left(target, wanted, found) {
+        return WriteRefusal { text, lasting: false };
+    }
+    let (kind, at) = (target.kind.as_str(), format!("{}/{}", target.namespace, target.name));
+    let text = format!("{kind} {at} is there and is not this operation's");
+    WriteRefusal { text, lasting: found["metadata"]["deletionTimestamp"].is_null() }
+}
+
+/// What is waited for, when an operation of the same name that was deleted has left behind what is there.
+fn left(target: &ObjectRef, wanted: &Value, found: &Value) -> Option<String> {
+    let owners = |object: &Value| -> Vec<OwnerReference> {
+        serde_json::from_value(object["metadata"]["ownerReferences"].clone()).unwrap_or_default()
+    };
+    let (its, mut ours) = (owners(found), owners(wanted));
+    ours.retain(|owner| owner.kind == ObjectKind::Operation.as_str());
+    ours.iter().find_map(|owner| left_behind(target, &its, &owner.name, &owner.uid))
+}
+
+/// For which cluster and into whose hands something is made that outlives operations.
+fn kept(object: &Value) -> Option<(&str, &str)> {
+    let meta = &object["metadata"];
+    Some((meta["labels"][labels::CLUSTER].as_str()?, meta["annotations"][labels::JOB].as_str()?))
+}
+
+/// Takes an answer into the world. The lane that is being planned sees it at once; others are woken by the watch.
+fn take(context: &OperatorContext, target: &ObjectRef, value: Value) {
+    fn read<K: serde::de::DeserializeOwned + kube::Resource<DynamicType = ()>>(value: Value) -> Option<K> {
+        let mut object: K = serde_json::from_value(value).ok()?;
+        kubeon_link_kube::slim(&mut object);
+        Some(object)
+    }
+    // An answer that cannot be read is left to the watch, which tells why.
+    match target.kind {
+        ObjectKind::Cluster => read::<Cluster>(value).map(|object| context.cache.apply(object)),
+        ObjectKind::Operation => read::<ClusterOperation>(value).map(|object| context.cache.apply(object)),
+        ObjectKind::KubernetesCluster => {
+            read::<KubernetesCluster>(value).map(|object| context.cache.apply(object))
+        }
+        ObjectKind::Job => read::<Job>(value).map(|object| context.cache.apply(object)),
+        ObjectKind::ConfigMap | ObjectKind::Secret => {
+            serde_json::from_value::<ObjectMeta>(value["metadata"].clone())
+                .ok()
+                .map(|meta| context.cache.apply_meta(target.clone(), &meta))
+        }
+        ObjectKind::Log => None,
+    };
+}
+
+fn forget(context: &OperatorContext, target: &ObjectRef) {
+    let meta = ObjectMeta {
+        name: Some(target.name.clone()),
+        namespace: Some(target.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+        ..ObjectMeta::default()
+    };
+    match target.kind {
+        ObjectKind::Cluster => context.cache.remove::<Cluster>(&meta),
+        ObjectKind::Operation => context.cache.remove::<ClusterOperation>(&meta),
+        ObjectKind::KubernetesCluster => context.cache.remove::<KubernetesCluster>(&meta),
+        ObjectKind::Job => context.cache.remove::<Job>(&meta),
+        ObjectKind::ConfigMap | ObjectKind::Secret => context.cache.remove_meta(target, None),
+        ObjectKind::Log => Vec::new(),
+    };
+}
+
+/// What was read, as a plan wants it.
+pub(crate) fn data(context: &OperatorContext, target: &ObjectRef, value: Value) -> Data {
+    match target.kind {
+        ObjectKind::ConfigMap => {
+            let texts: BTreeMap<String, String> =
+                serde_json::from_value(value["data"].clone()).unwrap_or_default();
+            let values = texts.into_iter().map(|(key, text)| (key, text.into_bytes())).collect();
+            Data::Values { values, kind: String::new() }
+        }
+        ObjectKind::Secret => {
+            let bytes: BTreeMap<String, ByteString> =
+                serde_json::from_value(value["data"].clone()).unwrap_or_default();
+            let values = bytes.into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
+            Data::Values { values, kind: value["type"].as_str().unwrap_or_default().to_owned() }
+        }
+        _ => {
+            take(context, target, value);
+            Data::There
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn owned(kind: &str, name: &str, uid: &str) -> Value {
+        let owner = json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
+        json!({"metadata": {"ownerReferences": [owner]}, "data": {"a": "b"}, "immutable": true})
+    }
+
+    #[test]
+    fn what_a_deleted_operation_of_the_same_name_left_is_waited_for_and_nothing_else() {
+        let job = ObjectRef::new(ObjectKind::Job, "ns", "kubeonkube-o-job");
+        let wanted = owned("ClusterOperation", "o", "new");
+        let met = in_the_way(&job, &wanted, &owned("ClusterOperation", "o", "old"));
+        let said = "Job ns/kubeonkube-o-job of an operation of this name that was deleted is still there";
+        assert_eq!((met.text.as_str(), met.lasting), (said, false));
+        for foreign in
+            [owned("ClusterOperation", "p", "old"), owned("CronJob", "o", "old"), json!({"metadata": {}})]
+        {
+            let met = in_the_way(&job, &wanted, &foreign);
+            assert!(met.lasting && met.text.ends_with("is not this operation's"), "{}", met.text);
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_about_to_be_collected_is_not_taken_for_the_one_that_should_be_made() {
+        let map = ObjectRef::new(ObjectKind::ConfigMap, "ns", "copy");
+        let wanted = owned("ClusterOperation", "o", "new");
+        assert!(is_same(&map, &wanted, &wanted));
+        assert!(!is_same(&map, &wanted, &owned("ClusterOperation", "o", "old")));
+    }
+}

@@ -1,0 +1,248 @@
+//! One turn of a lane: ask what is to be done, do it, ask again, until nothing is left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kubeon_api::ClusterOperation;
+use kubeon_link_kube::{LinkError, RetryClass, Verb};
+use kubeon_operations::kubernetes_cluster::refused;
+use kubeon_operations::{
+    Change, ClusterChanges, ClusterObject, Data, Decision, ObjectKind, ObjectRef, QueueKey, View, Write,
+    WriteRefusal, decide,
+};
+use tokio::time::Instant;
+
+use crate::cache::QueueObjects;
+use crate::context::{LOG_BYTES, OperatorContext};
+use crate::execute::{self, WriteFailure};
+use crate::location;
+use crate::log_follower::is_lost;
+use crate::queue::{QueueItem, ReconcileOutcome, Urgency};
+use crate::refusals::Refused;
+use crate::request_priority::RequestPriority;
+
+/// Plans of one turn: more is a turn that does not come to an end, and it comes back later.
+const MOST_PLANS: usize = 32;
+/// After what the API server refused for now.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+/// How long a log that cannot be read is tried, from the end of its pod: its node may never answer again.
+const LOG_TRIED: SignedDuration = SignedDuration::from_secs(600);
+
+/// Works on lanes that are wanted at least as soon as `least`, until it is dropped.
+pub(crate) async fn work(context: Arc<OperatorContext>, least: Urgency) {
+    loop {
+        let work = context.queue.next(least).await;
+        let begun = Instant::now();
+        let outcome = one(&context, &work).await;
+        context.metrics.reconciled(begun.elapsed(), outcome != ReconcileOutcome::Failed);
+        context.queue.done(&work.queue_key, outcome);
+    }
+}
+
+/// One turn of a lane.
+async fn one(context: &OperatorContext, work: &QueueItem) -> ReconcileOutcome {
+    let queue_key = &work.queue_key;
+    let mut data = BTreeMap::new();
+    let mut trouble = BTreeMap::new();
+    let mut pause = None;
+    for _ in 0..MOST_PLANS {
+        let objects_of = context.cache.objects_of(queue_key);
+        let (operations, subject) = (objects_of.operations.clone(), objects_of.subject.clone());
+        match plan(context, queue_key, objects_of, &data, &trouble) {
+            Decision::Read(targets) => {
+                let request_priority = RequestPriority::of(work);
+                let reads = targets.iter().map(|target| read(context, target, &request_priority));
+                for (target, answer) in targets.iter().zip(futures::future::join_all(reads).await) {
+                    match answer {
+                        Ok(answer) => data.insert(target.clone(), answer),
+                        Err(failure) => return stopped(queue_key, &failure),
+                    };
+                }
+            }
+            Decision::Apply(changes) if changes.is_done() => {
+                context.refusals.over(queue_key);
+                let wake = changes.wake.map(until);
+                return ReconcileOutcome::Done([wake, pause].into_iter().flatten().min());
+            }
+            Decision::Apply(mut changes) => {
+                let yields = yields(&mut changes, work.class);
+                let writes: Vec<_> =
+                    changes.stages.iter().flatten().map(|write| write.why.as_str()).collect();
+                tracing::debug!(%queue_key, ?writes, "writes");
+                match executed(context, work, &mut changes, &operations).await {
+                    Ok(()) => {
+                        if yields && pause.is_none() {
+                            return ReconcileOutcome::Rest;
+                        }
+                    }
+                    Err(failure @ (WriteFailure::Link(_) | WriteFailure::Preempted)) => {
+                        return stopped(queue_key, &failure);
+                    }
+                    Err(WriteFailure::Replan) => {}
+                    Err(WriteFailure::Refused { operation, what, trouble: said }) => {
+                        tracing::warn!(%queue_key, operation, said = said.text, "refused");
+                        if !said.lasting {
+                            pause = Some(Instant::now() + REFUSED_PAUSE);
+                        }
+                        let Some(operation) = operation else {
+                            tell_refused(context, queue_key, &subject, &what, &said.text).await;
+                            return ReconcileOutcome::Done(Some(Instant::now() + REFUSED_PAUSE));
+                        };
+                        trouble.insert(operation, said);
+                    }
+                }
+                data.clear();
+            }
+        }
+    }
+    tracing::warn!(%queue_key, "the lane does not come to rest; it is looked at again later");
+    ReconcileOutcome::Failed
+}
+
+/// Tells people of a write that belongs to no operation, by an event about the lane's object and in its status.
+async fn tell_refused(
+    context: &OperatorContext,
+    queue_key: &QueueKey,
+    subject: &ClusterObject,
+    (verb, target): &(&'static str, ObjectRef),
+    said: &str,
+) {
+    let Some((object, uid)) = subject.target() else { return };
+    let place = [target.namespace.as_str(), &target.name].join("/");
+    let text = format!("cannot {verb} {} {}: {said}", target.kind.as_str(), place.trim_start_matches('/'));
+    context
+        .tell_refused(queue_key, &Refused { about: location::reference(&object, &uid), text: text.clone() });
+    let status = refused(subject, &text, Timestamp::now()).map(|write| (write, Vec::new()));
+    let status = status.into_iter().collect();
+    if execute::execute(context, status, &RequestPriority::normal()).await.is_err() {
+        tracing::debug!(%queue_key, "the status is not written either");
+    }
+}
+
+/// Carries the writes of a turn out, stage after stage, and tells people and its trace.
+async fn executed(
+    context: &OperatorContext,
+    work: &QueueItem,
+    changes: &mut ClusterChanges,
+    operations: &[Arc<ClusterOperation>],
+) -> Result<(), WriteFailure> {
+    let span = context.spans.as_ref().and_then(|spans| Some((spans, spans.begin(changes, operations)?)));
+    let answer = stages(context, changes, &RequestPriority::of(work)).await;
+    if let Some((spans, begun)) = span {
+        spans.ended(&work.queue_key, begun, answer.as_ref().err().map(WriteFailure::text));
+    }
+    answer
+}
+
+async fn stages(
+    context: &OperatorContext,
+    changes: &mut ClusterChanges,
+    request_priority: &RequestPriority,
+) -> Result<(), WriteFailure> {
+    for at in 0..changes.stages.len() {
+        execute::execute(context, changes.take(at), request_priority).await?;
+    }
+    debug_assert!(changes.notices.is_empty(), "these belong to no write: {:?}", changes.notices);
+    Ok(())
+}
+
+/// Whether other lanes go on after these writes. Of a lane that hurries, as soon as the end is told that somebody waits
+/// for: what would come after it is planned again, with the rest. One whose Job is made has time to tell of it.
+fn yields(changes: &mut ClusterChanges, class: Urgency) -> bool {
+    match class {
+        Urgency::Urgent => {
+            changes.cut();
+            changes.stages.iter().flatten().any(tells_an_end)
+        }
+        Urgency::Fresh => changes.stages.iter().flatten().any(Write::makes_a_job),
+        Urgency::Rest => false,
+    }
+}
+
+/// Whether it is the status of an operation that ended.
+fn tells_an_end(write: &Write) -> bool {
+    let Change::Status(patch) = &write.change else { return false };
+    let ended =
+        patch["status"]["status"].as_str().is_some_and(|word| ["Succeeded", "Failed"].contains(&word));
+    ended && write.target.kind == ObjectKind::Operation
+}
+
+fn plan(
+    context: &OperatorContext,
+    queue_key: &QueueKey,
+    objects_of: QueueObjects,
+    data: &BTreeMap<ObjectRef, Data>,
+    trouble: &BTreeMap<String, WriteRefusal>,
+) -> Decision {
+    let settings = context.settings();
+    decide(&View {
+        queue_key,
+        settings: &settings,
+        now: Timestamp::now(),
+        subject: objects_of.subject,
+        operations: objects_of.operations,
+        jobs: objects_of.jobs,
+        pods: objects_of.pods,
+        objects: &context.cache,
+        data,
+        trouble,
+    })
+}
+
+fn until(when: Timestamp) -> Instant {
+    let left = Timestamp::now().duration_until(when);
+    Instant::now() + Duration::try_from(left).unwrap_or_default() + Duration::from_millis(20)
+}
+
+/// How a turn ended that could not go on. Only what the API server did is a failure: a turn that was overtaken, or whose
+/// world changed, is made again as if it had never begun.
+fn stopped(queue_key: &QueueKey, failure: &WriteFailure) -> ReconcileOutcome {
+    let WriteFailure::Link(error) = failure else { return ReconcileOutcome::Rest };
+    tracing::warn!(%queue_key, error = %error, category = error.category(), "the turn failed; it is made again");
+    ReconcileOutcome::Failed
+}
+
+async fn read(
+    context: &OperatorContext,
+    target: &ObjectRef,
+    request_priority: &RequestPriority,
+) -> Result<Data, WriteFailure> {
+    // A kubelet's answer takes long: it has no place in the line.
+    if target.kind == ObjectKind::Log {
+        return read_log(context, target).await.map_err(WriteFailure::Link);
+    }
+    let permit = request_priority.permit(&context.writer).await.ok_or(WriteFailure::Preempted)?;
+    context.metrics.request("get", target.kind.as_str(), "sent");
+    let verb = context.cache.version(target).map_or(Verb::Get, Verb::GetAsOf);
+    match context.writer.send_with(permit, location::path(target), &verb).await {
+        Ok(value) => Ok(execute::data(context, target, value)),
+        Err(error) if error.is_absent() => Ok(Data::Absent),
+        Err(error) if error.retry_class() == RetryClass::AfterChange => Ok(Data::Denied(error.message())),
+        Err(error) => Err(WriteFailure::Link(error)),
+    }
+}
+
+async fn read_log(context: &OperatorContext, target: &ObjectRef) -> Result<Data, LinkError> {
+    context.metrics.request("get", target.kind.as_str(), "sent");
+    if let Some(text) = context.log_follower.heard(target).await {
+        return Ok(Data::Log(text));
+    }
+    match context.writer.log(&target.namespace, &target.name, LOG_BYTES).await {
+        Ok(text) if is_lost(&text) => Ok(Data::Absent),
+        Ok(text) => Ok(Data::Log(text)),
+        Err(error) if error.is_absent() => Ok(Data::Absent),
+        Err(error) if matches!(error.retry_class(), RetryClass::Never | RetryClass::AfterChange) => {
+            Ok(Data::Denied(error.message()))
+        }
+        Err(error) if given_up(context, target) => Ok(Data::Denied(error.message())),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a log was tried for long enough.
+fn given_up(context: &OperatorContext, pod: &ObjectRef) -> bool {
+    let due = context.cache.pod_ended(pod).and_then(|ended| ended.saturating_add(LOG_TRIED).ok());
+    due.is_some_and(|due| due <= Timestamp::now())
+}

@@ -1,0 +1,184 @@
+//! Events, sent aside: nothing waits for them, they let others pass, and when too many pile up the oldest wish is kept and
+//! the newest dropped.
+//! One that is not taken is tried a few times more; those behind it wait meanwhile. What is lost is counted.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use tokio::sync::{mpsc, watch};
+
+use crate::error::{LinkError, RetryClass};
+use crate::writer::KubeWriter;
+
+/// Events that may wait to be sent.
+const MOST_WAITING: usize = 4096;
+/// So many of them let others pass.
+const MOST_DEFERRED: usize = MOST_WAITING / 2;
+/// How often one is tried.
+const TRIES: u32 = 4;
+/// Before it is tried again; twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// How long an answer is waited for.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One event.
+#[derive(Debug, Clone)]
+pub struct EventRecord {
+    /// The object that it is about.
+    pub about: ObjectReference,
+    /// Whether somebody should look at it.
+    pub warning: bool,
+    /// One word in CamelCase.
+    pub reason: &'static str,
+    /// For a person.
+    pub text: String,
+}
+
+/// Sends events one after the other.
+#[derive(Clone)]
+pub struct EventRecorder {
+    sender: mpsc::Sender<EventRecord>,
+    /// How many are neither sent nor lost.
+    waiting: watch::Sender<usize>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl EventRecorder {
+    /// Begins to send, in a task of its own that ends with the last copy of this; while few wait, in moments that `writer`
+    /// have to spare.
+    #[must_use]
+    pub fn start(client: Client, writer: &KubeWriter, controller: &str, instance: &str) -> Self {
+        let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
+        let recorder = Recorder::new(client, reporter);
+        let (sender, mut records) = mpsc::channel::<EventRecord>(MOST_WAITING);
+        let dropped: Arc<AtomicU64> = Arc::default();
+        let waiting = watch::Sender::new(0);
+        let (lost, left, writer) = (Arc::clone(&dropped), waiting.clone(), writer.clone());
+        tokio::spawn(async move {
+            while let Some(record) = records.recv().await {
+                if records.len() < MOST_DEFERRED {
+                    writer.idle().await;
+                }
+                let event = event(&record);
+                let sent = several_times(|| publish(&recorder, &event, &record.about)).await;
+                if let Err(error) = sent {
+                    lost.fetch_add(1, Ordering::Relaxed);
+                    let about = record.about.name.as_deref().unwrap_or_default();
+                    tracing::warn!(%error, reason = record.reason, about, text = record.text, "an event is lost");
+                }
+                left.send_modify(|left| *left -= 1);
+            }
+        });
+        Self { sender, waiting, dropped }
+    }
+
+    /// Sends a word when its turn comes.
+    pub fn record(&self, record: EventRecord) {
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        if self.sender.try_send(record).is_err() {
+            self.waiting.send_modify(|waiting| *waiting -= 1);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until everything was said, at most for `timeout`. Answers how many were not.
+    pub async fn flush(&self, timeout: Duration) -> usize {
+        let mut waiting = self.waiting.subscribe();
+        let silent = tokio::time::timeout(timeout, waiting.wait_for(|waiting| *waiting == 0)).await.is_ok();
+        if silent { 0 } else { *waiting.borrow() }
+    }
+
+    /// How many nobody was told of: too many waited, or the API server did not take them.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+fn event(record: &EventRecord) -> Event {
+    Event {
+        type_: if record.warning { EventType::Warning } else { EventType::Normal },
+        reason: record.reason.to_owned(),
+        note: Some(clipped(record.text.clone())),
+        action: action(record),
+        secondary: None,
+    }
+}
+
+/// What the recorder tells events apart by. Of those that differ in their text alone it makes one, and keeps the first
+/// text: of two Jobs that were made, only one would be told of.
+fn action(record: &EventRecord) -> String {
+    let mut text = DefaultHasher::new();
+    record.text.hash(&mut text);
+    format!("{}-{:016x}", record.reason, text.finish())
+}
+
+async fn publish(recorder: &Recorder, event: &Event, about: &ObjectReference) -> Result<(), LinkError> {
+    let action = "create an event";
+    match tokio::time::timeout(TIMEOUT, recorder.publish(event, about)).await {
+        Ok(sent) => sent.map_err(|error| LinkError::of(action, error)),
+        Err(_) => Err(LinkError::Silent { action: action.to_owned(), after: TIMEOUT }),
+    }
+}
+
+/// Tries it again while that may help, a right that is still to come included.
+async fn several_times<F>(mut send: impl FnMut() -> F) -> Result<(), LinkError>
+where
+    F: Future<Output = Result<(), LinkError>>,
+{
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..TRIES {
+        match send().await {
+            Err(error) if error.retry_class() != RetryClass::Never => {}
+            ended => return ended,
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    send().await
+}
+
+/// An event takes 1 KiB.
+fn clipped(mut text: String) -> String {
+    if text.len() > 1024 {
+        let end = (0..=1020).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16) -> LinkError {
+        let (action, reason, message) = (String::new(), String::new(), String::new());
+        LinkError::Refused { action, code, reason, message }
+    }
+
+    /// Answers one after the other; how many were asked for, and what came of it.
+    async fn tried(answers: &[Option<u16>]) -> (usize, bool) {
+        let mut count = 0;
+        let ended = several_times(|| {
+            let answer = answers.get(count).copied().flatten();
+            count += 1;
+            std::future::ready(answer.map_or(Ok(()), |code| Err(refused(code))))
+        })
+        .await;
+        (count, ended.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_not_taken_is_tried_again_and_not_for_ever() {
+        assert_eq!(tried(&[]).await, (1, true));
+        assert_eq!(tried(&[Some(500), Some(429), Some(403)]).await, (4, true));
+        assert_eq!(tried(&[Some(500); 9]).await, (4, false));
+        assert_eq!(tried(&[Some(422)]).await, (1, false), "what is wrong stays wrong");
+    }
+}

@@ -1,0 +1,133 @@
+//! The operation that a wish becomes.
+
+use std::sync::Arc;
+
+use kubeon_api::kubernetes_cluster::TimeoutMins;
+use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
+use serde_json::json;
+
+use super::cluster_action::ClusterAction;
+use super::history::LENIENT;
+use super::next_action::DesiredOperation;
+use super::{history, namespace, object_name, object_notice, status, status_write};
+use crate::condition::STEP_FAILED;
+use crate::names::{self, DERIVED_NAMESPACE_LABEL, DERIVED_UID_LABEL, HOSTS_ANNOTATION, WHY_ANNOTATION};
+use crate::operation::{at, name};
+use crate::view::View;
+use crate::write::{Change, ClusterChanges, ObjectKind, ObjectRef, Write};
+
+/// The name of the operation that this wish becomes: one name for one wish, however often it is computed.
+pub(super) fn name_of(object: &KubernetesCluster, desired: &DesiredOperation) -> String {
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    let since =
+        object.status.as_ref().and_then(|status| status.last_transition_time.as_ref()).map(|time| time.0);
+    let mut content = json!(desired.spec).to_string();
+    for (key, text) in LENIENT.iter().filter_map(|key| Some((key, history::said(object, key)?))) {
+        content.push_str(&format!("\n{key}={text}"));
+    }
+    let of = (namespace(object), object_name(object), uid);
+    names::derived_operation(of, desired.action.as_str(), &content, since)
+}
+
+/// Makes the operation, then claims the cluster for it.
+pub(super) fn begin(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    desired: &DesiredOperation,
+    mine: &[Arc<ClusterOperation>],
+) -> ClusterChanges {
+    let operation = name_of(object, desired);
+    let mut changes = ClusterChanges::default();
+    let made = Write {
+        why: desired.why.clone(),
+        target: ObjectRef::new(ObjectKind::Operation, "", &operation),
+        change: Change::Create(operation_object(s, object, desired, &operation)),
+        operation: None,
+    };
+    let there = mine.iter().any(|one| name(one) == operation);
+    changes.stages.push(if there { Vec::new() } else { vec![made] });
+    let mut new = object.status.clone().unwrap_or_default();
+    let (phase, word) = match desired.action {
+        ClusterAction::Terminate => (Phase::Terminating, "TearingDown"),
+        ClusterAction::Create | ClusterAction::ScaleUp | ClusterAction::ScaleDown => {
+            (Phase::Prechecking, "Prechecking")
+        }
+    };
+    new.phase = Some(phase);
+    new.reason = None;
+    new.step = None;
+    new.operation = Some(operation.clone());
+    new.job_name = None;
+    new.last_transition_time = Some(at(s.now));
+    new.observed_generation = object.metadata.generation;
+    // Those of an earlier operation: the same step may fail again.
+    new.conditions.retain(|condition| condition.type_ != STEP_FAILED);
+    status::progressing(&mut new, word, &desired.why, s.now);
+    changes
+        .stages
+        .push(status_write(object, &new, format!("{operation} has its turn")).into_iter().collect());
+    changes.notices.push(object_notice(
+        object,
+        false,
+        reason(desired.action),
+        format!("{}: {operation}", desired.why),
+    ));
+    changes
+}
+
+fn reason(action: ClusterAction) -> &'static str {
+    match action {
+        ClusterAction::Create => "Creating",
+        ClusterAction::ScaleUp => "ScalingUp",
+        ClusterAction::ScaleDown => "ScalingDown",
+        ClusterAction::Terminate => "Terminating",
+    }
+}
+
+fn operation_object(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    desired: &DesiredOperation,
+    name: &str,
+) -> serde_json::Value {
+    let timeout = object.spec.cluster.timeout_mins.unwrap_or(TimeoutMins::DEFAULT).duration().as_secs();
+    let hosts: Vec<String> = desired.hosts.iter().map(ToString::to_string).collect();
+    let mut annotations = json!({
+        labels::APPLIED_SPEC: json!(desired.spec).to_string(),
+        WHY_ANNOTATION: desired.why,
+        HOSTS_ANNOTATION: hosts.join(","),
+    });
+    for (key, text) in LENIENT.iter().filter_map(|key| Some((key, history::said(object, key)?))) {
+        annotations[*key] = json!(text);
+    }
+    json!({
+        "apiVersion": "kubeonkube.clay.io/v1alpha1",
+        "kind": ObjectKind::Operation.as_str(),
+        "metadata": {
+            "name": name,
+            "labels": {
+                names::CLUSTER_LABEL: names::label(object_name(object)),
+                DERIVED_NAMESPACE_LABEL: namespace(object),
+                DERIVED_UID_LABEL: object.metadata.uid,
+            },
+            "annotations": annotations,
+        },
+        "spec": {
+            "cluster": object_name(object),
+            "actionType": "kubeon",
+            "action": desired.action.as_str(),
+            "image": s.settings.runner_images.last().cloned().unwrap_or_default(),
+            "activeDeadlineSeconds": timeout,
+        },
+    })
+}
+
+/// The words that an action ends with: after a success, after a failure. One that nobody knows ends as taking down does.
+pub(super) fn words(action: Option<ClusterAction>) -> (Operation, Operation) {
+    match action {
+        Some(ClusterAction::Create) => (Operation::CreateFinished, Operation::CreateFailed),
+        Some(ClusterAction::ScaleUp) => (Operation::ScaleUpFinished, Operation::ScaleUpFailed),
+        Some(ClusterAction::ScaleDown) => (Operation::ScaleDownFinished, Operation::ScaleDownFailed),
+        Some(ClusterAction::Terminate) | None => (Operation::TerminateFinished, Operation::TerminateFailed),
+    }
+}

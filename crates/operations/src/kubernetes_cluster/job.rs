@@ -1,0 +1,386 @@
+//! The Job of a derived operation, contract B, 2.4: no secret in its environment, the key a mounted Secret.
+
+use std::collections::BTreeMap;
+
+use kubeon_api::kubernetes_cluster::AuthConfig;
+use kubeon_api::{
+    ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, PrivateKey, PrivateKeyError, labels,
+};
+use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
+use serde_json::{Value, json};
+
+use super::cluster_action::ClusterAction;
+use super::{callback, inventory, namespace, object_name};
+use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
+use crate::operation::finish::{End, finish};
+use crate::operation::inputs::{KEY, Obstacle};
+use crate::operation::wait::{Wait, waits};
+use crate::operation::{OperationChanges, archive, name, start as common, uid};
+use crate::persisted;
+use crate::view::{Data, View};
+use crate::write::{Change, ObjectKind, ObjectRef, Write};
+
+/// Bytes that one variable of an environment may hold; Linux refuses 128 KiB.
+const MOST_IN_ENV: usize = 96 * 1024;
+/// How often another name is tried when a ConfigMap's five digits are taken.
+const ATTEMPTS: u8 = 16;
+/// Seconds that a Job stays when it ended. Its log is kept by then; an operator that was away for longer would take it for
+/// one that somebody deleted.
+const STAYS: i64 = 7 * 24 * 3600;
+/// The same of the one that takes the cluster down, contract B.
+const LAST_STAYS: i64 = 3600;
+
+/// Where the ConfigMap is mounted.
+pub(super) const CONF: &str = "/conf";
+
+type Values = BTreeMap<String, Vec<u8>>;
+
+pub(super) fn start(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> OperationChanges {
+    match prepared(s, object, operation) {
+        Ok(progress) => progress,
+        Err(Obstacle::Read(targets)) => OperationChanges::reads(targets),
+        Err(Obstacle::Wait(wait)) => waits(s, operation, &wait),
+        Err(Obstacle::Refuse(word, text)) => finish(s, operation, End::failed(word, text)),
+    }
+}
+
+fn prepared(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Result<OperationChanges, Obstacle> {
+    let mut spec = asked(object, operation)?;
+    let credentials = credentials(s, object)?;
+    account(&mut spec, &credentials);
+    common::trouble(s, operation)?;
+    state_is_there(s, object, operation)?;
+    let (ns, action) = (namespace(object), operation.spec.main.action.as_str());
+    let at = DataRef::new(ns, names::derived_job(action, ns, object_name(object), name(operation)));
+    let map = config(s, object, operation, &spec, &at)?;
+    let mut copies = vec![map.clone()];
+    let mut secret = None;
+    if !credentials.is_empty() {
+        let parts: Vec<&[u8]> =
+            credentials.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]).collect();
+        let copy = names::secret_copy(name(operation), &names::hash(&parts, 10));
+        let owner = archive::owner(operation);
+        let labels = [(OPERATION_LABEL, uid(operation).to_owned())];
+        copies.push(Write {
+            why: "what it logs in with is what was seen first".to_owned(),
+            target: ObjectRef::new(ObjectKind::Secret, ns, &copy),
+            change: Change::Create(common::secret(ns, &copy, &credentials, "Opaque", &labels, &owner)),
+            operation: Some(name(operation).to_owned()),
+        });
+        secret = Some(copy);
+    }
+    copies.retain(|copy| s.objects.meta(&copy.target).is_none());
+    copies.extend(kept(s, object, operation, &at)?);
+    let made = Write {
+        why: "its turn has come".to_owned(),
+        target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
+        change: Change::Create(the_job(s, object, operation, &spec, &at, &map.target.name, secret)),
+        operation: Some(name(operation).to_owned()),
+    };
+    let mut progress = OperationChanges { claims: true, ..OperationChanges::default() };
+    progress.changes.stages = vec![copies, vec![made]];
+    Ok(progress)
+}
+
+/// Making a cluster is not gone on with when what an earlier Job wrote down of its hosts was taken away: they would be
+/// nobody's.
+fn state_is_there(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Result<(), Obstacle> {
+    let state = names::state(namespace(object), object_name(object));
+    let state = ObjectRef::new(ObjectKind::Secret, namespace(object), state);
+    let of_it = |one: &ClusterOperation| {
+        let uid = one.metadata.labels.as_ref().and_then(|labels| labels.get(DERIVED_UID_LABEL));
+        uid == object.metadata.uid.as_ref() && name(one) != name(operation)
+    };
+    let begun =
+        |one: &ClusterOperation| of_it(one) && one.status.as_ref().is_some_and(|it| it.job_ref.is_some());
+    let begun = s.operations.iter().any(|one| begun(one));
+    let creates = ClusterAction::of(operation) == Some(ClusterAction::Create);
+    if creates && begun && s.objects.meta(&state).is_none() {
+        return Err(Obstacle::Wait(Wait::Missing(super::state_gone(object, &state))));
+    }
+    Ok(())
+}
+
+/// What outlives the Job. Nothing owns it: deleting the cluster takes it down first, and that needs it.
+fn kept(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    at: &DataRef,
+) -> Result<Vec<Write>, Obstacle> {
+    let (ns, cluster) = (namespace(object), object_name(object));
+    let label = persisted::cluster(ns, cluster);
+    let mut writes = Vec::new();
+    for target in super::kept(ns, cluster) {
+        let kept = persisted::PersistedObject {
+            kind: target.kind,
+            name: &target.name,
+            cluster: &label,
+            owner: None,
+        };
+        writes.extend(persisted::hand_over(s, kept, at, crate::operation::name(operation))?);
+    }
+    Ok(writes)
+}
+
+/// The spec that the operation was made for. A version that it leaves out is the one that runs, whichever is the newest by
+/// now.
+fn asked(
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Result<KubernetesClusterSpec, Obstacle> {
+    let annotations = operation.metadata.annotations.as_ref();
+    let text =
+        annotations.and_then(|all| all.get(labels::APPLIED_SPEC)).map(String::as_str).unwrap_or_default();
+    let mut spec: KubernetesClusterSpec = serde_json::from_str(text).map_err(|error| {
+        Obstacle::Refuse("NoSpec", format!("its annotation {} cannot be read: {error}", labels::APPLIED_SPEC))
+    })?;
+    spec.cluster.kube_version = spec.cluster.kube_version.or(super::runs(object));
+    Ok(spec)
+}
+
+/// What logs in: the Secret that is referred to, else what stands in the object.
+fn credentials(s: &View<'_>, object: &KubernetesCluster) -> Result<Values, Obstacle> {
+    let Some(auth) = &object.spec.cluster.auth_config else { return Ok(Values::new()) };
+    let Some(reference) = &auth.credentials_ref else { return Ok(inline(auth)) };
+    let ns = reference.namespace.as_ref().map_or(namespace(object), |name| name.as_str());
+    let at = DataRef::new(ns, reference.name.as_str());
+    let missing = |text: String| Obstacle::Wait(Wait::Missing(format!("authConfig.credentialsRef {text}")));
+    if ns != namespace(object) {
+        let text =
+            format!("authConfig.credentialsRef {at} must be in the namespace of the KubernetesCluster");
+        return Err(Obstacle::Refuse("OtherNamespace", text));
+    }
+    let target = ObjectRef::new(ObjectKind::Secret, &at.namespace, &at.name);
+    if s.objects.meta(&target).is_none() {
+        return Err(missing(format!("{at} not found")));
+    }
+    match s.data.get(&target) {
+        None => Err(Obstacle::Read(vec![target])),
+        Some(Data::Values { values, .. }) => {
+            let mut values = usable(values, &at)?;
+            if let Some(user) = &auth.username {
+                values.entry("username".to_owned()).or_insert_with(|| user.as_str().as_bytes().to_vec());
+            }
+            Ok(values)
+        }
+        Some(Data::Denied(why)) => Err(missing(format!("{at} cannot be read: {why}"))),
+        Some(_) => Err(missing(format!("{at} not found"))),
+    }
+}
+
+/// The account that is logged in with: a Secret's wins over what stands beside the reference to it. One that is no name is
+/// left to the runner, which says so.
+fn account(spec: &mut KubernetesClusterSpec, credentials: &Values) {
+    let said =
+        credentials.get("username").and_then(|name| std::str::from_utf8(name).ok()?.trim().parse().ok());
+    if let (Some(auth), Some(name)) = (&mut spec.cluster.auth_config, said) {
+        auth.username = Some(name);
+    }
+}
+
+/// What a Secret holds to log in with, its key as a key file.
+fn usable(values: &Values, at: &DataRef) -> Result<Values, Obstacle> {
+    let mut values = values.clone();
+    let Some(key) = values.get(KEY) else {
+        if values.contains_key("password") {
+            return Ok(values);
+        }
+        let text = format!("authConfig.credentialsRef {at} has neither key {KEY} nor password");
+        return Err(Obstacle::Wait(Wait::Missing(text)));
+    };
+    let refuse =
+        |why: &str| Obstacle::Refuse("NoKey", format!("{KEY} of authConfig.credentialsRef {at}: {why}"));
+    let text = std::str::from_utf8(key).map_err(|_| refuse("it is not text"))?;
+    let key: PrivateKey = text.parse().map_err(|error: PrivateKeyError| refuse(&error.to_string()))?;
+    values.insert(KEY.to_owned(), key.pem().as_bytes().to_vec());
+    Ok(values)
+}
+
+fn inline(auth: &AuthConfig) -> Values {
+    let mut values = Values::new();
+    if let Some(user) = &auth.username {
+        values.insert("username".to_owned(), user.as_str().as_bytes().to_vec());
+    }
+    if let Some(key) = &auth.private_ssh_key {
+        values.insert(KEY.to_owned(), key.pem().as_bytes().to_vec());
+    }
+    if let Some(password) = &auth.password {
+        let name = if auth.private_ssh_key.is_some() { "passphrase" } else { "password" };
+        values.insert(name.to_owned(), password.expose().as_bytes().to_vec());
+    }
+    values
+}
+
+fn takes_down(operation: &ClusterOperation) -> bool {
+    ClusterAction::of(operation) == Some(ClusterAction::Terminate)
+}
+
+/// The ConfigMap `kube-<action>-<5 hex>`: the Job's name, the wish, the inventory.
+fn config(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    spec: &KubernetesClusterSpec,
+    at: &DataRef,
+) -> Result<Write, Obstacle> {
+    let free = |target: &ObjectRef| {
+        s.objects.meta(target).is_none_or(|meta| meta.owners.iter().any(|owner| owner == uid(operation)))
+    };
+    let action = operation.spec.main.action.as_str();
+    let mut targets = (0..ATTEMPTS).map(|attempt| {
+        ObjectRef::new(
+            ObjectKind::ConfigMap,
+            &at.namespace,
+            names::derived_config(action, name(operation), attempt),
+        )
+    });
+    let target = targets.find(free).ok_or_else(|| {
+        Obstacle::Refuse("NoName", format!("{ATTEMPTS} names of its ConfigMap are taken in {}", at.namespace))
+    })?;
+    let mut spec = spec.clone();
+    if let Some(auth) = &mut spec.cluster.auth_config {
+        // The Secret is mounted beside the wish; the program knows nothing of this meta cluster.
+        auth.credentials_ref = None;
+    }
+    let desired = json!({
+        "apiVersion": "ecs.yun.com/v1",
+        "kind": "KubernetesCluster",
+        "metadata": {"name": object_name(object), "namespace": namespace(object)},
+        "spec": spec,
+    });
+    // Whoever takes a cluster down is told its name. Elsewhere the logins stand in the wish, and room is scarce: a ConfigMap
+    // of 5,000 hosts is nearly full.
+    let hosts = if takes_down(operation) { inventory::with_logins } else { inventory::yaml };
+    let mut data = json!({
+        "job-name": at.name,
+        "cluster.json": desired.to_string(),
+        "hosts.yml": hosts(&spec.cluster),
+    });
+    if let Some(authorities) = callback::authorities(s.settings) {
+        data[callback::AUTHORITIES] = json!(authorities);
+    }
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": target.name,
+            "namespace": target.namespace,
+            "labels": {OPERATION_LABEL: uid(operation)},
+            "ownerReferences": [archive::owner(operation)],
+        },
+        "immutable": true,
+        "data": data,
+    });
+    Ok(Write {
+        why: "what it does is what was seen first".to_owned(),
+        target,
+        change: Change::Create(map),
+        operation: Some(name(operation).to_owned()),
+    })
+}
+
+/// The environment of contract B, in its order.
+fn environment(
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    spec: &KubernetesClusterSpec,
+) -> Vec<(String, String)> {
+    let cluster = &spec.cluster;
+    let vip = cluster.external_load_balancer.as_ref().map(|endpoint| endpoint.as_str().to_owned());
+    let all = [
+        ("MASTER_HOSTS", inventory::joined(&cluster.master_list)),
+        ("MASTER_VIP", vip.unwrap_or_default()),
+        ("ETCD_HOSTS", inventory::joined(cluster.etcd())),
+        ("OPERATION", operation.spec.main.action.clone()),
+        ("HOSTS_YAML", inventory::yaml(cluster)),
+        ("CLUSTER_NAME", object_name(object).to_owned()),
+        ("CLUSTER_NAMESPACE", namespace(object).to_owned()),
+        ("NODE_HOSTS", annotation(operation, HOSTS_ANNOTATION)),
+        ("IGNORE_CHECKS", annotation(operation, labels::IGNORE_CHECKS)),
+        ("WITHOUT", annotation(operation, labels::WITHOUT)),
+    ];
+    let said = |name: &str, value: &str| !["IGNORE_CHECKS", "WITHOUT"].contains(&name) || !value.is_empty();
+    // What is too long for an environment stands in /conf alone.
+    all.into_iter()
+        .filter(|(name, value)| value.len() <= MOST_IN_ENV && said(name, value))
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn annotation(operation: &ClusterOperation, key: &str) -> String {
+    operation.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned().unwrap_or_default()
+}
+
+fn the_job(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+    spec: &KubernetesClusterSpec,
+    at: &DataRef,
+    map: &str,
+    secret: Option<String>,
+) -> Value {
+    let whole = |volume, source, path: &str| Mount { volume, source, path: path.to_owned(), key: None };
+    let state = names::state(namespace(object), object_name(object));
+    let known_hosts = names::known_hosts(namespace(object), object_name(object));
+    let map_of = |name, optional| Source::ConfigMap { name, mode: None, optional };
+    let mut mounts = vec![
+        whole("conf", map_of(map.to_owned(), false), CONF),
+        whole("state", Source::Secret { name: state, optional: true }, "/state"),
+        whole("known-hosts", map_of(known_hosts, true), "/known-hosts"),
+    ];
+    mounts.extend(secret.map(|name| whole("auth", Source::Secret { name, optional: false }, "/auth")));
+    if let Some(image) = &s.settings.bundle_image {
+        let version =
+            spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
+        mounts.push(Mount::bundle(image, &version));
+    }
+    mounts.extend(callback::token(s.settings, operation));
+    let leaving = takes_down(operation);
+    // Deleting the object would take its Jobs along: the one that takes the cluster down belongs to nobody.
+    let owner = (!leaving).then(|| {
+        json!({
+            "apiVersion": "ecs.yun.com/v1",
+            "kind": "KubernetesCluster",
+            "name": object_name(object),
+            "uid": object.metadata.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    });
+    let mut annotations = common::annotations(operation, s.queue_key);
+    annotations.remove(labels::APPLIED_SPEC);
+    annotations.remove(HOSTS_ANNOTATION);
+    job(&OperationJob {
+        name: &at.name,
+        namespace: &at.namespace,
+        owner,
+        labels: common::labels(operation),
+        annotations,
+        container: &at.name,
+        image: s.settings.runner_images.last().map_or(operation.spec.image.as_str(), String::as_str),
+        program: Program::Runner {
+            operation: name(operation).to_owned(),
+            action: "kubeon",
+            more: callback::arguments(s.settings),
+        },
+        env: environment(object, operation, spec),
+        mounts,
+        resources: operation.spec.resources.as_ref().map(|resources| json!(resources)),
+        deadline_seconds: operation.spec.active_deadline_seconds,
+        ttl_seconds: Some(if leaving { LAST_STAYS } else { STAYS }),
+    })
+}

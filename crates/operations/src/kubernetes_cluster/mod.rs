@@ -1,0 +1,384 @@
+//! A lane of a `KubernetesCluster`: what it asks for becomes one derived operation after the other.
+//!
+//! ```text
+//!   spec ─┐
+//!         ├─ want ──► finalizer ──► operation ──► claim in status.operation ──► Job ──► annotation ──► phase
+//!   last applied spec, annotation                                                         (what was applied)
+//! ```
+
+mod applied;
+mod callback;
+mod cluster_action;
+mod completion;
+mod derived_operation;
+pub(crate) mod history;
+mod inventory;
+mod job;
+mod next_action;
+mod node_status;
+mod status;
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use kubeon_api::{ClusterOperation, KubernetesCluster, Version, labels};
+use serde_json::{Value, json};
+
+use crate::names::{self, DERIVED_UID_LABEL};
+use crate::operation::finish::{End, finish};
+use crate::operation::wait::{Wait, refusal};
+use crate::operation::{OperationChanges, archive, guarded, name, running, target, uid, wait};
+use crate::order;
+use crate::view::{ClusterObject, Data, Observed, View};
+use crate::write::{Change, ClusterChanges, Decision, Notice, ObjectKind, ObjectRef, Write};
+
+pub use applied::without_secrets;
+pub(crate) use cluster_action::ClusterAction;
+pub(crate) use history::told;
+pub use next_action::{NextAction, next_action};
+
+/// What is to be done for a `KubernetesCluster` and its operations.
+pub(crate) fn decide(s: &View<'_>) -> Decision {
+    let ClusterObject::KubernetesCluster(seen) = &s.subject else {
+        return Decision::Apply(ClusterChanges::default());
+    };
+    let mut operations = s.operations.clone();
+    order::queue(&mut operations);
+    let object = match seen {
+        Observed::Found(object) => object.as_ref(),
+        Observed::Unreadable(_) => return carry_on(s, &operations),
+        Observed::Absent => return orphans(s, &operations),
+    };
+    let belongs = |operation: &Arc<ClusterOperation>| {
+        operation.metadata.labels.as_ref().and_then(|labels| labels.get(DERIVED_UID_LABEL))
+            == object.metadata.uid.as_ref()
+    };
+    let (mine, others): (Vec<_>, Vec<_>) = operations.into_iter().partition(belongs);
+    if let Some(plan) = archive::before_all_else(s, &mine) {
+        return plan;
+    }
+    let mut changes = match orphans(s, &others) {
+        Decision::Read(targets) => return Decision::Read(targets),
+        Decision::Apply(changes) => changes,
+    };
+    if !changes.is_done() || others.iter().any(|other| !order::ended(other)) {
+        return Decision::Apply(changes);
+    }
+    match step(s, object, &mine) {
+        Decision::Read(targets) => return Decision::Read(targets),
+        Decision::Apply(step) => changes.beside(step),
+    }
+    changes.beside(archive::prune(s, &mine));
+    if changes.is_done()
+        && let Some(plan) = archive::logs(s, &mine)
+    {
+        return plan;
+    }
+    changes.stages.retain(|stage| !stage.is_empty());
+    Decision::Apply(changes)
+}
+
+/// The one thing that is next: go on with what works, settle what ended, or begin what is wanted.
+fn step(s: &View<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Decision {
+    let done: Vec<Write> = mine
+        .iter()
+        .filter(|one| order::ended(one))
+        .filter_map(|one| crate::operation::start::meta(one, None, true))
+        .collect();
+    let mut changes = ClusterChanges { stages: vec![done], ..ClusterChanges::default() };
+    let claimed = object.status.as_ref().and_then(|status| status.operation.as_deref());
+    let plan = match claimed.map(|claimed| (claimed, mine.iter().find(|one| name(one) == claimed))) {
+        Some((_, Some(operation))) if order::ended(operation) => {
+            Decision::Apply(completion::settle(s, object, operation))
+        }
+        Some((_, Some(operation))) => go_on(s, object, operation),
+        Some((claimed, None)) => completion::lost(s, object, claimed),
+        None => begin(s, object, mine),
+    };
+    match plan {
+        Decision::Read(targets) => Decision::Read(targets),
+        Decision::Apply(next) => {
+            changes.beside(next);
+            Decision::Apply(changes)
+        }
+    }
+}
+
+fn go_on(s: &View<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> Decision {
+    let deleting = object.metadata.deletion_timestamp.is_some();
+    let leaving = deleting && ClusterAction::of(operation) != Some(ClusterAction::Terminate);
+    let ordered = leaving.then(|| ("Deleted", "the KubernetesCluster is being deleted".to_owned()));
+    let progress = match running::job_of(s, operation) {
+        Some(at) => running::decide(s, operation, &at, ordered),
+        None => match ordered.or_else(|| refusal(operation)) {
+            Some((word, text)) => finish(s, operation, End::failed(word, text)),
+            None => not_started(s, object, operation),
+        },
+    };
+    if !progress.reads.is_empty() {
+        return Decision::Read(progress.reads);
+    }
+    let mut changes = progress.changes;
+    changes.beside(status::works(s, object, operation));
+    Decision::Apply(changes)
+}
+
+fn not_started(s: &View<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> OperationChanges {
+    if let Some(text) = crate::cluster::left_over(s) {
+        return wait::waits(s, operation, &Wait::Until(text));
+    }
+    let whose = match (object.spec.paused, operation.spec.paused) {
+        (true, _) => Some("KubernetesCluster"),
+        (false, true) => Some("operation"),
+        (false, false) => None,
+    };
+    if let Some(whose) = whose {
+        return wait::waits(
+            s,
+            operation,
+            &Wait::Until(format!("paused: spec.paused of the {whose} is true")),
+        );
+    }
+    job::start(s, object, operation)
+}
+
+/// Begins what is wanted: the finalizer before the first effect, then the operation, then its claim.
+fn begin(s: &View<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Decision {
+    let wanted = match untouched(s, object, mine, next_action(s.settings, object, mine)) {
+        Ok(wanted) => wanted,
+        Err(targets) => return Decision::Read(targets),
+    };
+    if let Some(plan) = superseded(s, mine, &wanted, object) {
+        return plan;
+    }
+    Decision::Apply(match &wanted {
+        NextAction::Operation(desired) if needs_finalizer(object) => finalizer(object, desired.action),
+        NextAction::Operation(desired) => derived_operation::begin(s, object, desired, mine),
+        NextAction::Release(why) => completion::release(s, object, why),
+        NextAction::Answer(word) => completion::answer(object, word),
+        NextAction::Nothing | NextAction::Declared | NextAction::Held { .. } | NextAction::Refused(_) => {
+            status::stands(s, object, &wanted)
+        }
+    })
+}
+
+/// A cluster of which nothing was ever saved has nothing on its hosts: a runner saves before its first effect. It needs
+/// no Job to be taken down. `Err` is what must be read to know.
+fn untouched(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+    wanted: NextAction,
+) -> Result<NextAction, Vec<ObjectRef>> {
+    let leaves =
+        matches!(&wanted, NextAction::Operation(desired) if desired.action == ClusterAction::Terminate);
+    // What was applied once stands, whoever took its state away; a runner that still works may be about to save.
+    if !leaves || !matches!(applied::applied(object), Ok(None)) || crate::cluster::left_over(s).is_some() {
+        return Ok(wanted);
+    }
+    let state = names::state(namespace(object), object_name(object));
+    let state = ObjectRef::new(ObjectKind::Secret, namespace(object), state);
+    let begun = begun(object, mine);
+    let saved = match (s.objects.meta(&state), s.data.get(&state)) {
+        (None, _) if !begun => false,
+        (_, None) => return Err(vec![state]),
+        (_, Some(Data::Values { values, .. })) => {
+            values.get(names::STATE_KEY).is_some_and(|state| !state.is_empty())
+        }
+        // It is there before the first Job: somebody took it away, and with it what was on which host.
+        (_, Some(Data::Absent)) if begun => {
+            return Ok(NextAction::Held { word: "StateMissing", text: state_gone(object, &state) });
+        }
+        (_, Some(Data::Absent)) => false,
+        (_, Some(_)) => true,
+    };
+    Ok(if saved {
+        wanted
+    } else {
+        NextAction::Release("nothing was ever written to its hosts: there is nothing to take down")
+    })
+}
+
+/// Whether a Job was ever made for it.
+fn begun(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> bool {
+    let has_job = |one: &Arc<ClusterOperation>| one.status.as_ref().is_some_and(|it| it.job_ref.is_some());
+    object.status.as_ref().is_some_and(|status| status.job_name.is_some()) || mine.iter().any(has_job)
+}
+
+/// What to do when nothing tells any more what was put on which host.
+fn state_gone(object: &KubernetesCluster, state: &ObjectRef) -> String {
+    format!(
+        "Secret {0}/{1} is gone, in which stands what was put on which host, and a Job has worked: put it back with label \
+         {2}={3}, or leave the hosts as they are: kubectl -n {0} patch ecs {4} --type merge -p \
+         '{{\"spec\":{{\"deletionPolicy\":\"Retain\"}}}}'",
+        state.namespace,
+        state.name,
+        labels::CLUSTER,
+        crate::persisted::cluster(namespace(object), object_name(object)),
+        object_name(object)
+    )
+}
+
+/// Operations that nobody claims and that are not what is wanted now: while there is one, nothing else begins.
+fn superseded(
+    s: &View<'_>,
+    mine: &[Arc<ClusterOperation>],
+    wanted: &NextAction,
+    object: &KubernetesCluster,
+) -> Option<Decision> {
+    let keep = match wanted {
+        NextAction::Operation(desired) => Some(derived_operation::name_of(object, desired)),
+        _ => None,
+    };
+    let unwanted = |one: &&Arc<ClusterOperation>| !order::ended(one) && Some(name(one)) != keep.as_deref();
+    let mut changes = None;
+    for operation in mine.iter().filter(unwanted) {
+        let stop = ("Superseded", "another change was asked for before it began".to_owned());
+        let progress = match running::job_of(s, operation) {
+            Some(at) => running::decide(s, operation, &at, Some(stop)),
+            None => finish(s, operation, End::failed(stop.0, stop.1)),
+        };
+        if !progress.reads.is_empty() {
+            return Some(Decision::Read(progress.reads));
+        }
+        changes.get_or_insert_with(ClusterChanges::default).beside(progress.changes);
+    }
+    changes.map(Decision::Apply)
+}
+
+/// Operations whose `KubernetesCluster` is gone: what works is ended, what ended is removed.
+fn orphans(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Decision {
+    let mut changes = ClusterChanges::default();
+    for operation in operations {
+        if order::ended(operation) {
+            if operation.metadata.deletion_timestamp.is_none() {
+                changes.beside(ClusterChanges::of(Write {
+                    why: "its KubernetesCluster is gone".to_owned(),
+                    target: target(operation),
+                    change: Change::Delete { uid: uid(operation).to_owned() },
+                    operation: None,
+                }));
+            }
+            continue;
+        }
+        let stop = ("Deleted", "its KubernetesCluster is gone".to_owned());
+        let progress = match running::job_of(s, operation) {
+            Some(at) => running::decide(s, operation, &at, Some(stop)),
+            None => finish(s, operation, End::failed(stop.0, stop.1)),
+        };
+        if !progress.reads.is_empty() {
+            return Decision::Read(progress.reads);
+        }
+        changes.beside(progress.changes);
+    }
+    changes.stages.retain(|stage| !stage.is_empty());
+    Decision::Apply(changes)
+}
+
+/// The status of a `KubernetesCluster` of which the API server refuses what is to be done next. A `Cluster` has no place for
+/// it: what its status says is about references.
+#[must_use]
+pub fn refused(subject: &ClusterObject, text: &str, now: Timestamp) -> Option<Write> {
+    let ClusterObject::KubernetesCluster(Observed::Found(object)) = subject else { return None };
+    status::refused(object, text, now)
+}
+
+/// While the object cannot be read, what works goes on and nothing begins.
+fn carry_on(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Decision {
+    let mut changes = ClusterChanges::default();
+    for operation in operations.iter().filter(|operation| !order::ended(operation)) {
+        if let Some(at) = running::job_of(s, operation) {
+            let progress = running::decide(s, operation, &at, None);
+            if !progress.reads.is_empty() {
+                return Decision::Read(progress.reads);
+            }
+            changes.beside(progress.changes);
+        }
+    }
+    changes.stages.retain(|stage| !stage.is_empty());
+    Decision::Apply(changes)
+}
+
+/// What outlives the Jobs of a cluster: the engine's state, the admin kubeconfig, the SSH keys of its hosts.
+#[must_use]
+pub fn kept(namespace: &str, name: &str) -> [ObjectRef; 3] {
+    [
+        ObjectRef::new(ObjectKind::Secret, namespace, names::state(namespace, name)),
+        ObjectRef::new(ObjectKind::Secret, namespace, names::kubeconfig(namespace, name)),
+        ObjectRef::new(ObjectKind::ConfigMap, namespace, names::known_hosts(namespace, name)),
+    ]
+}
+
+pub(crate) fn object_target(object: &KubernetesCluster) -> ObjectRef {
+    ObjectRef::new(ObjectKind::KubernetesCluster, namespace(object), object_name(object))
+}
+
+pub(crate) fn namespace(object: &KubernetesCluster) -> &str {
+    object.metadata.namespace.as_deref().unwrap_or_default()
+}
+
+pub(crate) fn object_name(object: &KubernetesCluster) -> &str {
+    object.metadata.name.as_deref().unwrap_or_default()
+}
+
+pub(crate) fn our_finalizer(object: &KubernetesCluster) -> String {
+    format!("{}{}", labels::FINALIZER_PREFIX, object_name(object))
+}
+
+/// The version that the masters run, where it was seen.
+fn runs(object: &KubernetesCluster) -> Option<Version> {
+    object.status.as_ref()?.version
+}
+
+fn has_finalizer(object: &KubernetesCluster) -> bool {
+    let ours = our_finalizer(object);
+    object.metadata.finalizers.iter().flatten().any(|one| *one == ours)
+}
+
+fn needs_finalizer(object: &KubernetesCluster) -> bool {
+    !has_finalizer(object) && object.metadata.deletion_timestamp.is_none()
+}
+
+fn finalizer(object: &KubernetesCluster, action: ClusterAction) -> ClusterChanges {
+    let mut all = object.metadata.finalizers.clone().unwrap_or_default();
+    all.push(our_finalizer(object));
+    let metadata = json!({"finalizers": all, "resourceVersion": object.metadata.resource_version});
+    let mut changes = ClusterChanges::of(object_write(
+        object,
+        format!("before {} touches a host", action.as_str()),
+        Change::Merge(json!({"metadata": metadata})),
+    ));
+    changes.notices.push(object_notice(
+        object,
+        false,
+        "SetFinalizersSuccess",
+        "deleting it will take the cluster down first",
+    ));
+    changes
+}
+
+pub(crate) fn object_write(object: &KubernetesCluster, why: impl Into<String>, change: Change) -> Write {
+    Write { why: why.into(), target: object_target(object), change, operation: None }
+}
+
+pub(crate) fn object_notice(
+    object: &KubernetesCluster,
+    warning: bool,
+    reason: &'static str,
+    text: impl Into<String>,
+) -> Notice {
+    let uid = object.metadata.uid.clone().unwrap_or_default();
+    let about = object_target(object);
+    Notice { with: about.clone(), about, uid, warning, reason, text: text.into() }
+}
+
+/// The change of the object's status to `new`; nothing when it is that already.
+pub(crate) fn status_write(
+    object: &KubernetesCluster,
+    new: &kubeon_api::KubernetesClusterStatus,
+    why: impl Into<String>,
+) -> Option<Write> {
+    let before: Value = json!(object.status.clone().unwrap_or_default());
+    let patch = guarded(object.metadata.resource_version.as_deref(), &before, &json!(new))?;
+    Some(object_write(object, why, Change::Status(patch)))
+}

@@ -1,0 +1,76 @@
+//! Secrets and ConfigMaps that outlive operations: what the engine must remember of a cluster, its admin kubeconfig, the
+//! SSH keys of its hosts. The operator makes them empty; the runner of the Job that is named on them, and no other, writes
+//! what is in them.
+
+use kubeon_api::{DataRef, labels};
+use serde_json::{Value, json};
+
+use crate::names;
+use crate::operation::inputs::Obstacle;
+use crate::operation::wait::Wait;
+use crate::view::View;
+use crate::write::{Change, ObjectKind, ObjectRef, Write};
+
+/// What is kept.
+pub(crate) struct PersistedObject<'a> {
+    /// Secret or ConfigMap.
+    pub kind: ObjectKind,
+    /// Its name.
+    pub name: &'a str,
+    /// The cluster that it is for, as a label has it.
+    pub cluster: &'a str,
+    /// What it goes with by itself, if anything.
+    pub owner: Option<Value>,
+}
+
+/// The cluster of that name in that namespace, as a label has it.
+pub(crate) fn cluster(namespace: &str, name: &str) -> String {
+    names::label(&format!("{namespace}.{name}"))
+}
+
+/// Makes it, or gives it into the hands of this Job; nothing when that is so already.
+pub(crate) fn hand_over(
+    s: &View<'_>,
+    kept: PersistedObject<'_>,
+    job: &DataRef,
+    operation: &str,
+) -> Result<Option<Write>, Obstacle> {
+    let target = ObjectRef::new(kept.kind, &job.namespace, kept.name);
+    let (why, change) = match s.objects.meta(&target) {
+        None => ("what its runner keeps has a place", Change::Create(empty(&target, kept, &job.name))),
+        Some(meta) if meta.cluster.as_deref() != Some(kept.cluster) => {
+            let text = format!(
+                "{} {}/{} is there and was not made for this cluster: take it away, or label it {}={}",
+                target.kind.as_str(),
+                target.namespace,
+                target.name,
+                labels::CLUSTER,
+                kept.cluster
+            );
+            return Err(Obstacle::Wait(Wait::Missing(text)));
+        }
+        Some(meta) if meta.job.as_deref() == Some(&job.name) => return Ok(None),
+        Some(_) => {
+            let named = json!({"metadata": {"annotations": {labels::JOB: job.name}}});
+            ("what its runner keeps is handed over to it", Change::Merge(named))
+        }
+    };
+    Ok(Some(Write { why: why.to_owned(), target, change, operation: Some(operation.to_owned()) }))
+}
+
+fn empty(target: &ObjectRef, kept: PersistedObject<'_>, job: &str) -> Value {
+    let mut metadata = json!({
+        "name": target.name,
+        "namespace": target.namespace,
+        "labels": {labels::CLUSTER: kept.cluster},
+        "annotations": {labels::JOB: job},
+    });
+    if let Some(owner) = kept.owner {
+        metadata["ownerReferences"] = json!([owner]);
+    }
+    let mut object = json!({"apiVersion": "v1", "kind": target.kind.as_str(), "metadata": metadata});
+    if target.kind == ObjectKind::Secret {
+        object["type"] = json!("Opaque");
+    }
+    object
+}

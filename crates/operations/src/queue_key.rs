@@ -1,0 +1,84 @@
+//! A lane: the operations of one cluster, of which one runs at a time.
+
+use std::fmt;
+
+use kubeon_api::ClusterOperation;
+
+use crate::names::{DERIVED_NAMESPACE_LABEL, DERIVED_UID_LABEL, QUEUE_KEY_ANNOTATION};
+
+/// Whose operations.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QueueKey {
+    /// Of the `Cluster` with this name.
+    Cluster(String),
+    /// Of a `KubernetesCluster`.
+    KubernetesCluster {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl QueueKey {
+    /// The lane of an operation. One that claims to be derived belongs to the lane that it names; whether it is
+    /// rightly there is decided by that lane's turn.
+    #[must_use]
+    pub fn of(operation: &ClusterOperation) -> Self {
+        let labels = operation.metadata.labels.as_ref();
+        let label = |key: &str| labels.and_then(|labels| labels.get(key));
+        match (label(DERIVED_NAMESPACE_LABEL), label(DERIVED_UID_LABEL)) {
+            (Some(namespace), Some(_)) => {
+                Self::KubernetesCluster { namespace: namespace.clone(), name: operation.spec.cluster.clone() }
+            }
+            _ => Self::Cluster(operation.spec.cluster.clone()),
+        }
+    }
+
+    /// The lane that a Job's or pod's annotations name.
+    #[must_use]
+    pub fn of_annotations(annotations: Option<&std::collections::BTreeMap<String, String>>) -> Option<Self> {
+        annotations?.get(QUEUE_KEY_ANNOTATION)?.parse().ok()
+    }
+}
+
+impl fmt::Display for QueueKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster(name) => write!(f, "cluster/{name}"),
+            Self::KubernetesCluster { namespace, name } => write!(f, "kubernetescluster/{namespace}/{name}"),
+        }
+    }
+}
+
+/// A text that names no lane.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} names no lane")]
+pub struct InvalidQueueKey(String);
+
+impl std::str::FromStr for QueueKey {
+    type Err = InvalidQueueKey;
+    fn from_str(text: &str) -> Result<Self, InvalidQueueKey> {
+        match text.split('/').collect::<Vec<_>>().as_slice() {
+            ["cluster", name] => Ok(Self::Cluster((*name).to_owned())),
+            ["kubernetescluster", namespace, name] => {
+                Ok(Self::KubernetesCluster { namespace: (*namespace).to_owned(), name: (*name).to_owned() })
+            }
+            _ => Err(InvalidQueueKey(text.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_read_back_from_what_it_is_written_as() {
+        let business = QueueKey::KubernetesCluster { namespace: "a".into(), name: "b".into() };
+        for queue_key in [QueueKey::Cluster("x.y".into()), business] {
+            assert_eq!(queue_key.to_string().parse(), Ok(queue_key));
+        }
+        assert!("x".parse::<QueueKey>().is_err());
+    }
+}

@@ -1,0 +1,364 @@
+//! What a `KubernetesCluster` keeps between its operations, and how its hosts are logged in to.
+
+use serde_json::{Value, json};
+
+use super::kubernetes_cluster::{
+    KNOWN_HOSTS, NAME, STATE, ends, env, job, object, running, saved, scaled, spec, world,
+};
+use crate::settings::Callback;
+use crate::testing::World;
+use crate::write::{ObjectKind, ObjectRef};
+
+#[test]
+fn what_outlives_a_job_is_there_before_it_and_changes_hands_with_each_operation() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    let keeper = |world: &World, kind, name: &str| {
+        let meta = world.get(kind, "default", name)["metadata"].clone();
+        assert_eq!(meta["labels"]["kubeon.io/cluster"], "default.test-cluster");
+        assert!(meta["ownerReferences"].is_null(), "taking the cluster down needs it");
+        meta["annotations"]["kubeon.io/job"].as_str().unwrap().to_owned()
+    };
+    let order: Vec<_> = world.written.iter().map(|write| write.target.clone()).collect();
+    let first = |kind, name: &str| {
+        order.iter().position(|one| one.kind == kind && one.name.starts_with(name)).unwrap()
+    };
+    let create = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    let kubeconfig = (ObjectKind::Secret, "default-test-cluster-kubeconfig");
+    let all = [(ObjectKind::Secret, STATE), kubeconfig, (ObjectKind::ConfigMap, KNOWN_HOSTS)];
+    for (kind, name) in all {
+        assert!(first(kind, name) < first(ObjectKind::Job, "create-"), "{name}");
+        assert_eq!(keeper(&world, kind, name), create);
+    }
+    assert!(
+        world.get(ObjectKind::ConfigMap, "default", KNOWN_HOSTS)["data"].is_null(),
+        "until a runner writes"
+    );
+    saved(&mut world);
+    ends(&mut world, "Complete");
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    let up = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    assert!(up.starts_with("scale-up-"), "{up}");
+    for (kind, name) in all {
+        assert_eq!(keeper(&world, kind, name), up);
+    }
+    assert_eq!(world.get(ObjectKind::Secret, "default", STATE)["stringData"]["state.tar.zst"], "keys");
+}
+
+#[test]
+fn conditions_are_about_the_generation_that_was_worked_on() {
+    let mut world = running(&["10.0.0.2"]);
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    let later = json!({"metadata": {"generation": 3}, "spec": spec(&["10.0.0.2", "10.0.0.4", "10.0.0.5"])});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &later);
+    let ready = |world: &World| {
+        let conditions = object(world)["status"]["conditions"].as_array().unwrap();
+        let ready = conditions.iter().find(|one| one["type"] == "Ready").unwrap();
+        (ready["status"].clone(), ready["observedGeneration"].clone())
+    };
+    let name = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    world.job_says(&name, "Complete");
+    world.settle();
+    assert_eq!(ready(&world), (json!("True"), json!(2)), "a third worker is still to come");
+    ends(&mut world, "Complete");
+    assert_eq!(ready(&world), (json!("True"), json!(3)));
+    assert_eq!(object(&world)["status"]["ready"], "5/5");
+}
+
+#[test]
+fn a_secret_that_is_not_the_operators_is_named_and_left_alone() {
+    let mut world = world(&["10.0.0.2"]);
+    world.put(ObjectKind::Secret, "default", STATE, json!({"stringData": {"mine": "x"}}));
+    world.settle();
+    assert!(world.jobs().is_empty());
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let reason = world.status(&operation)["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains(STATE) && reason.contains("kubeon.io/cluster=default.test-cluster"), "{reason}");
+    assert!(world.get(ObjectKind::Secret, "default", STATE)["metadata"]["labels"].is_null());
+}
+
+/// Somebody may know the keys of hosts before any of them is met.
+#[test]
+fn known_hosts_that_a_person_wrote_first_are_taken_over_when_they_say_for_which_cluster() {
+    let mut world = world(&["10.0.0.2"]);
+    let lines = json!({"data": {"known_hosts": "10.0.0.1 ssh-ed25519 AAAA\n"}});
+    world.put(ObjectKind::ConfigMap, "default", KNOWN_HOSTS, lines);
+    world.settle();
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let reason = world.status(&operation)["reason"].as_str().unwrap().to_owned();
+    assert!(world.jobs().is_empty() && reason.starts_with("ConfigMap default/"), "{reason}");
+    let label = json!({"metadata": {"labels": {"kubeon.io/cluster": "default.test-cluster"}}});
+    world.change(ObjectKind::ConfigMap, "default", KNOWN_HOSTS, &label);
+    world.settle();
+    let map = world.get(ObjectKind::ConfigMap, "default", KNOWN_HOSTS).clone();
+    assert_eq!(map["data"]["known_hosts"], "10.0.0.1 ssh-ed25519 AAAA\n");
+    assert_eq!(map["metadata"]["annotations"]["kubeon.io/job"], job(&world)["metadata"]["name"]);
+}
+
+#[test]
+fn keys_of_hosts_are_mounted_from_where_people_mend_them() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    let job = job(&world);
+    let pod = &job["spec"]["template"]["spec"];
+    let volume = json!({"name": "known-hosts", "configMap": {"name": KNOWN_HOSTS, "optional": true}});
+    assert!(pod["volumes"].as_array().unwrap().contains(&volume), "{}", pod["volumes"]);
+    let mount = json!({"name": "known-hosts", "mountPath": "/known-hosts", "readOnly": true});
+    assert!(pod["containers"][0]["volumeMounts"].as_array().unwrap().contains(&mount));
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let inputs = world.status(&operation)["inputs"].to_string();
+    assert!(!inputs.contains(KNOWN_HOSTS), "what changes is no input: {inputs}");
+}
+
+#[test]
+fn a_job_tells_a_listener_with_a_token_for_its_operation_alone() {
+    let mut quiet = world(&["10.0.0.2"]);
+    quiet.settle();
+    assert!(!job(&quiet).to_string().contains("callback"), "nobody is told when nobody listens");
+    let mut world = world(&["10.0.0.2"]);
+    let url = "https://gateway.example:8443".parse().unwrap();
+    world.settings.callback = Some(Callback { url, authorities: Some("-----BEGIN CERTIFICATE-----".into()) });
+    world.settle();
+    let job = job(&world);
+    let pod = &job["spec"]["template"]["spec"];
+    let command = pod["containers"][0]["command"].as_array().unwrap();
+    let flags = json!([
+        "--callback-url=https://gateway.example:8443",
+        "--callback-token-file=/callback/token",
+        "--callback-ca=/conf/callback-ca.crt",
+    ]);
+    assert_eq!(json!(command[command.len() - 3..]), flags);
+    let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
+    let audience = format!("kubeon-callback/uid-{operation}");
+    let token = json!({"audience": audience, "expirationSeconds": 3600, "path": "token"});
+    let volumes = pod["volumes"].as_array().unwrap();
+    let volume = volumes.iter().find(|volume| volume["name"] == "callback").unwrap();
+    assert_eq!(volume["projected"]["sources"], json!([{"serviceAccountToken": token}]));
+    let conf = volumes.iter().find(|volume| volume["name"] == "conf").unwrap();
+    let map = world.get(ObjectKind::ConfigMap, "default", conf["configMap"]["name"].as_str().unwrap());
+    assert_eq!(map["data"]["callback-ca.crt"], "-----BEGIN CERTIFICATE-----");
+}
+
+fn pins(world: &mut World, message: &str, time: &str) {
+    let operation = object(world)["status"]["operation"].as_str().unwrap().to_owned();
+    let condition = json!({"type": "HostKeysPinned", "status": "True", "reason": "FirstContact", "message": message,
+        "lastTransitionTime": time});
+    world.change(ObjectKind::Operation, "", &operation, &json!({"status": {"conditions": [condition]}}));
+}
+
+fn told_of_keys(world: &World) -> Vec<(ObjectKind, String)> {
+    let told = world.next().notices.into_iter().filter(|notice| notice.reason == "HostKeysPinned");
+    told.map(|notice| (notice.about.kind, notice.text)).collect()
+}
+
+#[test]
+fn hosts_that_are_met_for_the_first_time_are_told_of_once() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    assert!(told_of_keys(&world).is_empty());
+    pins(&mut world, "1 new: 10.0.0.1 SHA256:abc", "2026-01-01T00:00:00Z");
+    let text = "1 new: 10.0.0.1 SHA256:abc".to_owned();
+    assert_eq!(
+        told_of_keys(&world),
+        [(ObjectKind::KubernetesCluster, text.clone()), (ObjectKind::Operation, text.clone())]
+    );
+    world.settle();
+    assert!(told_of_keys(&world).is_empty());
+    let conditions = object(&world)["status"]["conditions"].as_array().unwrap().clone();
+    let shown = conditions.iter().find(|one| one["type"] == "HostKeysPinned").unwrap();
+    assert_eq!((&shown["message"], &shown["observedGeneration"]), (&json!(text), &json!(1)));
+    saved(&mut world);
+    ends(&mut world, "Complete");
+    // Its line was taken out, and the next operation that meets it says the same again.
+    scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
+    pins(&mut world, "1 new: 10.0.0.1 SHA256:abc", "2026-01-01T01:00:00Z");
+    let name = job(&world)["metadata"]["name"].as_str().unwrap().to_owned();
+    world.job_says(&name, "Complete");
+    let mut told = Vec::new();
+    while !world.next().is_done() {
+        told.extend(told_of_keys(&world));
+        for write in world.next().stages.concat() {
+            world.write(&write);
+        }
+    }
+    assert_eq!(told.len(), 2, "also when its Job ended before that was seen: {told:?}");
+}
+
+#[test]
+fn a_cluster_of_which_nothing_was_saved_needs_no_job_to_go() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    ends(&mut world, "Failed");
+    let jobs = world.jobs().len();
+    let now = world.now.to_string();
+    world.change(
+        ObjectKind::KubernetesCluster,
+        "default",
+        NAME,
+        &json!({"metadata": {"deletionTimestamp": now}}),
+    );
+    let told: Vec<_> = world.next().notices.into_iter().map(|notice| notice.text).collect();
+    assert!(told.iter().any(|text| text.contains("nothing was ever written to its hosts")), "{told:?}");
+    world.settle();
+    assert_eq!(
+        (world.jobs().len(), &object(&world)["metadata"]["finalizers"]),
+        (jobs, &json!(["other/one"]))
+    );
+    let kept = |name: &str| [STATE, KNOWN_HOSTS].contains(&name);
+    assert!(!world.objects.keys().any(|target| kept(&target.name)), "what was kept for it goes with it");
+}
+
+#[test]
+fn what_was_applied_is_taken_down_though_somebody_took_its_state_away() {
+    let mut world = running(&["10.0.0.2"]);
+    world.objects.retain(|target, _| target.name != STATE);
+    let now = world.now.to_string();
+    world.change(
+        ObjectKind::KubernetesCluster,
+        "default",
+        NAME,
+        &json!({"metadata": {"deletionTimestamp": now}}),
+    );
+    world.settle();
+    assert_eq!(env(&job(&world), "OPERATION"), "terminating");
+}
+
+fn deleted(world: &mut World) -> Vec<String> {
+    let now = world.now.to_string();
+    world.change(
+        ObjectKind::KubernetesCluster,
+        "default",
+        NAME,
+        &json!({"metadata": {"deletionTimestamp": now}}),
+    );
+    let told = world.next().notices.into_iter().map(|notice| notice.text).collect();
+    world.settle();
+    told
+}
+
+/// The operator makes it before the first Job: one that is not there any more was taken away.
+#[test]
+fn a_state_that_somebody_took_away_after_a_job_began_holds_the_deletion_and_is_named() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    saved(&mut world);
+    ends(&mut world, "Failed");
+    let kept = world.objects.remove(&ObjectRef::new(ObjectKind::Secret, "default", STATE)).unwrap();
+    let told = deleted(&mut world);
+    assert_eq!(
+        object(&world)["metadata"]["finalizers"].as_array().unwrap().len(),
+        2,
+        "its hosts are not forgotten"
+    );
+    let blocker = object(&world)["status"]["conditions"].as_array().unwrap().clone();
+    let blocker = blocker.iter().find(|one| one["type"] == "Deleting").unwrap();
+    assert_eq!((&blocker["status"], &blocker["reason"]), (&json!("True"), &json!("StateMissing")));
+    for words in [STATE, "kubeon.io/cluster=default.test-cluster", "Retain"] {
+        assert!(blocker["message"].as_str().unwrap().contains(words), "{words} is missing in {blocker}");
+        assert!(told.iter().any(|text| text.contains(words)), "{words} is in no event: {told:?}");
+    }
+    assert_eq!(world.settle(), 0);
+    let mut back = world.clone();
+    back.put(ObjectKind::Secret, "default", STATE, kept);
+    back.settle();
+    assert_eq!(env(&job(&back), "OPERATION"), "terminating", "one way out");
+    world.change(
+        ObjectKind::KubernetesCluster,
+        "default",
+        NAME,
+        &json!({"spec": {"deletionPolicy": "Retain"}}),
+    );
+    world.settle();
+    assert_eq!(object(&world)["metadata"]["finalizers"], json!(["other/one"]), "the other");
+}
+
+/// A new, empty one would say that nothing was ever written to the hosts.
+#[test]
+fn making_it_goes_not_on_with_a_new_state_when_somebody_took_the_first_one_away() {
+    let mut world = world(&["10.0.0.2"]);
+    world.settle();
+    saved(&mut world);
+    ends(&mut world, "Failed");
+    world.objects.retain(|target, _| target.name != STATE);
+    let again = json!({"metadata": {"annotations": {"app.kubernetes.io/operation": "creating"}}});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &again);
+    let jobs = world.jobs().len();
+    world.settle();
+    assert_eq!(world.jobs().len(), jobs);
+    let operation = object(&world)["status"]["operation"].as_str().unwrap();
+    let reason = world.status(operation)["reason"].as_str().unwrap();
+    assert!(reason.contains(STATE) && reason.contains("is gone"), "{reason}");
+    deleted(&mut world);
+    assert_eq!(object(&world)["metadata"]["finalizers"].as_array().unwrap().len(), 2);
+}
+
+fn with_secret(secret: Value) -> World {
+    let mut world = world(&["10.0.0.2"]);
+    let auth = json!({"username": "admin", "password": null, "credentialsRef": {"name": "login"}});
+    world.change(
+        ObjectKind::KubernetesCluster,
+        "default",
+        NAME,
+        &json!({"spec": {"cluster": {"authConfig": auth}}}),
+    );
+    world.put(ObjectKind::Secret, "default", "login", secret);
+    world.settle();
+    world
+}
+
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
+
+#[test]
+fn a_secret_that_is_referred_to_is_mounted_and_not_told_to_the_program() {
+    let world = with_secret(json!({"stringData": {"ssh-privatekey": KEY.trim_end()}}));
+    let is_config =
+        |target: &&ObjectRef| target.kind == ObjectKind::ConfigMap && target.name.starts_with("kube-");
+    let config = world.objects.keys().find(is_config).unwrap();
+    let desired: Value =
+        serde_json::from_str(world.objects[config]["data"]["cluster.json"].as_str().unwrap()).unwrap();
+    assert_eq!(desired["spec"]["cluster"]["authConfig"], json!({"username": "admin"}));
+    let volumes = job(&world)["spec"]["template"]["spec"]["volumes"].as_array().unwrap().clone();
+    let auth = volumes.iter().find(|volume| volume["name"] == "auth").unwrap();
+    let copy = world.get(ObjectKind::Secret, "default", auth["secret"]["secretName"].as_str().unwrap());
+    use base64::Engine as _;
+    let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    assert_eq!(copy["data"], json!({"ssh-privatekey": encoded(KEY), "username": encoded("admin")}));
+}
+
+#[test]
+fn the_account_of_a_secret_wins_over_the_one_beside_its_reference() {
+    let world = with_secret(json!({"stringData": {"ssh-privatekey": KEY.trim_end(), "username": "ops"}}));
+    let is_config =
+        |target: &&ObjectRef| target.kind == ObjectKind::ConfigMap && target.name.starts_with("kube-");
+    let data = &world.objects[world.objects.keys().find(is_config).unwrap()]["data"];
+    let desired: Value = serde_json::from_str(data["cluster.json"].as_str().unwrap()).unwrap();
+    assert_eq!(desired["spec"]["cluster"]["authConfig"], json!({"username": "ops"}));
+    let inventory = data["hosts.yml"].as_str().unwrap();
+    assert!(!inventory.contains("ansible_user"), "the wish says it, and room is scarce: {inventory}");
+}
+
+/// Contract B, case 14.
+#[test]
+fn b14_a_secret_that_cannot_log_in_is_named() {
+    let reason = |world: &World| {
+        let operation = world.all::<kubeon_api::ClusterOperation>(ObjectKind::Operation).remove(0);
+        operation.status.clone().unwrap().reason.unwrap()
+    };
+    let world = with_secret(json!({"stringData": {"ssh-privatekey": "ssh-ed25519 AAAA"}}));
+    assert!(world.jobs().is_empty() && reason(&world).contains("this is a public key"), "{}", reason(&world));
+    let world = with_secret(json!({"stringData": {"token": "x"}}));
+    assert!(world.jobs().is_empty(), "it waits");
+    assert_eq!(
+        reason(&world),
+        "authConfig.credentialsRef default,login has neither key ssh-privatekey nor password"
+    );
+}
+
+#[test]
+fn checks_that_may_fail_reach_the_runner() {
+    let mut world = world(&["10.0.0.2"]);
+    let annotated = json!({"metadata": {"annotations": {"kubeon.io/ignore-checks": "swap,dns"}}});
+    world.change(ObjectKind::KubernetesCluster, "default", NAME, &annotated);
+    world.settle();
+    assert_eq!(env(&job(&world), "IGNORE_CHECKS"), "swap,dns");
+}
