@@ -1,4 +1,4 @@
-//! When the work last said something, and the line that says that it lives when it says nothing.
+//! When the work last wrote a line, and the heartbeat that the runner logs while it writes none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use crate::job::Boards;
-use crate::voice::Voice;
+use crate::log::RunnerLog;
+use crate::progress_view::SharedProgress;
 
-/// When something was last said.
+/// When the last line was written.
 #[derive(Debug, Clone)]
 pub struct Activity {
     last: Arc<Mutex<Instant>>,
 }
 
 impl Activity {
-    /// Now.
+    /// Starts with the current time.
     #[must_use]
     pub fn now() -> Self {
         Self { last: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// Something was said.
+    /// Records that a line was written now.
     pub fn touch(&self) {
         *self.last.lock() = Instant::now();
     }
@@ -31,8 +31,8 @@ impl Activity {
         *self.last.lock()
     }
 
-    /// Says that the work lives whenever nothing was said for `silence`. Never ends.
-    pub async fn heartbeat(self, silence: Duration, voice: Voice, board: Boards) {
+    /// Logs that the work is still running whenever no line was written for `silence`. Never ends.
+    pub async fn heartbeat(self, silence: Duration, log: RunnerLog, view: SharedProgress) {
         let began = Instant::now();
         loop {
             let due = self.last() + silence;
@@ -40,10 +40,10 @@ impl Activity {
                 sleep_until(due).await;
                 continue;
             }
-            let (steps, current) = (board.borrow().steps().text, board.borrow().current());
+            let (steps, current) = (view.borrow().steps().text, view.borrow().current());
             let at = current.map(|current| format!(", at {current}")).unwrap_or_default();
             let (minutes, quiet) = (began.elapsed().as_secs() / 60, silence.as_secs());
-            voice.say(&format!("still at work after {minutes} min ({steps}{at}); no word for {quiet} s"));
+            log.line(&format!("still running after {minutes} min ({steps}{at}); no output for {quiet} s"));
             self.touch();
         }
     }

@@ -7,73 +7,74 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const ABOUT: &str =
-    "Process 1 of the Job of an operation: starts the work, passes its words on, tells what came of it";
+    "Process 1 of the Job of an operation: runs the work, forwards its output, reports the result";
 const EXIT_CODES: &str = "Environment: OPERATION (creating, scaling-up, scaling-down, terminating, prechecking), CLUSTER_NAME,
-CLUSTER_NAMESPACE, IGNORE_CHECKS (checks of the hosts that may fail, by name), WITHOUT (workers to do without where they
-do not answer, by address or name), and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
+CLUSTER_NAMESPACE, IGNORE_CHECKS (names of prechecks that may fail), WITHOUT (addresses or names of workers
+to skip when they do not answer), and for the callback MASTER_HOSTS, NODE_HOSTS, ETCD_HOSTS.
 
-With --state-secret a script gets KUBEON_HOME, where an earlier state is put before and kept afterwards, KUBEON_CACHE,
-KUBEON_BUNDLES, KUBEON_PROGRAM, KUBEON_PROGRESS, and KUBEON_HOLD_FOR: a program that succeeds once the state is kept.
+With --state-secret a script gets KUBEON_HOME, where the runner restores the state before and saves it afterwards,
+KUBEON_CACHE, KUBEON_BUNDLES, KUBEON_PROGRAM, KUBEON_PROGRESS, and KUBEON_HOLD_FOR: a program that succeeds once the
+state is saved.
 
-Exit codes: those of the work; 128 + n when signal n ended it; 143 and 130 when told to stop by SIGTERM and SIGINT;
-126 and 127 when it cannot be started; 1 when the runner itself fails, 2 for flags that it does not know.";
+Exit codes: that of the work; 128 + n when signal n ended it; 143 and 130 after SIGTERM and SIGINT;
+126 and 127 when the work cannot be started; 1 when the runner itself fails; 2 for unknown flags.";
 
 /// `kubeon-runner`.
 #[derive(Debug, Parser)]
 #[command(name = "kubeon-runner", version = concat!("version ", env!("CARGO_PKG_VERSION")), about = ABOUT)]
 #[command(max_term_width = 110)]
-pub struct Cli {
-    /// What to do.
+pub struct RunnerCli {
+    /// The command.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: RunnerCommand,
 }
 
-/// What the runner can do.
+/// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Do an operation's work
+pub enum RunnerCommand {
+    /// Run the work of an operation
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunArgs>),
-    /// Copy what is in a folder into another one, as the image of a bundle does
+    /// Copy the contents of a folder into another one, as the image of a bundle does
     Copy {
-        /// The folder
+        /// The source folder
         from: PathBuf,
-        /// Where to; it is made when it is not there
+        /// The target folder; it is created when it is missing
         to: PathBuf,
     },
 }
 
-/// What the work is.
+/// The kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Action {
-    /// A script that lies ready
+pub enum WorkKind {
+    /// Run a script
     Script,
-    /// The program kubeon, by $OPERATION
+    /// Run the program kubeon as $OPERATION says
     Kubeon,
 }
 
 /// Flags of `kubeon-runner run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// The ClusterOperation whose status is written; without it none is
+    /// The ClusterOperation whose status is written; without it no status is written
     #[arg(long, value_name = "NAME")]
     pub operation: Option<String>,
-    /// What the work is
+    /// The kind of work
     #[arg(long, value_enum, default_value = "script")]
-    pub action: Action,
+    pub action: WorkKind,
     /// The script
     #[arg(long, value_name = "FILE", default_value = "/bin/entrypoint.sh")]
     pub script: PathBuf,
     /// Seconds between SIGTERM and SIGKILL
     #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds)]
     pub grace: Duration,
-    /// Seconds without a word after which the runner says that it lives; 0 for never
+    /// Seconds without output after which the runner logs that the work is still running; 0 for never
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub heartbeat: Duration,
-    /// Where the kubelet reads why the work ended
+    /// File in which the kubelet reads the termination message
     #[arg(long, value_name = "FILE", default_value = "/dev/termination-log")]
     pub termination_log: PathBuf,
-    /// Where keys and passwords lie: ssh-privatekey, passphrase, username, password, sudo-password, known_hosts
+    /// Folder of keys and passwords: ssh-privatekey, passphrase, username, password, sudo-password, known_hosts
     #[arg(long, value_name = "DIR", default_value = "/auth")]
     pub auth: PathBuf,
     #[command(flatten)]
@@ -84,65 +85,65 @@ pub struct RunArgs {
     pub callback: CallbackFlags,
 }
 
-/// What `--action kubeon` works with.
+/// Flags of `--action kubeon`.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The program kubeon")]
 pub struct KubeonFlags {
     /// The program [default: kubeon beside this one]
     #[arg(long, value_name = "FILE")]
     pub kubeon: Option<PathBuf>,
-    /// Where cluster.json lies, or hosts.yml and group_vars.yml
+    /// Folder of cluster.json, or of hosts.yml and group_vars.yml
     #[arg(long, value_name = "DIR", default_value = "/conf")]
     pub conf: PathBuf,
-    /// What an earlier operation left; need not be there
+    /// State that an earlier operation saved; may be missing
     #[arg(long, value_name = "FILE", default_value = "/state/state.tar.zst")]
     pub state: PathBuf,
-    /// Where the ConfigMap with the keys of the hosts is mounted; without it they are kept in the state alone
+    /// Mount of the ConfigMap with the host keys; without it only the state contains them
     #[arg(long, value_name = "DIR", default_value = "/known-hosts")]
     pub known_hosts: PathBuf,
-    /// The bundle, or a folder of bundles; need not be there
+    /// The bundle, or a folder of bundles; may be missing
     #[arg(long, value_name = "DIR", default_value = "/bundle")]
     pub bundle: PathBuf,
-    /// Where a folder for the program's state is made [default: $TMPDIR, else /tmp]
+    /// Folder for the temporary state of the program [default: $TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 }
 
-/// How the meta cluster is reached, and what is written there.
+/// How to reach the meta cluster, and where to write.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The meta cluster")]
 pub struct MetaFlags {
-    /// How to reach it [default: the service account of the pod]
+    /// Kubeconfig of the meta cluster [default: the service account of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Namespace of the Secrets and the ConfigMap [default: $CLUSTER_NAMESPACE]
     #[arg(long, value_name = "NAME")]
     pub secret_namespace: Option<String>,
-    /// Secret of the state [default: NAMESPACE-NAME-state; a script keeps none without it]
+    /// Secret of the state [default: NAMESPACE-NAME-state; a script's state is not saved without it]
     #[arg(long, value_name = "NAME")]
     pub state_secret: Option<String>,
     /// Secret of the admin kubeconfig [default: NAMESPACE-NAME-kubeconfig]
     #[arg(long, value_name = "NAME")]
     pub kubeconfig_secret: Option<String>,
-    /// ConfigMap of the keys of the hosts [default: NAMESPACE-NAME-known-hosts]
+    /// ConfigMap of the host keys [default: NAMESPACE-NAME-known-hosts]
     #[arg(long, value_name = "NAME")]
     pub known_hosts_config_map: Option<String>,
 }
 
-/// Who else is told what came of the work.
+/// Flags of the callback.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Callback")]
 pub struct CallbackFlags {
-    /// Where to, such as https://gateway.example; the route is added
+    /// Server that receives the result, such as https://gateway.example; the route is added
     #[arg(long, value_name = "URL")]
     pub callback_url: Option<String>,
-    /// A file with the token that is good for this operation
+    /// File with the token for this operation
     #[arg(long, value_name = "FILE")]
     pub callback_token_file: Option<PathBuf>,
-    /// Certificates that vouch for the listener, PEM [default: those of the system]
+    /// Certificate authorities of the server, PEM [default: those of the system]
     #[arg(long, value_name = "FILE")]
     pub callback_ca: Option<PathBuf>,
-    /// Seconds for which it is tried again
+    /// Seconds after which the runner stops retrying
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub callback_patience: Duration,
     /// The region in the route [default: the cluster's, else default]
@@ -150,9 +151,9 @@ pub struct CallbackFlags {
     pub region: Option<String>,
 }
 
-/// What the environment says. An empty value counts as none.
+/// The environment. An empty value counts as none.
 #[derive(Debug, Clone, Default)]
-pub struct Environment {
+pub struct RunnerEnvironment {
     /// `$OPERATION`.
     pub operation: Option<String>,
     /// `$CLUSTER_NAME`.
@@ -169,20 +170,20 @@ pub struct Environment {
     pub ignore: Option<String>,
     /// `$WITHOUT`, addresses and names of workers separated by commas.
     pub without: Option<String>,
-    /// `$TRACEPARENT`: where the operation's trace goes on.
+    /// `$TRACEPARENT`: the operation's trace.
     pub traceparent: Option<String>,
-    /// `$OTEL_EXPORTER_OTLP_ENDPOINT`: who collects traces.
+    /// `$OTEL_EXPORTER_OTLP_ENDPOINT`: the collector of traces.
     pub collector: Option<String>,
     /// Whether it runs in a pod: `$KUBERNETES_SERVICE_HOST` is set in every one.
     pub in_a_pod: bool,
-    /// Where temporary files go.
+    /// The folder of temporary files.
     pub temporary: PathBuf,
     /// This program's own file.
     pub program: Option<PathBuf>,
 }
 
-impl Environment {
-    /// Reads it.
+impl RunnerEnvironment {
+    /// Reads the environment.
     #[must_use]
     pub fn read() -> Self {
         let text = |name: &str| env::var(name).ok().filter(|text| !text.is_empty());
@@ -204,20 +205,19 @@ impl Environment {
     }
 }
 
-/// Everything that was said from outside.
+/// Flags and environment.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// By flags.
+pub struct RunnerSettings {
+    /// The flags.
     pub flags: RunArgs,
-    /// By environment.
-    pub environment: Environment,
+    /// The environment.
+    pub environment: RunnerEnvironment,
 }
 
-impl Settings {
-    /// Whether somebody counts on the state being kept in the meta cluster. Who runs the program by hand, outside of a
-    /// Job, may do without.
+impl RunnerSettings {
+    /// Whether the state must be saved in the meta cluster: in every Job, but not when a person runs the program.
     #[must_use]
-    pub fn must_keep(&self) -> bool {
+    pub fn must_persist(&self) -> bool {
         self.flags.operation.is_some() || self.flags.meta.state_secret.is_some() || self.environment.in_a_pod
     }
 }
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         use clap::CommandFactory as _;
-        Cli::command().debug_assert();
+        RunnerCli::command().debug_assert();
     }
 
     #[test]

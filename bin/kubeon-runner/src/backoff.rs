@@ -1,8 +1,8 @@
-//! Waiting longer after every failure.
+//! Exponential backoff.
 
 use std::time::Duration;
 
-/// The next wait.
+/// Exponential backoff.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     next: Duration,
@@ -10,13 +10,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Starts with `first`, doubles up to `most`.
+    /// Starts with `first` and doubles up to `most`.
     #[must_use]
     pub fn new(first: Duration, most: Duration) -> Self {
         Self { next: first, most }
     }
 
-    /// Waits.
+    /// Waits, and doubles the next wait.
     pub async fn wait(&mut self) {
         let now = self.next;
         self.next = self.most.min(now * 2);

@@ -1,4 +1,4 @@
-//! The mounted bundle, put where the program `kubeon` looks for bundles: in a folder, under version and architecture.
+//! Links the mounted bundle to where the program `kubeon` looks for bundles: `FOLDER/VERSION-ARCHITECTURE`.
 
 use std::fs;
 use std::io;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The folder to look for bundles in: one made in `home` when `mounted` is a bundle, `mounted` itself when bundles lie
-/// in it, none when nothing is mounted.
+/// The folder of bundles: a new one in `home` when `mounted` is a bundle, `mounted` itself when it contains bundles, none
+/// when nothing is mounted.
 ///
 /// # Errors
-/// When what is mounted is no bundle that can be read.
+/// When the mounted bundle cannot be read.
 pub fn folder(mounted: &Path, home: &Path) -> io::Result<Option<PathBuf>> {
     if !mounted.join("index.json").is_file() {
         return Ok(Some(mounted.to_owned()).filter(|folder| folder.is_dir()));
     }
     let name = name(mounted).ok_or_else(|| {
-        let text = format!("what is mounted at {} is no bundle of kubeon", mounted.display());
+        let text = format!("{} is not a bundle of kubeon", mounted.display());
         io::Error::new(io::ErrorKind::InvalidData, text)
     })?;
     let bundles = home.join("bundles");
@@ -26,7 +26,7 @@ pub fn folder(mounted: &Path, home: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(bundles))
 }
 
-/// Such as `v1.36.3-amd64`, from the description that the layout's index leads to.
+/// Such as `v1.36.3-amd64`, from the manifest in the layout's index.
 fn name(layout: &Path) -> Option<String> {
     let read = |file: &Path| serde_json::from_slice::<Value>(&fs::read(file).ok()?).ok();
     let blob = |descriptor: &Value| {

@@ -1,6 +1,7 @@
-//! Tells somebody else what came of the operation, over HTTPS, with a token that is good for this operation only.
+//! The callback: sends the result of the operation over HTTPS, with a token for this operation only.
 //!
-//! The status of the operation is the truth; this is an extra notice, in the routes and words of kubernetes-operator.
+//! The status of the operation is authoritative; the callback is an extra notice with the routes and fields of
+//! kubernetes-operator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,23 +13,23 @@ use serde::Serialize;
 use serde_json::Value;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
-use crate::args::{CallbackFlags, Settings};
+use crate::args::{CallbackFlags, RunnerSettings};
 use crate::backoff::Backoff;
 use crate::inputs;
-use crate::masks::Masks;
-use crate::outcome::Outcome;
-use crate::stop::Stop;
+use crate::log::RunnerLog;
+use crate::outcome::WorkOutcome;
+use crate::redactor::Redactor;
+use crate::shutdown::Shutdown;
 use crate::tail::clip;
-use crate::voice::Voice;
 
-/// One try.
+/// The timeout of one attempt.
 const TRY: Duration = Duration::from_secs(10);
-/// Bytes of the message.
+/// The longest message in bytes.
 const MESSAGE: usize = 4096;
-/// What may stand in a route as it is.
+/// Characters that a route contains unescaped.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What is told.
+/// The body of the callback.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Payload {
@@ -43,95 +44,101 @@ struct Payload {
     message: String,
 }
 
-/// Why nobody was told.
+/// Why the callback was not delivered.
 #[derive(Debug, thiserror::Error)]
 pub enum CallbackError {
-    /// Without a cluster, or for an operation that nobody waits for, there is no route.
-    #[error("there is no route for it: {0}")]
+    /// The operation has no route.
+    #[error("the operation has no route: {0}")]
     NoRoute(&'static str),
-    /// The token would be readable on the way.
+    /// Without TLS the token would be readable on the network.
     #[error("the URL must begin with https://")]
     NotHttps,
     /// No token file was named.
-    #[error("no token: name its file with --callback-token-file")]
+    #[error("no token; name its file with --callback-token-file")]
     NoToken,
     /// A file cannot be read.
     #[error("cannot read {0}: {1}")]
     Read(String, #[source] std::io::Error),
-    /// A file holds no certificates.
-    #[error("{0} holds no certificate in PEM")]
+    /// A file contains no certificate.
+    #[error("{0} contains no PEM certificate")]
     NoCertificate(String),
-    /// The payload does not become JSON.
-    #[error("cannot write it as JSON: {0}")]
+    /// The payload cannot be serialized.
+    #[error("cannot serialize the payload: {0}")]
     Json(#[from] serde_json::Error),
-    /// The listener cannot be trusted.
-    #[error("the listener's certificate is not accepted: {0}")]
+    /// The server's certificate is not trusted.
+    #[error("the server's certificate is not trusted: {0}")]
     Untrusted(String),
-    /// The listener refuses it for good.
+    /// The server refused it; trying again does not help.
     #[error("refused with status {0}")]
     Refused(u16),
-    /// The listener could not be reached.
+    /// The server could not be reached; trying again may help.
     #[error("{0}")]
     Failed(String),
-    /// The time was over.
-    #[error("no success in time; the last try: {0}")]
+    /// The timeout is over.
+    #[error("no success in time; last attempt: {0}")]
     Late(String),
 }
 
 impl CallbackError {
-    fn may_pass(&self) -> bool {
+    fn may_recover(&self) -> bool {
         matches!(self, Self::Failed(_))
     }
 }
 
-/// Where and with what.
+/// A request that is ready to be sent.
 #[derive(Clone)]
 struct Notice {
     agent: ureq::Agent,
     url: String,
-    /// Read for every try: the kubelet renews what is in it.
+    /// Read before every attempt: the kubelet renews the token.
     token: PathBuf,
     body: String,
 }
 
-/// Tells it, and tries again while that may help and there is time. Nothing is told when no URL was named.
-pub async fn tell(settings: &Settings, outcome: &Outcome, stop: &Stop, voice: &Voice, masks: &Masks) {
+/// Sends the callback, and retries until the timeout. Without a URL it does nothing.
+pub async fn send(
+    settings: &RunnerSettings,
+    outcome: &WorkOutcome,
+    shutdown: &Shutdown,
+    log: &RunnerLog,
+    redactor: &Redactor,
+) {
     let Some(url) = &settings.flags.callback.callback_url else { return };
-    let notice = notice(settings, url, outcome, masks);
-    let told = match notice {
-        Ok(notice) => deliver(notice, settings.flags.callback.callback_patience, stop, voice).await,
+    let notice = notice(settings, url, outcome, redactor);
+    let sent = match notice {
+        Ok(notice) => deliver(notice, settings.flags.callback.callback_patience, shutdown, log).await,
         Err(error) => Err(error),
     };
-    match told {
-        Ok(()) => voice.say("the callback was delivered"),
-        Err(error) => voice.say(&format!("the callback was not delivered: {error}")),
+    match sent {
+        Ok(()) => log.line("the callback was delivered"),
+        Err(error) => log.line(&format!("the callback was not delivered: {error}")),
     }
 }
 
 async fn deliver(
     notice: Notice,
-    patience: Duration,
-    stop: &Stop,
-    voice: &Voice,
+    timeout: Duration,
+    shutdown: &Shutdown,
+    log: &RunnerLog,
 ) -> Result<(), CallbackError> {
-    let mut last = "none ended".to_owned();
+    let mut last = "no attempt ended".to_owned();
     let tries = async {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
         loop {
             let Err(error) = once(notice.clone()).await else { return Ok(()) };
-            if !error.may_pass() {
+            if !error.may_recover() {
                 return Err(error);
             }
             if last != error.to_string() {
-                voice.say(&format!("the callback is tried again: {error}"));
+                log.line(&format!("the callback failed and will be retried: {error}"));
             }
             last = error.to_string();
             backoff.wait().await;
         }
     };
     tokio::select! {
-        told = tries => return told,
-        () = stop.last_word(patience) => {}
+        sent = tries => return sent,
+        () = shutdown.deadline(timeout) => {}
     }
     Err(CallbackError::Late(last))
 }
@@ -166,7 +173,12 @@ fn failed(error: &ureq::Error) -> CallbackError {
     }
 }
 
-fn notice(settings: &Settings, url: &str, outcome: &Outcome, masks: &Masks) -> Result<Notice, CallbackError> {
+fn notice(
+    settings: &RunnerSettings,
+    url: &str,
+    outcome: &WorkOutcome,
+    redactor: &Redactor,
+) -> Result<Notice, CallbackError> {
     let flags = &settings.flags.callback;
     if !url.starts_with("https://") {
         return Err(CallbackError::NotHttps);
@@ -182,7 +194,7 @@ fn notice(settings: &Settings, url: &str, outcome: &Outcome, masks: &Masks) -> R
             ));
         }
     };
-    let payload = payload(settings, outcome, masks)?;
+    let payload = payload(settings, outcome, redactor)?;
     let encode = |text: &str| utf8_percent_encode(text, PLAIN).to_string();
     let (region, name) = (encode(&payload.region), encode(&payload.name));
     let url = format!("{}/api/v1/region/{region}/cluster/{name}/{route}/callback", url.trim_end_matches('/'));
@@ -190,7 +202,11 @@ fn notice(settings: &Settings, url: &str, outcome: &Outcome, masks: &Masks) -> R
     Ok(Notice { agent: agent(flags)?, url, token: token.to_owned(), body: serde_json::to_string(&payload)? })
 }
 
-fn payload(settings: &Settings, outcome: &Outcome, masks: &Masks) -> Result<Payload, CallbackError> {
+fn payload(
+    settings: &RunnerSettings,
+    outcome: &WorkOutcome,
+    redactor: &Redactor,
+) -> Result<Payload, CallbackError> {
     let environment = &settings.environment;
     let message = outcome.reason.as_deref().unwrap_or("success");
     Ok(Payload {
@@ -202,7 +218,7 @@ fn payload(settings: &Settings, outcome: &Outcome, masks: &Masks) -> Result<Payl
         etcd_list: inputs::hosts(settings, "etcdList", environment.etcd.as_deref()),
         kubeconfig: outcome.kubeconfig.clone().unwrap_or_default(),
         success: outcome.code == 0,
-        message: clip(&masks.hide_text(message), MESSAGE).to_owned(),
+        message: clip(&redactor.redact_text(message), MESSAGE).to_owned(),
     })
 }
 
@@ -235,7 +251,7 @@ fn agent(flags: &CallbackFlags) -> Result<ureq::Agent, CallbackError> {
         .tls_config(tls)
         .https_only(true)
         .http_status_as_error(false)
-        // The token goes to nobody else, neither by a redirect nor through a proxy that the environment names.
+        // The token must not reach another server: no redirects, no proxy of the environment.
         .max_redirects(0)
         .proxy(None)
         .timeout_global(Some(TRY))

@@ -1,4 +1,4 @@
-//! The command lines of the program `kubeon`, all in one place. Secrets are named by their files, never written here.
+//! The command lines of the program `kubeon`. They name secrets by their files and never contain them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::Command;
 use kubeon_api::{HostAddress, Operation};
 use serde_json::Value;
 
-/// The inventory beside what is declared.
+/// The inventory beside the declaration.
 const HOSTS: &str = "hosts.yml";
 
-/// What is declared, and in which form.
+/// The declaration of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Declared {
     /// A `KubernetesCluster` without secrets.
@@ -25,7 +25,7 @@ pub enum Declared {
 }
 
 impl Declared {
-    /// What lies in the folder.
+    /// Finds the declaration in a folder.
     #[must_use]
     pub fn find(folder: &Path) -> Option<Self> {
         let file = |name: &str| Some(folder.join(name)).filter(|file| file.is_file());
@@ -35,21 +35,21 @@ impl Declared {
     }
 }
 
-/// The program, and where it keeps and finds things.
+/// The program and its folders.
 #[derive(Debug, Clone)]
-pub struct Engine {
+pub struct KubeonProgram {
     /// The program.
     pub program: PathBuf,
-    /// Its state, in a folder of its own.
+    /// The folder of its state.
     pub home: PathBuf,
-    /// Where bundles lie, when there are any.
+    /// The folder of bundles, when there is one.
     pub bundles: Option<PathBuf>,
-    /// What people call the place that the keys of the hosts come from, when it is not the state.
+    /// The ConfigMap of the host keys, for messages, when it is mounted.
     pub pinned_in: Option<String>,
 }
 
-impl Engine {
-    /// What the program's environment says of these.
+impl KubeonProgram {
+    /// Sets the program's environment.
     pub fn environment(&self, command: &mut Command) {
         command.env("KUBEON_HOME", &self.home).env("KUBEON_CACHE", self.home.join("cache"));
         if let Some(bundles) = &self.bundles {
@@ -79,20 +79,20 @@ impl Engine {
         self.command(&["state", "import", cluster])
     }
 
-    /// Whether the program knows a cluster.
+    /// Whether the program has a state of a cluster.
     #[must_use]
     pub fn knows(&self, cluster: &str) -> bool {
         self.home.join(format!("{cluster}.json")).is_file()
     }
 
-    /// What the program remembers of a cluster, or null.
+    /// The program's state of a cluster, or null.
     #[must_use]
     pub fn state(&self, cluster: &str) -> Value {
         let text = std::fs::read(self.home.join(format!("{cluster}.json")));
         text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    /// The clusters that the program knows, in order.
+    /// The clusters with a state, sorted by name.
     #[must_use]
     pub fn clusters(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.home).into_iter().flatten().flatten();
@@ -104,13 +104,13 @@ impl Engine {
         names
     }
 
-    /// Where the keys of a cluster's hosts are pinned.
+    /// The file of a cluster's pinned host keys.
     #[must_use]
     pub fn known_hosts(&self, cluster: &str) -> PathBuf {
         self.home.join("known_hosts").join(cluster)
     }
 
-    /// Where the admin kubeconfig of a cluster lies.
+    /// The file of a cluster's admin kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self, cluster: &str) -> PathBuf {
         self.home.join("conf/cluster").join(format!("{cluster}.yaml"))
@@ -121,29 +121,29 @@ fn inventory(command: &mut Command, hosts: &Path, variables: &Path) {
     command.arg("--inventory").arg(hosts).arg("--vars").arg(variables);
 }
 
-/// What the command lines name.
+/// The commands for one cluster.
 #[derive(Debug, Clone)]
-pub struct Kubeon {
+pub struct ClusterCommands {
     /// The program.
-    pub engine: Engine,
+    pub engine: KubeonProgram,
     /// The cluster.
     pub cluster: String,
-    /// What is declared.
+    /// The declaration.
     pub declared: Declared,
-    /// Where keys and passwords lie.
+    /// The folder of keys and passwords.
     pub auth: PathBuf,
     /// The account, when it is not root.
     pub username: Option<String>,
-    /// Checks of the hosts that may fail, joined by commas.
+    /// Prechecks that may fail, separated by commas.
     pub ignore: Option<String>,
-    /// Hosts to do without where they do not answer.
-    pub without: Vec<HostAddress>,
+    /// Hosts to skip when they do not answer.
+    pub skip_hosts: Vec<HostAddress>,
 }
 
-impl Kubeon {
-    /// Makes the cluster what is declared, with one line of JSON for each thing that happens. The program checks the
-    /// hosts first. Who wrote the declaration has agreed that workers leave that are not in it any more, and that those
-    /// that are in it stay, however far they were on their way out.
+impl ClusterCommands {
+    /// Makes the cluster equal to its declaration, with a line of JSON for each event. The program prechecks the hosts
+    /// first. The declaration is the consent to remove workers that it does not list, and to take back a listed worker
+    /// whose removal had started.
     #[must_use]
     pub fn work(&self, operation: Operation) -> Command {
         let mut command = if operation == Operation::Terminating {
@@ -151,25 +151,24 @@ impl Kubeon {
         } else {
             self.declare(&["create", "--take-back"])
         };
-        self.leave_out(&mut command);
+        self.skip(&mut command);
         command.arg("--yes");
         self.log_in(&mut command);
         command.args(["--progress", "json", "--hold"]);
         command
     }
 
-    /// Looks whether the hosts are fit; changes none.
+    /// Prechecks the hosts and changes none.
     #[must_use]
     pub fn precheck(&self) -> Command {
         let mut command = self.declare(&["precheck"]);
-        self.leave_out(&mut command);
+        self.skip(&mut command);
         self.log_in(&mut command);
         command.args(["--progress", "json"]);
         command
     }
 
-    /// Takes away what the program remembers, which is told no declaration. How hosts are logged in to may have changed since:
-    /// that stands in the inventory.
+    /// Removes the cluster of the state, without the declaration. The inventory has the current logins of the hosts.
     fn destroy(&self) -> Command {
         let mut command = self.engine.command(&["destroy", &self.cluster]);
         match &self.declared {
@@ -198,11 +197,11 @@ impl Kubeon {
         command
     }
 
-    fn leave_out(&self, command: &mut Command) {
-        command.args(self.without.iter().map(|host| format!("--without={host}")));
+    fn skip(&self, command: &mut Command) {
+        command.args(self.skip_hosts.iter().map(|host| format!("--without={host}")));
     }
 
-    /// How hosts are logged in to: whatever of it is mounted.
+    /// The login to the hosts: every credential that is mounted.
     fn log_in(&self, command: &mut Command) {
         command.arg("--accept-new");
         if let Some(user) = &self.username {

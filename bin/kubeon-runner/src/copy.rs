@@ -1,17 +1,17 @@
-//! `kubeon-runner copy`: what an image that holds files only does with them.
+//! `kubeon-runner copy`: the command of an image that contains only files.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Deeper folders are a mistake.
+/// The deepest nesting of folders.
 const DEEPEST: u32 = 32;
 
-/// Copies what is in a folder into another one, with modes and links. Files that are there are replaced.
+/// Copies the contents of a folder into another one, with modes and links. Existing files are replaced.
 ///
 /// # Errors
-/// When something cannot be read or written; its path is in the text.
+/// When a file cannot be read or written; the text contains its path.
 pub fn folder(from: &Path, to: &Path) -> io::Result<()> {
     copy(from, to, 0)
 }
@@ -22,7 +22,7 @@ fn copy(from: &Path, to: &Path, depth: u32) -> io::Result<()> {
         move |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"))
     };
     if depth > DEEPEST {
-        return Err(at(from)(io::Error::other("folders lie too deep in each other")));
+        return Err(at(from)(io::Error::other("folders are nested too deeply")));
     }
     fs::create_dir_all(to).map_err(at(to))?;
     for entry in fs::read_dir(from).map_err(at(from))? {
@@ -33,7 +33,7 @@ fn copy(from: &Path, to: &Path, depth: u32) -> io::Result<()> {
             copy(&source, &target, depth + 1)?;
             continue;
         }
-        // One that may only be read cannot be written over.
+        // A read-only file cannot be overwritten.
         match fs::remove_file(&target) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&target)(error)),
             _ => {}

@@ -1,4 +1,4 @@
-//! What lies ready for an operation of the program `kubeon`: which operation, which cluster, with what.
+//! Reads what an operation of the program `kubeon` works with: the operation, the cluster, its declaration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,51 +6,52 @@ use std::path::{Path, PathBuf};
 use kubeon_api::Operation;
 use serde_json::{Value, json};
 
-use crate::args::Settings;
+use crate::args::RunnerSettings;
 use crate::bundle;
-use crate::commands::{Declared, Engine, Kubeon};
+use crate::commands::{ClusterCommands, Declared, KubeonProgram};
+use crate::meta::ObjectRef;
 
-/// Why there is nothing to do. Trying again does not help. The first two are the words of kubernetes-operator.
+/// Why the work cannot start. Trying again does not help. The first two texts are those of kubernetes-operator.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// `$OPERATION` is not set, or to a word that means none.
+    /// `$OPERATION` is not set.
     #[error("the OPERATION env not found,exit")]
     NoOperation,
-    /// Nothing is declared.
-    #[error("config is not found,exit. Neither cluster.json nor hosts.yml with group_vars.yml lies in {0}")]
+    /// There is no declaration.
+    #[error("config is not found,exit. {0} contains neither cluster.json nor hosts.yml with group_vars.yml")]
     NoConfig(PathBuf),
-    /// A word that means nothing.
+    /// `$OPERATION` has an unknown value.
     #[error(
         "the OPERATION env not found,exit. {0:?} is none of creating, scaling-up, scaling-down, terminating, prechecking"
     )]
     Operation(String),
     /// `$CLUSTER_NAME` is not set and nothing else names the cluster.
-    #[error("which cluster? CLUSTER_NAME is not set")]
+    #[error("CLUSTER_NAME is not set and cluster.json does not name the cluster")]
     NoCluster,
-    /// The cluster's name is none.
+    /// The cluster's name is invalid.
     #[error(transparent)]
     Name(#[from] kubeon_api::NameError),
-    /// The account's name is none.
-    #[error("{0} holds no account's name")]
+    /// The account's name is invalid.
+    #[error("{0} does not contain a valid account name")]
     Username(PathBuf),
-    /// What should be the name of a check is none.
-    #[error("IGNORE_CHECKS: {0:?} is no name of a check")]
+    /// An entry of `$IGNORE_CHECKS` cannot be the name of a check.
+    #[error("IGNORE_CHECKS: {0:?} is not the name of a check")]
     Check(String),
-    /// What should name a worker cannot.
+    /// An entry of `$WITHOUT` can be neither an address nor a name.
     #[error("WITHOUT: {0:?} is neither an address nor the name of a host")]
     Host(String),
     /// The bundle cannot be used.
-    #[error("the bundle: {0}")]
+    #[error("cannot use the bundle: {0}")]
     Bundle(#[from] std::io::Error),
     /// The program is not there.
-    #[error("the program kubeon is not beside this one; name it with --kubeon")]
+    #[error("cannot find the program kubeon beside kubeon-runner; name it with --kubeon")]
     NoProgram,
 }
 
-/// What is to be done.
+/// What the operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// Look whether the hosts are fit, no more.
+    /// Check the hosts and change nothing.
     Precheck,
     /// Change hosts.
     Change(Operation),
@@ -59,8 +60,8 @@ pub enum Task {
 /// Reads `$OPERATION`.
 ///
 /// # Errors
-/// When it is not set, or is no word for something to do.
-pub fn task(settings: &Settings) -> Result<Task, InputError> {
+/// When it is not set or unknown.
+pub fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
     match settings.environment.operation.as_deref() {
         None => Err(InputError::NoOperation),
         Some("prechecking") => Ok(Task::Precheck),
@@ -76,35 +77,35 @@ pub fn task(settings: &Settings) -> Result<Task, InputError> {
     }
 }
 
-/// Finds what the program needs, with its state in the folder `home`.
+/// The commands of the program for this cluster, with the state in the folder `home`.
 ///
 /// # Errors
-/// When something is missing or is not what it should be.
-pub fn kubeon(settings: &Settings, home: &Path) -> Result<Kubeon, InputError> {
+/// When an input is missing or invalid.
+pub fn kubeon(settings: &RunnerSettings, home: &Path) -> Result<ClusterCommands, InputError> {
     let flags = &settings.flags;
     let declared = Declared::find(&flags.kubeon.conf);
     let declared = declared.ok_or_else(|| InputError::NoConfig(flags.kubeon.conf.clone()))?;
     let cluster = cluster_name(settings).ok_or(InputError::NoCluster)?;
     let cluster: kubeon_api::ClusterName = cluster.parse()?;
-    Ok(Kubeon {
+    Ok(ClusterCommands {
         engine: engine(settings, home)?,
         cluster: cluster.to_string(),
         declared,
         auth: flags.auth.clone(),
         username: username(&flags.auth.join("username"))?,
         ignore: checks(settings)?,
-        without: Vec::new(),
+        skip_hosts: Vec::new(),
     })
 }
 
 /// The program, with its state in the folder `home`.
 ///
 /// # Errors
-/// When it or its bundle is not there.
-pub fn engine(settings: &Settings, home: &Path) -> Result<Engine, InputError> {
+/// When the program or its bundle cannot be used.
+pub fn engine(settings: &RunnerSettings, home: &Path) -> Result<KubeonProgram, InputError> {
     let flags = &settings.flags.kubeon;
     let beside = || Some(settings.environment.program.as_ref()?.parent()?.join("kubeon"));
-    Ok(Engine {
+    Ok(KubeonProgram {
         program: flags.kubeon.clone().or_else(beside).ok_or(InputError::NoProgram)?,
         home: home.to_owned(),
         bundles: bundle::folder(&flags.bundle, home)?,
@@ -112,8 +113,8 @@ pub fn engine(settings: &Settings, home: &Path) -> Result<Engine, InputError> {
     })
 }
 
-/// Checks that may fail, if they are named; which ones there are is for the program to say.
-fn checks(settings: &Settings) -> Result<Option<String>, InputError> {
+/// The checks of `$IGNORE_CHECKS`, separated by commas. The program checks that they exist.
+fn checks(settings: &RunnerSettings) -> Result<Option<String>, InputError> {
     let Some(text) = &settings.environment.ignore else { return Ok(None) };
     let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     let plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -133,31 +134,31 @@ fn username(file: &Path) -> Result<Option<String>, InputError> {
     }
 }
 
-/// The cluster's name: the environment's, else that of what is declared.
+/// The cluster's name: the environment's, else the declaration's.
 #[must_use]
-pub fn cluster_name(settings: &Settings) -> Option<String> {
+pub fn cluster_name(settings: &RunnerSettings) -> Option<String> {
     let declared = || Some(declared(settings).pointer("/metadata/name")?.as_str()?.to_owned());
     settings.environment.cluster.clone().or_else(declared)
 }
 
-/// The cluster's namespace: the environment's, else that of what is declared, else `default`.
+/// The cluster's namespace: the environment's, else the declaration's, else `default`.
 #[must_use]
-pub fn namespace(settings: &Settings) -> String {
+pub fn namespace(settings: &RunnerSettings) -> String {
     let declared = || Some(declared(settings).pointer("/metadata/namespace")?.as_str()?.to_owned());
     settings.environment.namespace.clone().or_else(declared).unwrap_or_else(|| "default".to_owned())
 }
 
-/// The cluster's region: a flag's, else that of what is declared, else `default`.
+/// The cluster's region: a flag's, else the declaration's, else `default`.
 #[must_use]
-pub fn region(settings: &Settings) -> String {
+pub fn region(settings: &RunnerSettings) -> String {
     let declared = || Some(declared(settings).pointer("/spec/cluster/region")?.as_str()?.to_owned());
     let found = settings.flags.callback.region.clone().or_else(declared);
     found.filter(|region| !region.is_empty()).unwrap_or_else(|| "default".to_owned())
 }
 
-/// Hosts as a callback names them: those that are declared under `list`, else those that the environment lists.
+/// Hosts as a callback names them: those that the declaration has under `list`, else those of the environment.
 #[must_use]
-pub fn hosts(settings: &Settings, list: &str, listed: Option<&str>) -> Value {
+pub fn hosts(settings: &RunnerSettings, list: &str, listed: Option<&str>) -> Value {
     let declared = declared(settings);
     let entries = declared.pointer(&format!("/spec/cluster/{list}")).and_then(Value::as_array);
     let addresses: Vec<&str> = match entries {
@@ -167,9 +168,23 @@ pub fn hosts(settings: &Settings, list: &str, listed: Option<&str>) -> Value {
     addresses.iter().map(|ip| json!({"ip": ip})).collect()
 }
 
-/// `cluster.json`, or null. Whether it is sound is for the program to say.
+/// The Secret or ConfigMap of a cluster: with the name that a flag gives, else `NAMESPACE-NAME-what`.
 #[must_use]
-pub fn declared(settings: &Settings) -> Value {
+pub fn object_ref(
+    settings: &RunnerSettings,
+    cluster: &str,
+    named: Option<&String>,
+    (kind, what): (&'static str, &str),
+) -> ObjectRef {
+    let of_cluster = namespace(settings);
+    let name = named.cloned().unwrap_or_else(|| format!("{of_cluster}-{cluster}-{what}"));
+    let namespace = settings.flags.meta.secret_namespace.clone().unwrap_or(of_cluster);
+    ObjectRef { kind, namespace, name }
+}
+
+/// `cluster.json`, or null. The program validates it.
+#[must_use]
+pub fn declared(settings: &RunnerSettings) -> Value {
     let text = fs::read(settings.flags.kubeon.conf.join("cluster.json"));
     text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }

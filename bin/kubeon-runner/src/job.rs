@@ -1,4 +1,4 @@
-//! What everything here works with, and how a program is run under it.
+//! The context of a run, and how the runner starts programs.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -8,57 +8,54 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::activity::Activity;
-use crate::args::Settings;
-use crate::board::Board;
-use crate::family::{Child, Ending, Family, send};
-use crate::masks::Masks;
-use crate::meta::Meta;
-use crate::sinks::{Output, Plain};
-use crate::spans::Spans;
-use crate::stop::Stop;
+use crate::args::RunnerSettings;
+use crate::log::RunnerLog;
+use crate::meta::MetaCluster;
+use crate::progress_view::SharedProgress;
+use crate::reaper::{Child, ProcessEnd, ProcessReaper, send};
+use crate::redactor::Redactor;
+use crate::shutdown::Shutdown;
+use crate::sinks::{Output, PlainLines};
+use crate::spans::RunSpans;
 use crate::stream::{LINE, Lines, Pumps, Sink};
 use crate::tail::Tail;
-use crate::voice::Voice;
 
-/// How long pipes are waited for that others hold after the work ended.
+/// How long to wait after the end of the work for pipes that other processes still hold open.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long a program may take that only reads or writes files.
-const HELPER: Duration = Duration::from_secs(60);
+/// The longest run of a tool: a program that only reads or writes files.
+const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is known of the work, told to whoever watches it.
-pub type Boards = Arc<watch::Sender<Board>>;
-
-/// What everything here works with.
-pub struct Job {
-    /// What was said from outside.
-    pub settings: Settings,
-    /// What is never shown.
-    pub masks: Arc<Masks>,
-    /// The runner's own words.
-    pub voice: Voice,
-    /// All processes.
-    pub family: Family,
-    /// Whether it was told to stop.
-    pub stop: Stop,
-    /// What is known of the work.
-    pub board: Boards,
-    /// What took how long.
-    pub spans: Spans,
-    /// When something was last said.
+/// What every part of a run uses.
+pub struct JobContext {
+    /// Flags and environment.
+    pub settings: RunnerSettings,
+    /// Redacts secrets.
+    pub redactor: Arc<Redactor>,
+    /// The runner's own messages.
+    pub log: RunnerLog,
+    /// Starts processes and reaps them.
+    pub reaper: ProcessReaper,
+    /// Whether a shutdown was requested.
+    pub shutdown: Shutdown,
+    /// The progress of the work.
+    pub view: SharedProgress,
+    /// The trace of the run.
+    pub spans: RunSpans,
+    /// When the last line was written.
     pub activity: Activity,
     /// The last lines of standard output.
     pub stdout: Tail,
     /// The last lines of standard error.
     pub stderr: Tail,
-    /// The meta cluster, when there is a way to it.
-    pub meta: Option<Meta>,
+    /// The meta cluster, when it can be reached.
+    pub meta: Option<MetaCluster>,
 }
 
-/// A program could not be started, or went wrong before it did anything.
+/// A program could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start {program}: {source}{}", hint(.source))]
 pub struct StartError {
@@ -79,41 +76,41 @@ impl StartError {
     }
 }
 
-/// Why a program that only reads or writes files did not do it.
+/// Why a tool, a program that only reads or writes files, failed.
 #[derive(Debug, thiserror::Error)]
-pub enum HelperError {
+pub enum ToolError {
     /// It did not start.
     #[error(transparent)]
     Start(#[from] StartError),
     /// Its output could not be read.
-    #[error("cannot read what {0} says: {1}")]
+    #[error("cannot read the output of {0}: {1}")]
     Read(String, #[source] io::Error),
-    /// It ended otherwise than well.
+    /// It failed.
     #[error("{0}: {1}")]
-    Ended(String, Ending),
-    /// It did not end.
-    #[error("{0}: no end in time")]
+    Ended(String, ProcessEnd),
+    /// It did not end in time.
+    #[error("{0}: did not end in time")]
     Late(String),
-    /// It said more than it should.
+    /// It wrote more than the limit.
     #[error("{0}: more than {1} bytes")]
     Large(String, u64),
 }
 
-/// A program at work.
-pub struct Running {
+/// A program that runs.
+pub struct RunningProgram {
     /// The process.
     pub child: Child,
     pumps: Pumps,
 }
 
-impl Running {
-    /// Waits for its end. One that nobody saw end counts as failed. To be asked once.
-    pub async fn ended(&mut self) -> Ending {
-        (&mut self.child.ended).await.unwrap_or(Ending::Code(1))
+impl RunningProgram {
+    /// Waits for its end. A program whose end was not seen counts as failed. Call it once.
+    pub async fn ended(&mut self) -> ProcessEnd {
+        (&mut self.child.ended).await.unwrap_or(ProcessEnd::Code(1))
     }
 
-    /// Ends it: SIGTERM, and SIGKILL after the time of grace.
-    pub async fn give_up(&mut self, grace: Duration) -> Ending {
+    /// Ends it: SIGTERM, and SIGKILL after the grace period.
+    pub async fn terminate(&mut self, grace: Duration) -> ProcessEnd {
         self.child.stdin = None;
         send(self.child.pid, Signal::TERM);
         if let Ok(ending) = timeout(grace, self.ended()).await {
@@ -123,119 +120,120 @@ impl Running {
         self.ended().await
     }
 
-    /// After its end: takes the rest of what it said, and kills what it left running in its group.
-    pub async fn settle(self) {
+    /// After its end: reads the rest of its output, and kills what still runs in its process group.
+    pub async fn clean_up(self) {
         self.pumps.finish(DRAIN).await;
         send(self.child.pid, Signal::KILL);
     }
 }
 
-impl Job {
-    /// The runner's standard output, for a program.
+impl JobContext {
+    /// The runner's standard output, for the lines of a program.
     #[must_use]
     pub fn to_stdout(&self) -> Output {
-        Output::stdout(self.masks.clone(), self.stdout.clone(), self.activity.clone(), self.spans.clone())
+        Output::stdout(self.redactor.clone(), self.stdout.clone(), self.activity.clone(), self.spans.clone())
     }
 
-    /// The runner's standard error, for a program.
+    /// The runner's standard error, for the lines of a program.
     #[must_use]
     pub fn to_stderr(&self) -> Output {
-        Output::stderr(self.masks.clone(), self.stderr.clone(), self.activity.clone(), self.spans.clone())
+        Output::stderr(self.redactor.clone(), self.stderr.clone(), self.activity.clone(), self.spans.clone())
     }
 
-    /// Starts a program. Its lines are cut at `longest`.
+    /// Starts a program. Lines longer than `longest` bytes are split.
     ///
     /// # Errors
-    /// When it is not there or cannot be run.
+    /// When the program is missing or cannot be executed.
     pub fn start(
         &self,
         command: &mut Command,
         stdout: impl Sink,
         stderr: impl Sink,
         longest: usize,
-    ) -> Result<Running, StartError> {
+    ) -> Result<RunningProgram, StartError> {
         let mut child = self.spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
         let refused = |source| StartError { program: name(command), source };
         let mut pumps = Pumps::new().map_err(refused)?;
         if let Some(pipe) = child.stdout.take() {
-            pumps.add(pipe, Lines::new(longest, self.masks.clone()), stdout).map_err(refused)?;
+            pumps.add(pipe, Lines::new(longest, self.redactor.clone()), stdout).map_err(refused)?;
         }
         if let Some(pipe) = child.stderr.take() {
-            pumps.add(pipe, Lines::new(longest, self.masks.clone()), stderr).map_err(refused)?;
+            pumps.add(pipe, Lines::new(longest, self.redactor.clone()), stderr).map_err(refused)?;
         }
-        Ok(Running { child, pumps })
+        Ok(RunningProgram { child, pumps })
     }
 
     fn spawn(&self, command: &mut Command) -> Result<Child, StartError> {
-        let child = self.family.start(command, true);
+        let child = self.reaper.spawn(command, true);
         let child = child.map_err(|source| StartError { program: name(command), source })?;
-        // The signal may have come between the question and the start.
-        if let Some(told) = self.stop.told() {
-            send(child.pid, told.signal);
+        // The signal may have arrived between the last check and the start.
+        if let Some(request) = self.shutdown.request() {
+            send(child.pid, request.signal);
         }
         Ok(child)
     }
 
-    /// Runs a program that only reads or writes files, and gives what it writes to standard output: at most `most`
-    /// bytes.
+    /// Runs a tool, a program that only reads or writes files, and returns its standard output: at most `most` bytes.
     ///
     /// # Errors
-    /// When it does not start, does not end well in time, or writes more.
-    pub async fn helper(
+    /// When it does not start, fails, does not end in time, or writes more.
+    pub async fn run_tool(
         &self,
         command: &mut Command,
         input: Option<File>,
         most: u64,
-    ) -> Result<Vec<u8>, HelperError> {
+    ) -> Result<Vec<u8>, ToolError> {
         let called = name(command);
         command.stdin(input.map_or_else(Stdio::null, Stdio::from));
-        let started = self.family.start(command.stdout(Stdio::piped()).stderr(Stdio::piped()), false);
+        let started = self.reaper.spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()), false);
         let mut child = started.map_err(|source| StartError { program: called.clone(), source })?;
-        let read = |error| HelperError::Read(called.clone(), error);
+        let read = |error| ToolError::Read(called.clone(), error);
         let mut pumps = Pumps::new().map_err(read)?;
         if let Some(pipe) = child.stderr.take() {
-            let lines = Lines::new(LINE, self.masks.clone());
-            pumps.add(pipe, lines, Plain(self.to_stderr())).map_err(read)?;
+            let lines = Lines::new(LINE, self.redactor.clone());
+            pumps.add(pipe, lines, PlainLines(self.to_stderr())).map_err(read)?;
         }
-        let output = child.stdout.take().map(|pipe| take(pipe.into(), most));
+        let output = child.stdout.take().map(|pipe| read_limited(pipe.into(), most));
         let pid = child.pid;
         let all = async move {
             let bytes = match output {
-                Some(bytes) => bytes.await.unwrap_or_else(|_| Err(io::Error::other("the reader is gone"))),
+                Some(bytes) => {
+                    bytes.await.unwrap_or_else(|_| Err(io::Error::other("the reader ended early")))
+                }
                 None => Ok(Vec::new()),
             };
-            (bytes, child.ended.await.unwrap_or(Ending::Code(1)))
+            (bytes, child.ended.await.unwrap_or(ProcessEnd::Code(1)))
         };
         let (bytes, ending) = tokio::select! {
             ended = all => ended,
-            () = self.stop.last_word(HELPER) => {
+            () = self.shutdown.deadline(TOOL_TIMEOUT) => {
                 send(pid, Signal::KILL);
-                return Err(HelperError::Late(called));
+                return Err(ToolError::Late(called));
             }
         };
         pumps.finish(DRAIN).await;
         let bytes = bytes.map_err(read)?;
         match ending {
-            _ if bytes.len() as u64 > most => Err(HelperError::Large(called, most)),
-            Ending::Code(0) => Ok(bytes),
-            other => Err(HelperError::Ended(called, other)),
+            _ if bytes.len() as u64 > most => Err(ToolError::Large(called, most)),
+            ProcessEnd::Code(0) => Ok(bytes),
+            other => Err(ToolError::Ended(called, other)),
         }
     }
 }
 
-/// Reads a pipe to its end, or to one byte more than it may hold.
-fn take(pipe: OwnedFd, most: u64) -> oneshot::Receiver<io::Result<Vec<u8>>> {
-    let (tell, told) = oneshot::channel();
+/// Reads a pipe to its end, at most one byte more than the limit.
+fn read_limited(pipe: OwnedFd, most: u64) -> oneshot::Receiver<io::Result<Vec<u8>>> {
+    let (sender, receiver) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
         let mut bytes = Vec::new();
         let read = File::from(pipe).take(most + 1).read_to_end(&mut bytes);
-        // The one that asked may have lost its patience.
-        let _ = tell.send(read.map(|_| bytes));
+        // The receiver may have timed out.
+        let _ = sender.send(read.map(|_| bytes));
     });
-    told
+    receiver
 }
 
-/// A program with its first words, for people: `kubeon state export`.
+/// A program with its first arguments, for messages: `kubeon state export`.
 fn name(command: &Command) -> String {
     let program = command.get_program();
     let file = std::path::Path::new(program).file_name().unwrap_or(program).to_string_lossy();

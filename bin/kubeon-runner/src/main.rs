@@ -1,67 +1,68 @@
 //! `kubeon-runner`: process 1 of the Job of an operation.
 //!
 //! ```text
-//!                 ┌─ script: /bin/entrypoint.sh ─┐   lines ─► hidden secrets ─► own stdout, stderr
+//!                 ┌─ script: /bin/entrypoint.sh ─┐   lines ─► redacted ─► own stdout, stderr
 //!   args ─► job ──┤                              ├─►
-//!                 └─ kubeon: the program kubeon ─┘   progress ─► board ─► status of the operation
+//!                 └─ kubeon: the program kubeon ─┘   progress ─► progress_view ─► status of the operation
 //!                                                                  └────► termination log, callback, exit code
-//!   family: reaps every process     stop: passes signals on     masks: hide what is secret
+//!   reaper: reaps every process     shutdown: forwards signals     redactor: replaces secrets
 //! ```
 
 mod activity;
 mod args;
 mod backoff;
-mod board;
 mod bundle;
 mod callback;
 mod commands;
 mod copy;
-mod family;
 mod inputs;
 mod job;
-mod keep;
 mod known_hosts;
 mod kubeon;
-mod masks;
+mod log;
 mod meta;
 mod outcome;
+mod persist;
+mod progress_view;
+mod reaper;
+mod redactor;
 mod run;
+mod save_barrier;
+mod save_error;
 mod script;
+mod shutdown;
 mod sinks;
+mod skip_hosts;
 mod spans;
 mod status;
-mod stop;
 mod stream;
 mod tail;
-mod voice;
-mod waiting_room;
-mod without;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::{Cli, Command, Environment};
+use args::{RunnerCli, RunnerCommand, RunnerEnvironment};
 
 fn main() -> ExitCode {
-    let ended = match Cli::parse().command {
-        Command::Run(flags) => start(*flags),
-        Command::Copy { from, to } => copy::folder(&from, &to).map(|()| ExitCode::SUCCESS),
+    let result = match RunnerCli::parse().command {
+        RunnerCommand::Run(flags) => start(*flags),
+        RunnerCommand::Copy { from, to } => copy::folder(&from, &to).map(|()| ExitCode::SUCCESS),
     };
-    // What goes wrong here goes wrong before there is anything to tell it by but the log.
-    ended.unwrap_or_else(|error| {
+    // An error before the work starts is reported in the log only.
+    result.unwrap_or_else(|error| {
         let _ = writeln!(io::stderr(), "kubeon-runner: {error}");
         ExitCode::FAILURE
     })
 }
 
 fn start(flags: args::RunArgs) -> io::Result<ExitCode> {
-    // Already there when something else installed it first, which is as good.
+    // Fails only when a provider is already installed, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let code = runtime.block_on(run::run(flags, Environment::read()))?;
-    // What still runs belongs to nobody any more.
+    let code = runtime.block_on(run::run(flags, RunnerEnvironment::read()))?;
+    // Tasks that still run are not needed any more.
     runtime.shutdown_background();
     Ok(ExitCode::from(code))
 }

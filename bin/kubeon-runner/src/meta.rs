@@ -1,4 +1,4 @@
-//! The meta cluster, as far as the runner may reach: the status of one operation, Secrets and the ConfigMap made for it.
+//! What the runner writes in the meta cluster: the status of one operation, its Secrets and its ConfigMap.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,23 +18,23 @@ use tokio::time::timeout;
 
 use crate::backoff::Backoff;
 
-/// Under this name the runner owns what it writes.
+/// The field manager of the runner's writes.
 const MANAGER: &str = "kubeon-runner";
-/// One request.
+/// The timeout of one request.
 const REQUEST: Duration = Duration::from_secs(10);
-/// What a Secret may hold is 1 MiB; base64 and names do not count, the object around it does.
+/// The most bytes in a Secret: the limit is 1 MiB with the metadata, base64 does not count.
 pub const LARGEST_SECRET: u64 = 1_000_000;
-/// Where a pod finds the token of its service account.
+/// The path of the service account token in a pod.
 pub const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// Why something was not written.
+/// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MetaError {
-    /// There is no way to it.
+    /// The configuration does not allow a connection.
     #[error("cannot reach the meta cluster: {0}")]
     Config(String),
     /// It did not answer in time.
-    #[error("no answer within {REQUEST:?}")]
+    #[error("no response within {REQUEST:?}")]
     Late,
     /// It answered with an error, or not at all.
     #[error("{0}")]
@@ -44,13 +44,13 @@ pub enum MetaError {
 /// What to do after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// It may go away by itself.
+    /// The error may disappear.
     Later,
-    /// Permission: a server that has just started refuses those whom it does not know yet.
+    /// Permission denied: a server that has just started may not know the roles yet.
     AFewTimes,
-    /// The operator has not written down yet whose Job this is. It may have ended just then, and others take over.
+    /// The operator has not recorded this Job in the operation yet. Another replica will do so if it stopped.
     WhenAdopted,
-    /// It stays as it is.
+    /// The error is permanent.
     Never,
 }
 
@@ -74,17 +74,17 @@ impl MetaError {
     }
 }
 
-/// A way to the meta cluster.
+/// A client of the meta cluster.
 #[derive(Clone)]
-pub struct Meta {
+pub struct MetaCluster {
     client: Client,
 }
 
-impl Meta {
-    /// By a kubeconfig, else by the pod's service account. None when neither is there.
+impl MetaCluster {
+    /// Connects with a kubeconfig, else with the pod's service account. None when there is neither.
     ///
     /// # Errors
-    /// When one is there and cannot be used.
+    /// When the configuration cannot be used.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Option<Self>, MetaError> {
         let wrong = |error: &dyn std::error::Error| MetaError::Config(error.to_string());
         let config = match kubeconfig {
@@ -100,11 +100,11 @@ impl Meta {
         Ok(Some(Self { client }))
     }
 
-    /// Writes what the runner says of an operation into its status; what others say there stays. Gives the generation
-    /// of the operation that the work is about, as the answer tells it.
+    /// Applies the runner's fields of an operation's status; the fields of others stay. Returns the generation of the
+    /// operation that the Job was made from.
     ///
     /// # Errors
-    /// When the server did not take it.
+    /// When the request fails.
     pub async fn write_status(&self, operation: &str, status: &Value) -> Result<Option<i64>, MetaError> {
         let kind = ApiResource::erase::<ClusterOperation>(&());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
@@ -115,15 +115,19 @@ impl Meta {
             "status": status,
         });
         let ours = PatchParams::apply(MANAGER).force();
-        let answer = answered(api.patch_status(operation, &ours, &Patch::Apply(&object))).await?;
-        Ok(worked_on(&answer))
+        let answer = with_timeout(api.patch_status(operation, &ours, &Patch::Apply(&object))).await?;
+        Ok(job_generation(&answer))
     }
 
     /// Writes keys of a Secret, as [`Self::save`] does.
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn save_secret(&self, place: &Place, data: BTreeMap<&str, Vec<u8>>) -> Result<(), MetaError> {
+    pub async fn save_secret(
+        &self,
+        place: &ObjectRef,
+        data: BTreeMap<&str, Vec<u8>>,
+    ) -> Result<(), MetaError> {
         let data = data.into_iter().map(|(key, bytes)| (key.to_owned(), ByteString(bytes))).collect();
         self.save(place, Secret { data: Some(data), ..Secret::default() }).await
     }
@@ -132,14 +136,14 @@ impl Meta {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn save_text(&self, place: &Place, key: &str, text: String) -> Result<(), MetaError> {
+    pub async fn save_text(&self, place: &ObjectRef, key: &str, text: String) -> Result<(), MetaError> {
         let data = BTreeMap::from([(key.to_owned(), text)]);
         self.save(place, ConfigMap { data: Some(data), ..ConfigMap::default() }).await
     }
 
-    /// Writes what of an object is the runner's, and tries again while that may help. Does not end by itself while the
-    /// server cannot be reached: the caller says when to give up.
-    async fn save<K>(&self, place: &Place, mut object: K) -> Result<(), MetaError>
+    /// Applies the runner's fields of an object, and retries temporary errors without a limit: the caller sets the
+    /// timeout.
+    async fn save<K>(&self, place: &ObjectRef, mut object: K) -> Result<(), MetaError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
@@ -158,7 +162,7 @@ impl Meta {
         }
     }
 
-    /// Tries it once.
+    /// One attempt.
     async fn write<K>(&self, object: &K) -> Result<(), MetaError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -166,24 +170,24 @@ impl Meta {
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
         let ours = PatchParams::apply(MANAGER).force();
-        answered(api.patch(&object.name_any(), &ours, &Patch::Apply(object))).await.map(|_| ())
+        with_timeout(api.patch(&object.name_any(), &ours, &Patch::Apply(object))).await.map(|_| ())
     }
 }
 
-/// The generation that the operator says it acted on, when it made the Job; the object's own where it says nothing. The
-/// spec may have been changed since.
-fn worked_on(operation: &DynamicObject) -> Option<i64> {
-    let said = operation.data.pointer("/status/observedGeneration").and_then(Value::as_i64);
-    said.or(operation.metadata.generation)
+/// The generation that the operator observed when it made the Job, else that of the object. The spec may have changed
+/// since.
+fn job_generation(operation: &DynamicObject) -> Option<i64> {
+    let observed = operation.data.pointer("/status/observedGeneration").and_then(Value::as_i64);
+    observed.or(operation.metadata.generation)
 }
 
-/// How often permission is asked for: with the waits between, about ten seconds.
+/// The attempts when permission is denied: about ten seconds with the pauses.
 pub const REFUSALS: u32 = 6;
 
-/// Which Secret or ConfigMap.
+/// A Secret or ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// What it is, in one word.
+pub struct ObjectRef {
+    /// Its kind.
     pub kind: &'static str,
     /// Its namespace.
     pub namespace: String,
@@ -191,13 +195,13 @@ pub struct Place {
     pub name: String,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 
-async fn answered<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, MetaError> {
+async fn with_timeout<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, MetaError> {
     let answer = timeout(REQUEST, request).await.map_err(|_| MetaError::Late)?;
     answer.map_err(|error| MetaError::Request(Box::new(error)))
 }
@@ -209,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_that_ends_when_the_operator_comes_back_is_waited_out() {
+    fn a_refusal_that_ends_when_the_operator_returns_is_retried() {
         let refused = |message: &str| {
             let status = Status::failure(message, "Forbidden").with_code(403);
             MetaError::Request(Box::new(kube::Error::Api(Box::new(status)))).retry()
@@ -219,10 +223,10 @@ mod tests {
     }
 
     #[test]
-    fn the_work_is_about_the_generation_that_its_job_was_made_from() {
+    fn conditions_have_the_generation_that_the_job_was_made_from() {
         let answer = |status: Value| {
             let object = json!({"metadata": {"name": "o", "generation": 3}, "status": status});
-            worked_on(&serde_json::from_value(object).unwrap())
+            job_generation(&serde_json::from_value(object).unwrap())
         };
         assert_eq!(answer(json!({"status": "Running", "observedGeneration": 2})), Some(2));
         assert_eq!(answer(json!({})), Some(3));

@@ -1,57 +1,61 @@
-//! What came of the work: one exit code, one reason.
+//! The result of the work: one exit code, one reason.
 
 use rustix::process::Signal;
 
-use crate::family::Ending;
-use crate::stop::Told;
+use crate::reaper::ProcessEnd;
+use crate::shutdown::ShutdownRequest;
 use crate::tail::{Tail, clip};
 
-/// What the kubelet takes of a termination message.
+/// The kubelet's limit for a termination message, in bytes.
 const MESSAGE: usize = 4096;
-/// Of that, at most for the reason.
+/// The longest reason in it, in bytes.
 const REASON: usize = 2048;
 
-/// What came of the work.
+/// The result of the work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct WorkOutcome {
     /// The exit code.
     pub code: u8,
-    /// Why not, in words; none when all was done.
+    /// Why it failed; none when it succeeded.
     pub reason: Option<String>,
-    /// By which signal it was told to stop.
+    /// `terminated` or `interrupted`, when a signal stopped the work.
     pub terminated: Option<&'static str>,
-    /// The admin kubeconfig of a cluster that was made.
+    /// The admin kubeconfig of a cluster that was created.
     pub kubeconfig: Option<String>,
 }
 
-impl Outcome {
-    /// All was done.
+impl WorkOutcome {
+    /// The work succeeded.
     #[must_use]
-    pub fn done() -> Self {
+    pub fn succeeded() -> Self {
         Self { code: 0, reason: None, terminated: None, kubeconfig: None }
     }
 
-    /// It was not.
+    /// The work failed.
     #[must_use]
     pub fn failed(code: u8, reason: impl Into<String>) -> Self {
-        Self { code: code.max(1), reason: Some(reason.into()), ..Self::done() }
+        Self { code: code.max(1), reason: Some(reason.into()), ..Self::succeeded() }
     }
 
-    /// A program ended. One that was told to stop did not do its work, whatever it says.
+    /// A program ended. After a shutdown request the work counts as stopped, whatever its exit code.
     #[must_use]
-    pub fn of(ending: Ending, told: Option<Told>, reason: impl FnOnce() -> String) -> Self {
-        match (told, ending) {
-            (Some(told), _) => Self::told(told),
-            (None, Ending::Code(0)) => Self::done(),
+    pub fn of(
+        ending: ProcessEnd,
+        shutdown: Option<ShutdownRequest>,
+        reason: impl FnOnce() -> String,
+    ) -> Self {
+        match (shutdown, ending) {
+            (Some(request), _) => Self::stopped(request),
+            (None, ProcessEnd::Code(0)) => Self::succeeded(),
             (None, other) => Self::failed(other.code(), reason()),
         }
     }
 
-    /// It was told to stop.
+    /// A signal stopped the work.
     #[must_use]
-    pub fn told(told: Told) -> Self {
-        let word = if told.signal == Signal::INT { "interrupted" } else { "terminated" };
-        Self { code: told.code(), reason: Some(word.to_owned()), terminated: Some(word), kubeconfig: None }
+    pub fn stopped(request: ShutdownRequest) -> Self {
+        let word = if request.signal == Signal::INT { "interrupted" } else { "terminated" };
+        Self { code: request.code(), reason: Some(word.to_owned()), terminated: Some(word), kubeconfig: None }
     }
 
     /// One word for a condition's reason.
@@ -64,7 +68,7 @@ impl Outcome {
         }
     }
 
-    /// What the kubelet is told: the reason, where it was, and the last lines that the work said.
+    /// The termination message for the kubelet: the reason, the current step, and the last lines of the output.
     #[must_use]
     pub fn message(&self, at: Option<&str>, steps: &str, stderr: &Tail, stdout: &Tail) -> String {
         let Some(reason) = &self.reason else { return format!("succeeded: {steps}\n") };
@@ -87,13 +91,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_reason_place_and_last_words_within_the_kubelets_limit() {
+    fn the_message_has_reason_step_and_last_lines_within_the_kubelets_limit() {
         let (stderr, stdout) = (Tail::default(), Tail::default());
         for number in 0..200 {
             stderr.push(&format!("{number} {}", "ä".repeat(150)));
             stdout.push("out");
         }
-        let outcome = Outcome::failed(2, "the script ended with exit code 2");
+        let outcome = WorkOutcome::failed(2, "the script ended with exit code 2");
         let text = outcome.message(Some("TASK [etcd]"), "3/…", &stderr, &stdout);
         assert!(text.len() <= MESSAGE, "{}", text.len());
         assert!(text.starts_with(
@@ -103,11 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn standard_output_has_the_room_that_is_left() {
+    fn standard_output_gets_the_remaining_bytes() {
         let (stderr, stdout) = (Tail::default(), Tail::default());
         stderr.push("warning");
         stdout.push("fatal: [h1]: FAILED!");
-        let text = Outcome::failed(2, "x").message(None, "", &stderr, &stdout);
+        let text = WorkOutcome::failed(2, "x").message(None, "", &stderr, &stdout);
         assert_eq!(
             text,
             "x\n--- last lines of standard error:\nwarning\n--- last lines of standard output:\nfatal: [h1]: FAILED!\n"
@@ -116,6 +120,6 @@ mod tests {
 
     #[test]
     fn a_failure_never_has_the_code_of_success() {
-        assert_eq!(Outcome::failed(0, "state was not saved").code, 1);
+        assert_eq!(WorkOutcome::failed(0, "state was not saved").code, 1);
     }
 }

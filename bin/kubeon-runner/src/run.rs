@@ -1,4 +1,4 @@
-//! One operation from its first process to its last word.
+//! The life of one operation's Job: prepare, work, report.
 
 use std::fs;
 use std::io;
@@ -10,121 +10,122 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::activity::Activity;
-use crate::args::{Action, Environment, RunArgs, Settings};
-use crate::board::Board;
+use crate::args::{RunArgs, RunnerEnvironment, RunnerSettings, WorkKind};
 use crate::callback;
-use crate::family::Family;
-use crate::job::Job;
+use crate::job::JobContext;
 use crate::kubeon;
-use crate::masks::Masks;
-use crate::meta::{Meta, TOKEN};
-use crate::outcome::Outcome;
+use crate::log::RunnerLog;
+use crate::meta::{MetaCluster, TOKEN};
+use crate::outcome::WorkOutcome;
+use crate::progress_view::ProgressView;
+use crate::reaper::ProcessReaper;
+use crate::redactor::Redactor;
 use crate::script;
-use crate::spans::Spans;
-use crate::status::Writer;
-use crate::stop::Stop;
+use crate::shutdown::Shutdown;
+use crate::spans::RunSpans;
+use crate::status::StatusWriter;
 use crate::tail::Tail;
-use crate::voice::Voice;
 
-/// How long the last status may take to be written.
+/// The longest wait for the last write of the status.
 const LAST_STATUS: Duration = Duration::from_secs(120);
 
-/// Does the work, tells what came of it, and gives the exit code.
+/// Does the work, reports the result, and returns the exit code.
 ///
 /// # Errors
-/// When it cannot begin.
-pub async fn run(flags: RunArgs, environment: Environment) -> io::Result<u8> {
-    let settings = Settings { flags, environment };
-    let masks = Arc::new(masks(&settings));
-    let voice = Voice::new(masks.clone());
-    // Signals and orphans first: nothing may be lost while the rest is made ready.
-    let family = Family::adopt()?;
-    let stop = Stop::listen(family.clone(), settings.flags.grace, voice.clone())?;
-    let (board, watched) = watch::channel(Board::default());
-    let meta = meta(&settings, &voice).await;
-    let status = write_status(&settings, meta.clone(), &masks, &voice, watched);
+/// When the signal handlers or the reaper cannot be installed.
+pub async fn run(flags: RunArgs, environment: RunnerEnvironment) -> io::Result<u8> {
+    let settings = RunnerSettings { flags, environment };
+    let redactor = Arc::new(redactor(&settings));
+    let log = RunnerLog::new(redactor.clone());
+    // Signals and orphans first: a signal or an end that comes during the preparation must not be lost.
+    let reaper = ProcessReaper::install()?;
+    let shutdown = Shutdown::listen(reaper.clone(), settings.flags.grace, log.clone())?;
+    let (view, watched) = watch::channel(ProgressView::default());
+    let meta = meta(&settings, &log).await;
+    let status = write_status(&settings, meta.clone(), &redactor, &log, watched);
     let (activity, stdout, stderr) = (Activity::now(), Tail::default(), Tail::default());
-    let board = Arc::new(board);
-    let spans = Spans::start(&settings.environment, &masks, &voice);
-    let job = Job { settings, masks, voice, family, stop, board, spans, activity, stdout, stderr, meta };
+    let view = Arc::new(view);
+    let spans = RunSpans::start(&settings.environment, &redactor, &log);
+    let job =
+        JobContext { settings, redactor, log, reaper, shutdown, view, spans, activity, stdout, stderr, meta };
 
     let heartbeat = heartbeat(&job);
     let outcome = match job.settings.flags.action {
-        Action::Script => script::run(&job).await,
-        Action::Kubeon => kubeon::run(&job).await,
+        WorkKind::Script => script::run(&job).await,
+        WorkKind::Kubeon => kubeon::run(&job).await,
     };
     if let Some(heartbeat) = heartbeat {
         heartbeat.abort();
     }
-    Ok(farewell(job, outcome, status).await)
+    Ok(report(job, outcome, status).await)
 }
 
-/// Tells what came of it, to everybody who should know.
-async fn farewell(job: Job, outcome: Outcome, status: Option<JoinHandle<()>>) -> u8 {
-    let reason = outcome.reason.as_deref().unwrap_or("all of it was done");
+/// Reports the result: log, termination log, status, callback and trace.
+async fn report(job: JobContext, outcome: WorkOutcome, status: Option<JoinHandle<()>>) -> u8 {
+    let reason = outcome.reason.as_deref().unwrap_or("completed");
     if outcome.code != 0 {
-        job.voice.say(&format!("ends with exit code {}: {reason}", outcome.code));
+        job.log.line(&format!("exit code {}: {reason}", outcome.code));
     }
-    let (at, steps) = (job.board.borrow().current(), job.board.borrow().steps());
-    job.board.send_modify(|board| board.ended(outcome.word(), reason));
-    let done = if outcome.code == 0 { job.board.borrow().steps().text } else { steps.text };
+    let (at, steps) = (job.view.borrow().current(), job.view.borrow().steps());
+    job.view.send_modify(|view| view.finish(outcome.word(), reason));
+    let done = if outcome.code == 0 { job.view.borrow().steps().text } else { steps.text };
     let message = outcome.message(at.as_deref(), &done, &job.stderr, &job.stdout);
-    let log = &job.settings.flags.termination_log;
-    if let Err(error) = fs::write(log, job.masks.hide(message.as_bytes())) {
-        job.voice.say(&format!("cannot write {}: {error}", log.display()));
+    let file = &job.settings.flags.termination_log;
+    if let Err(error) = fs::write(file, job.redactor.redact(message.as_bytes())) {
+        job.log.line(&format!("cannot write {}: {error}", file.display()));
     }
-    let Job { settings, masks, voice, stop, .. } = &job;
+    let JobContext { settings, redactor, log, shutdown, .. } = &job;
     let last_status = async {
         let Some(status) = status else { return };
         tokio::select! {
-            // One that broke down has said why.
+            // A writer that failed has logged why.
             _ = status => {}
-            () = stop.last_word(LAST_STATUS) => voice.say("the last status could not be written in time"),
+            () = shutdown.deadline(LAST_STATUS) => log.line("the last status could not be written in time"),
         }
     };
-    let spans = job.spans.clone().end(&outcome, voice);
-    tokio::join!(last_status, callback::tell(settings, &outcome, stop, voice, masks), spans);
+    let spans = job.spans.clone().end(&outcome, log);
+    tokio::join!(last_status, callback::send(settings, &outcome, shutdown, log, redactor), spans);
     outcome.code
 }
 
-fn masks(settings: &Settings) -> Masks {
+fn redactor(settings: &RunnerSettings) -> Redactor {
     let token = settings.flags.callback.callback_token_file.as_deref();
     let more: Vec<&Path> = token.into_iter().chain([Path::new(TOKEN)]).collect();
-    Masks::of_files(&settings.flags.auth, &more)
+    Redactor::of_files(&settings.flags.auth, &more)
 }
 
-/// The way to the meta cluster. A script is run without it, too; what must be kept is not begun.
-async fn meta(settings: &Settings, voice: &Voice) -> Option<Meta> {
-    match Meta::connect(settings.flags.meta.kubeconfig.as_deref()).await {
+/// Connects to the meta cluster. A script also runs without it; work that must persist its state does not start.
+async fn meta(settings: &RunnerSettings, log: &RunnerLog) -> Option<MetaCluster> {
+    match MetaCluster::connect(settings.flags.meta.kubeconfig.as_deref()).await {
         Ok(Some(meta)) => Some(meta),
         Ok(None) => {
-            let needed = settings.flags.operation.is_some() || settings.flags.action == Action::Kubeon;
+            let needed = settings.flags.operation.is_some() || settings.flags.action == WorkKind::Kubeon;
             if needed {
-                voice.say("no service account is mounted: neither status nor state is written");
+                log.line("no service account is mounted: the runner writes neither status nor state");
             }
             None
         }
         Err(error) => {
-            voice.say(&format!("{error}: neither status nor state is written"));
+            log.line(&format!("{error}: the runner writes neither status nor state"));
             None
         }
     }
 }
 
 fn write_status(
-    settings: &Settings,
-    meta: Option<Meta>,
-    masks: &Arc<Masks>,
-    voice: &Voice,
-    board: watch::Receiver<Board>,
+    settings: &RunnerSettings,
+    meta: Option<MetaCluster>,
+    redactor: &Arc<Redactor>,
+    log: &RunnerLog,
+    view: watch::Receiver<ProgressView>,
 ) -> Option<JoinHandle<()>> {
     let operation = settings.flags.operation.clone()?;
-    let writer = Writer { meta: meta?, operation, masks: masks.clone(), voice: voice.clone() };
-    Some(tokio::spawn(writer.run(board)))
+    let writer = StatusWriter { meta: meta?, operation, redactor: redactor.clone(), log: log.clone() };
+    Some(tokio::spawn(writer.run(view)))
 }
 
-fn heartbeat(job: &Job) -> Option<JoinHandle<()>> {
+fn heartbeat(job: &JobContext) -> Option<JoinHandle<()>> {
     let silence = job.settings.flags.heartbeat;
-    let beat = || job.activity.clone().heartbeat(silence, job.voice.clone(), job.board.clone());
+    let beat = || job.activity.clone().heartbeat(silence, job.log.clone(), job.view.clone());
     (!silence.is_zero()).then(|| tokio::spawn(beat()))
 }

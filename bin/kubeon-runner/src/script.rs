@@ -1,123 +1,124 @@
-//! The action `script`: what the operator made of hooks, playbooks and commands.
+//! The action `script`: runs the script that the operator generates from hooks, playbooks and commands.
 //!
-//! With `--state-secret`, the program `kubeon` under it finds the state that an earlier Job left, and its state is kept:
-//! before its first effect on a host, and at the end.
+//! With `--state-secret`, a program `kubeon` that the script runs finds the state that an earlier Job saved. The runner
+//! saves the state before the first change of a host, and at the end.
 
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::commands::Engine;
+use crate::commands::KubeonProgram;
 use crate::inputs;
-use crate::job::Job;
-use crate::keep::{self, Keep, SaveError};
-use crate::outcome::Outcome;
-use crate::sinks::Words;
+use crate::job::JobContext;
+use crate::outcome::WorkOutcome;
+use crate::persist::{self, StatePersistence};
+use crate::save_barrier::SaveBarrier;
+use crate::save_error::SaveError;
+use crate::sinks::ScriptLines;
 use crate::stream::{LINE, PROGRESS};
-use crate::waiting_room::WaitingRoom;
 
-/// Runs it.
-pub async fn run(job: &Job) -> Outcome {
+/// Runs the script.
+pub async fn run(job: &JobContext) -> WorkOutcome {
     let script = &job.settings.flags.script;
-    job.board.send_modify(|board| board.stage("Running", &format!("runs {}", script.display())));
+    job.view.send_modify(|view| view.begin("Running", &format!("runs {}", script.display())));
     let mut command = Command::new(script);
-    // Python holds back what it says when nobody sits before it.
+    // Python buffers its output when that is not a terminal.
     command.stdin(Stdio::null()).env("PYTHONUNBUFFERED", "1");
     if job.settings.flags.meta.state_secret.is_none() {
         return work(job, command, None).await;
     }
-    match Ground::new(job) {
-        Ok(ground) => on(&ground, command).await,
-        Err(reason) => Outcome::failed(1, reason),
+    match PersistentRun::new(job) {
+        Ok(run) => run_persistent(&run, command).await,
+        Err(reason) => WorkOutcome::failed(1, reason),
     }
 }
 
-/// What a script works on that keeps a state.
-struct Ground<'a> {
-    job: &'a Job,
-    engine: Engine,
-    room: WaitingRoom,
+/// What a script needs whose state is persisted.
+struct PersistentRun<'a> {
+    job: &'a JobContext,
+    engine: KubeonProgram,
+    barrier: SaveBarrier,
     _home: TempDir,
 }
 
-impl<'a> Ground<'a> {
-    fn new(job: &'a Job) -> Result<Self, String> {
-        let made = |error| format!("cannot make a folder for the state: {error}");
-        let home = keep::home(job).map_err(made)?;
+impl<'a> PersistentRun<'a> {
+    fn new(job: &'a JobContext) -> Result<Self, String> {
+        let failed = |error| format!("cannot create a folder for the state: {error}");
+        let home = persist::home(job).map_err(failed)?;
         let engine = inputs::engine(&job.settings, home.path()).map_err(|error| error.to_string())?;
-        let room = WaitingRoom::open(home.path()).map_err(made)?;
-        Ok(Self { job, engine, room, _home: home })
+        let barrier = SaveBarrier::open(home.path()).map_err(failed)?;
+        Ok(Self { job, engine, barrier, _home: home })
     }
 
-    fn keep(&self) -> Keep<'_> {
-        Keep { job: self.job, engine: &self.engine, known_hosts: None }
+    fn persistence(&self) -> StatePersistence<'_> {
+        StatePersistence { job: self.job, engine: &self.engine, known_hosts: None }
     }
 }
 
-async fn on(ground: &Ground<'_>, mut command: Command) -> Outcome {
-    let keep = ground.keep();
-    let left = keep.left();
-    if let Some(cluster) = &left
-        && let Err(outcome) = keep.restore(cluster).await
+async fn run_persistent(run: &PersistentRun<'_>, mut command: Command) -> WorkOutcome {
+    let persistence = run.persistence();
+    let saved = persistence.saved_cluster();
+    if let Some(cluster) = &saved
+        && let Err(outcome) = persistence.restore(cluster).await
     {
         return outcome;
     }
-    ground.engine.environment(&mut command);
-    command.env("KUBEON_PROGRAM", &ground.engine.program).env("KUBEON_HOLD_FOR", ground.room.program());
+    run.engine.environment(&mut command);
+    command.env("KUBEON_PROGRAM", &run.engine.program).env("KUBEON_HOLD_FOR", run.barrier.program());
     command.env("KUBEON_PROGRESS", "json");
-    let mut outcome = work(ground.job, command, Some(ground)).await;
-    if let Err(error) = preserve(ground, left).await {
-        ground.job.voice.say(&error.to_string());
+    let mut outcome = work(run.job, command, Some(run)).await;
+    if let Err(error) = persist_all(run, saved).await {
+        run.job.log.line(&error.to_string());
         if outcome.code == 0 {
-            outcome = Outcome::failed(1, error.to_string());
+            outcome = WorkOutcome::failed(1, error.to_string());
         }
     }
     outcome
 }
 
-/// Keeps what the next operation, and the people, need.
-async fn preserve(ground: &Ground<'_>, left: Option<String>) -> Result<(), SaveError> {
-    let (keep, now) = (ground.keep(), ground.engine.clusters());
-    if let Some(gone) = left.filter(|left| !now.contains(left)) {
-        keep.forget(&gone).await?;
+/// Saves what the next operation and people need.
+async fn persist_all(run: &PersistentRun<'_>, saved: Option<String>) -> Result<(), SaveError> {
+    let (persistence, existing) = (run.persistence(), run.engine.clusters());
+    if let Some(gone) = saved.filter(|saved| !existing.contains(saved)) {
+        persistence.forget(&gone).await?;
     }
-    for cluster in &now {
-        keep.save_state(cluster).await?;
-        if ground.engine.kubeconfig(cluster).is_file() {
-            keep.save_kubeconfig(cluster).await?;
+    for cluster in &existing {
+        persistence.save_state(cluster).await?;
+        if run.engine.kubeconfig(cluster).is_file() {
+            persistence.save_kubeconfig(cluster).await?;
         }
     }
     Ok(())
 }
 
-async fn work(job: &Job, mut command: Command, ground: Option<&Ground<'_>>) -> Outcome {
+async fn work(job: &JobContext, mut command: Command, run: Option<&PersistentRun<'_>>) -> WorkOutcome {
     let called = job.settings.flags.script.display();
-    let progress = ground.is_some();
-    let stdout = Words { output: job.to_stdout(), board: job.board.clone(), progress };
-    let stderr = Words { output: job.to_stderr(), board: job.board.clone(), progress };
+    let progress = run.is_some();
+    let stdout = ScriptLines { output: job.to_stdout(), view: job.view.clone(), progress };
+    let stderr = ScriptLines { output: job.to_stderr(), view: job.view.clone(), progress };
     let longest = if progress { PROGRESS } else { LINE };
     let mut running = match job.start(&mut command, stdout, stderr, longest) {
         Ok(running) => running,
-        Err(error) => return Outcome::failed(error.code(), error.to_string()),
+        Err(error) => return WorkOutcome::failed(error.code(), error.to_string()),
     };
     let ending = tokio::select! {
         ending = running.ended() => ending,
-        never = serve(ground) => match never {},
+        never = serve(run) => match never {},
     };
-    let told = job.stop.told();
-    running.settle().await;
-    Outcome::of(ending, told, || format!("{called} ended with {ending}"))
+    let shutdown = job.shutdown.request();
+    running.clean_up().await;
+    WorkOutcome::of(ending, shutdown, || format!("{called} ended with {ending}"))
 }
 
-/// Saves whenever the program waits for that. One that hears that it was in vain ends without an effect.
-async fn serve(ground: Option<&Ground<'_>>) -> std::convert::Infallible {
-    let Some(ground) = ground else { return std::future::pending().await };
+/// Saves the state whenever the program waits for it. When saving fails, the program ends without changing a host.
+async fn serve(run: Option<&PersistentRun<'_>>) -> std::convert::Infallible {
+    let Some(run) = run else { return std::future::pending().await };
     loop {
-        let asked = ground.room.next().await;
-        let saved = ground.keep().save_while_held(&asked.cluster).await;
+        let request = run.barrier.next_request().await;
+        let saved = run.persistence().save_while_held(&request.cluster).await;
         if let Err(error) = &saved {
-            ground.job.voice.say(&format!("{error}; no host is changed"));
+            run.job.log.line(&format!("{error}; no host was changed"));
         }
-        ground.room.answer(&asked, saved.is_ok());
+        run.barrier.answer(&request, saved.is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Where the lines of the work go: hidden what is secret, into the log, and to what is known of the work.
+//! Handles the lines of the work: redacts secrets, writes the log, records progress.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use kubeon_wire::Progress;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::activity::Activity;
-use crate::job::Boards;
-use crate::masks::Masks;
-use crate::spans::Spans;
+use crate::progress_view::SharedProgress;
+use crate::redactor::Redactor;
+use crate::spans::RunSpans;
 use crate::stream::Sink;
 use crate::tail::Tail;
 
-/// One of the runner's own streams.
+/// One of the runner's output streams.
 pub struct Output {
     to: Box<dyn Write + Send>,
     ready: Vec<u8>,
-    masks: Arc<Masks>,
+    redactor: Arc<Redactor>,
     tail: Tail,
     activity: Activity,
-    spans: Spans,
+    spans: RunSpans,
 }
 
 impl Output {
-    /// To standard output.
-    pub fn stdout(masks: Arc<Masks>, tail: Tail, activity: Activity, spans: Spans) -> Self {
-        Self { to: Box::new(io::stdout()), ready: Vec::new(), masks, tail, activity, spans }
+    /// Standard output.
+    pub fn stdout(redactor: Arc<Redactor>, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
+        Self { to: Box::new(io::stdout()), ready: Vec::new(), redactor, tail, activity, spans }
     }
 
-    /// To standard error.
-    pub fn stderr(masks: Arc<Masks>, tail: Tail, activity: Activity, spans: Spans) -> Self {
-        Self { to: Box::new(io::stderr()), ready: Vec::new(), masks, tail, activity, spans }
+    /// Standard error.
+    pub fn stderr(redactor: Arc<Redactor>, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
+        Self { to: Box::new(io::stderr()), ready: Vec::new(), redactor, tail, activity, spans }
     }
 
-    fn tell(&mut self, line: &[u8]) {
-        let clean = self.masks.hide(line);
+    fn push(&mut self, line: &[u8]) {
+        let clean = self.redactor.redact(line);
         let text = String::from_utf8_lossy(&clean);
         self.tail.push(&text);
         self.ready.extend_from_slice(text.as_bytes());
@@ -47,36 +47,36 @@ impl Output {
             return;
         }
         self.activity.touch();
-        // When nobody takes the log any more, the work goes on all the same.
+        // The work continues when nobody reads the log.
         let _ = self.to.write_all(&self.ready).and_then(|()| self.to.flush());
         self.ready.clear();
     }
 }
 
-/// Lines of a script. What ansible says of plays and tasks tells how far it is.
-pub struct Words {
-    /// Where they go.
+/// Lines of a script. The headings of ansible's tasks are recorded as progress.
+pub struct ScriptLines {
+    /// The output stream.
     pub output: Output,
-    /// What is known.
-    pub board: Boards,
-    /// Whether the program kubeon may tell its progress among them.
+    /// The progress of the work.
+    pub view: SharedProgress,
+    /// Whether the program kubeon may write progress events between them.
     pub progress: bool,
 }
 
-impl Sink for Words {
+impl Sink for ScriptLines {
     fn line(&mut self, line: &[u8]) {
         let progress = || serde_json::from_slice::<Progress>(line.trim_ascii()).ok();
         if self.progress
             && line.trim_ascii_start().starts_with(b"{")
             && let Some(progress) = progress()
         {
-            return tell(&mut self.output, &self.board, &progress);
+            return record(&mut self.output, &self.view, &progress);
         }
         if let Some(heading) = heading(line) {
-            let heading = self.output.masks.hide_text(heading);
-            self.board.send_modify(|board| board.heading(&heading));
+            let heading = self.output.redactor.redact_text(heading);
+            self.view.send_modify(|view| view.start_task(&heading));
         }
-        self.output.tell(line);
+        self.output.push(line);
     }
 
     fn flush(&mut self) {
@@ -91,12 +91,12 @@ fn heading(line: &[u8]) -> Option<&str> {
     Some(text.trim_end_matches(['*', ' ']))
 }
 
-/// Lines that are passed on and mean nothing more.
-pub struct Plain(pub Output);
+/// Lines without progress.
+pub struct PlainLines(pub Output);
 
-impl Sink for Plain {
+impl Sink for PlainLines {
     fn line(&mut self, line: &[u8]) {
-        self.0.tell(line);
+        self.0.push(line);
     }
 
     fn flush(&mut self) {
@@ -104,27 +104,27 @@ impl Sink for Plain {
     }
 }
 
-/// Lines of progress: JSON becomes what a person reads, anything else is passed on.
-pub struct Story {
-    /// Where they go.
+/// Progress events in JSON, which become text for people, and other lines.
+pub struct ProgressLines {
+    /// The output stream.
     pub output: Output,
-    /// What is known.
-    pub board: Boards,
-    /// Told when the program has saved and waits.
+    /// The progress of the work.
+    pub view: SharedProgress,
+    /// ShutdownRequest when the program has saved and waits.
     pub saved: UnboundedSender<()>,
 }
 
-impl Sink for Story {
+impl Sink for ProgressLines {
     fn line(&mut self, line: &[u8]) {
         match serde_json::from_slice::<Progress>(line) {
             Ok(progress) => {
-                tell(&mut self.output, &self.board, &progress);
+                record(&mut self.output, &self.view, &progress);
                 if progress == Progress::Saved {
-                    // Nobody waits for it once the program is given up.
+                    // The receiver is gone when the program is being terminated.
                     let _ = self.saved.send(());
                 }
             }
-            Err(_) => self.output.tell(line),
+            Err(_) => self.output.push(line),
         }
     }
 
@@ -133,13 +133,13 @@ impl Sink for Story {
     }
 }
 
-/// Takes progress in, and passes on what a person reads of it.
-fn tell(output: &mut Output, board: &Boards, progress: &Progress) {
-    output.spans.take(progress);
-    let mut told = String::new();
-    board.send_modify(|board| told = board.take(progress));
-    for one in told.lines() {
-        output.tell(one.as_bytes());
+/// Records a progress event, and writes its text for people.
+fn record(output: &mut Output, view: &SharedProgress, progress: &Progress) {
+    output.spans.record(progress);
+    let mut text = String::new();
+    view.send_modify(|view| text = view.record(progress));
+    for line in text.lines() {
+        output.push(line.as_bytes());
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_the_headings_of_ansible() {
+    fn recognises_the_headings_of_ansible() {
         assert_eq!(heading(b"TASK [etcd : start] *******"), Some("TASK [etcd : start]"));
         assert_eq!(heading(b"ok: [h1]"), None);
     }

@@ -1,4 +1,4 @@
-//! What took how long, told to an OpenTelemetry collector when one is named: the run, its stages, each step on a host.
+//! Traces the run, its stages and each step on a host, and sends the spans to an OpenTelemetry collector, when one is set.
 
 use std::collections::HashMap;
 use std::mem;
@@ -10,21 +10,21 @@ use kubeon_traces::{Place, Span, Traces};
 use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
-use crate::args::Environment;
-use crate::masks::Masks;
-use crate::outcome::Outcome;
-use crate::voice::Voice;
+use crate::args::RunnerEnvironment;
+use crate::log::RunnerLog;
+use crate::outcome::WorkOutcome;
+use crate::redactor::Redactor;
 
-/// Steps that are remembered while they go on; more are told of by their stage alone.
+/// The most steps that are traced at the same time; more have only the span of their stage.
 const MOST_STEPS: usize = 10_000;
 
-/// Tells spans of this run, or nothing.
+/// Sends the spans of this run; without a collector it does nothing.
 #[derive(Clone, Default)]
-pub struct Spans(Option<Arc<Shared>>);
+pub struct RunSpans(Option<Arc<Shared>>);
 
 struct Shared {
     traces: Traces,
-    masks: Arc<Masks>,
+    redactor: Arc<Redactor>,
     operation: Option<Place>,
     run: Place,
     begun: SystemTime,
@@ -37,14 +37,14 @@ struct State {
     steps: HashMap<(HostAddress, String), Step>,
 }
 
-/// A stage, as long as its steps.
+/// A stage: from its first step to the end of its last one.
 struct Stage {
     place: Place,
     begun: SystemTime,
     ended: SystemTime,
 }
 
-/// A step that goes on.
+/// A step that runs.
 struct Step {
     stage: Place,
     name: String,
@@ -52,10 +52,10 @@ struct Step {
     begun: SystemTime,
 }
 
-impl Spans {
-    /// Begins the span of the run, when the environment names a collector and an operation's trace.
+impl RunSpans {
+    /// Starts the span of the run, when the environment names a collector and the operation's trace.
     #[must_use]
-    pub fn start(environment: &Environment, masks: &Arc<Masks>, voice: &Voice) -> Self {
+    pub fn start(environment: &RunnerEnvironment, redactor: &Arc<Redactor>, log: &RunnerLog) -> Self {
         let (Some(operation), Some(collector)) = (&environment.traceparent, &environment.collector) else {
             return Self::default();
         };
@@ -67,21 +67,21 @@ impl Spans {
         match started {
             Ok((operation, traces)) => Self(Some(Arc::new(Shared {
                 traces,
-                masks: masks.clone(),
+                redactor: redactor.clone(),
                 run: operation.child(),
                 operation: Some(operation),
                 begun: SystemTime::now(),
                 state: Mutex::default(),
             }))),
             Err(error) => {
-                voice.say(&format!("no traces: {error}"));
+                log.line(&format!("cannot send traces: {error}"));
                 Self::default()
             }
         }
     }
 
-    /// Takes in what the program says.
-    pub fn take(&self, progress: &Progress) {
+    /// Records a progress event.
+    pub fn record(&self, progress: &Progress) {
         let Some(shared) = &self.0 else { return };
         let mut state = shared.state.lock();
         match progress {
@@ -108,8 +108,8 @@ impl Spans {
         }
     }
 
-    /// Tells of the stages and the run, and sends what is left.
-    pub async fn end(self, outcome: &Outcome, voice: &Voice) {
+    /// Ends the spans of the stages and the run, and sends the rest.
+    pub async fn end(self, outcome: &WorkOutcome, log: &RunnerLog) {
         let Some(shared) = self.0 else { return };
         let mut state = mem::take(&mut *shared.state.lock());
         for (name, stage) in state.stages.drain() {
@@ -131,19 +131,19 @@ impl Spans {
             ended: SystemTime::now(),
             about: vec![("kubeon.exit_code", outcome.code.to_string())],
             failure: (outcome.code != 0)
-                .then(|| shared.masks.hide_text(outcome.reason.as_deref().unwrap_or("failed"))),
+                .then(|| shared.redactor.redact_text(outcome.reason.as_deref().unwrap_or("failed"))),
         });
         let traces = shared.traces.clone();
         match tokio::task::spawn_blocking(move || traces.end()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => voice.say(&error.to_string()),
-            Err(error) => voice.say(&error.to_string()),
+            Ok(Err(error)) => log.line(&error.to_string()),
+            Err(error) => log.line(&error.to_string()),
         }
     }
 }
 
 impl State {
-    /// The place of a stage, of which a step begins.
+    /// The span of a stage, one of whose steps starts.
     fn enter(&mut self, name: &str, run: Place) -> Place {
         let now = SystemTime::now();
         let stage = self.stages.entry(name.to_owned());
@@ -166,8 +166,8 @@ impl State {
         about.extend([
             ("host.name", begun.name),
             ("host.address", host.to_string()),
-            ("kubeon.step", shared.masks.hide_text(step)),
-            ("kubeon.why", shared.masks.hide_text(&begun.why)),
+            ("kubeon.step", shared.redactor.redact_text(step)),
+            ("kubeon.why", shared.redactor.redact_text(&begun.why)),
         ]);
         shared.traces.tell(Span {
             place: begun.stage.child(),
@@ -176,7 +176,7 @@ impl State {
             begun: begun.begun,
             ended,
             about,
-            failure: failure.map(|cause| shared.masks.hide_text(cause)),
+            failure: failure.map(|cause| shared.redactor.redact_text(cause)),
         });
     }
 }

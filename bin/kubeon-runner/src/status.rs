@@ -1,5 +1,5 @@
-//! Writes what is known of the work into the operation's status: the newest, at most once a second, the last one
-//! always. The work never waits for it.
+//! Writes the progress into the operation's status: the newest value, at most once a second, and always the last one.
+//! The work never waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,69 +9,70 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Backoff;
-use crate::board::Board;
-use crate::masks::Masks;
-use crate::meta::{Meta, REFUSALS, Retry};
-use crate::voice::Voice;
+use crate::log::RunnerLog;
+use crate::meta::{MetaCluster, REFUSALS, Retry};
+use crate::progress_view::ProgressView;
+use crate::redactor::Redactor;
 
-/// Between two writes.
-const PACE: Duration = Duration::from_secs(1);
+/// The time between two writes.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes the status of one operation.
-pub struct Writer {
-    /// Where.
-    pub meta: Meta,
-    /// Of which operation.
+pub struct StatusWriter {
+    /// The meta cluster.
+    pub meta: MetaCluster,
+    /// The name of the operation.
     pub operation: String,
-    /// What must not be written.
-    pub masks: Arc<Masks>,
-    /// For what goes wrong.
-    pub voice: Voice,
+    /// Redacts secrets.
+    pub redactor: Arc<Redactor>,
+    /// For errors.
+    pub log: RunnerLog,
 }
 
-impl Writer {
-    /// Writes until the work is over and the last of it is written, or until writing has no sense.
-    pub async fn run(self, mut board: watch::Receiver<Board>) {
-        let (mut written, mut about) = (Value::Null, About::default());
-        // Before the work begins there is nothing to say.
-        let _ = board.changed().await;
+impl StatusWriter {
+    /// Writes until the last status of the finished work is written, or until an error is permanent.
+    pub async fn run(self, mut view: watch::Receiver<ProgressView>) {
+        let (mut written, mut generation) = (Value::Null, ConditionGeneration::default());
+        // The first change is the start of the work.
+        let _ = view.changed().await;
         loop {
-            let gone = board.has_changed().is_err() || board.borrow().over();
-            let status = self.clean(board.borrow_and_update().status());
-            if status != written || (gone && about.is_unsaid()) {
-                let next = Instant::now() + PACE;
-                match self.write(&mut board, &mut about, status).await {
+            let gone = view.has_changed().is_err() || view.borrow().is_finished();
+            let status = self.clean(view.borrow_and_update().status());
+            if status != written || (gone && generation.is_unwritten()) {
+                let next = Instant::now() + INTERVAL;
+                match self.write(&mut view, &mut generation, status).await {
                     Some(status) => written = status,
                     None => return,
                 }
-                if !gone || about.is_unsaid() {
-                    pace(next, &mut board).await;
+                if !gone || generation.is_unwritten() {
+                    wait_for_next(next, &mut view).await;
                     continue;
                 }
             }
-            // Told of a change or of the end, it looks again.
+            // ShutdownRequest of a change or of the end, it looks again.
             if gone {
                 return;
             }
-            let _ = board.changed().await;
+            let _ = view.changed().await;
         }
     }
 
-    /// Writes the newest until one write succeeds; gives what was written, nothing when writing has no sense.
+    /// Retries with the newest status until a write succeeds. Returns the written status, or none when the error is
+    /// permanent.
     async fn write(
         &self,
-        board: &mut watch::Receiver<Board>,
-        about: &mut About,
+        view: &mut watch::Receiver<ProgressView>,
+        conditions: &mut ConditionGeneration,
         mut status: Value,
     ) -> Option<Value> {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
-        let (mut refusals, mut said) = (0, false);
+        let (mut refusals, mut logged) = (0, false);
         loop {
-            let error = match self.meta.write_status(&self.operation, &about.on(&status)).await {
+            let error = match self.meta.write_status(&self.operation, &conditions.apply_to(&status)).await {
                 Ok(generation) => {
-                    about.written(generation);
-                    if said {
-                        self.voice.say("the operation's status is written again");
+                    conditions.written(generation);
+                    if logged {
+                        self.log.line("the operation's status is written again");
                     }
                     return Some(status);
                 }
@@ -79,38 +80,38 @@ impl Writer {
             };
             refusals += u32::from(error.retry() == Retry::AFewTimes);
             let never = error.retry() == Retry::Never || refusals >= REFUSALS;
-            if never || !said {
-                let then = if never { "it is not written any more" } else { "it is tried again" };
-                self.voice.say(&format!("the operation's status cannot be written, {then}: {error}"));
-                said = true;
+            if never || !logged {
+                let then = if never { "giving up" } else { "will retry" };
+                self.log.line(&format!("cannot write the operation's status, {then}: {error}"));
+                logged = true;
             }
             if never {
                 return None;
             }
             backoff.wait().await;
-            status = self.clean(board.borrow_and_update().status());
+            status = self.clean(view.borrow_and_update().status());
         }
     }
 
-    /// Without secrets, in any text of it.
+    /// Redacts secrets in every text of the status.
     fn clean(&self, mut status: Value) -> Value {
-        hide(&mut status, &self.masks);
+        redact(&mut status, &self.redactor);
         status
     }
 }
 
-/// Which generation of the operation the conditions are about. The answer to the first write tells it, and from then on
-/// it stays: the work does not follow a change of the spec. It alone is worth a write only where the first was the last.
+/// The `observedGeneration` of the conditions. The response to the first write gives it, and it does not change: the work
+/// does not follow changes of the spec. It causes a write of its own only when the first write was also the last.
 #[derive(Debug, Default)]
-struct About {
+struct ConditionGeneration {
     generation: Option<i64>,
-    /// Whether what was written last says it.
-    said: bool,
+    /// Whether the last write contained it.
+    in_status: bool,
 }
 
-impl About {
-    /// The status with the generation in its conditions, as far as it is known.
-    fn on(&self, status: &Value) -> Value {
+impl ConditionGeneration {
+    /// The status with the generation in its conditions, once it is known.
+    fn apply_to(&self, status: &Value) -> Value {
         let mut status = status.clone();
         let Some(generation) = self.generation else { return status };
         for condition in status["conditions"].as_array_mut().into_iter().flatten() {
@@ -119,30 +120,30 @@ impl About {
         status
     }
 
-    /// A write was answered.
+    /// Records the response to a write.
     fn written(&mut self, generation: Option<i64>) {
-        self.said = self.generation.is_some();
+        self.in_status = self.generation.is_some();
         self.generation = self.generation.or(generation);
     }
 
-    fn is_unsaid(&self) -> bool {
-        self.generation.is_some() && !self.said
+    fn is_unwritten(&self) -> bool {
+        self.generation.is_some() && !self.in_status
     }
 }
 
-/// Waits until the next write may be made. The last one need not wait.
-async fn pace(next: Instant, board: &mut watch::Receiver<Board>) {
+/// Waits until the next write is due. The last write is due at once.
+async fn wait_for_next(next: Instant, view: &mut watch::Receiver<ProgressView>) {
     tokio::select! {
         () = sleep_until(next) => {}
-        _ = board.wait_for(Board::over) => {}
+        _ = view.wait_for(ProgressView::is_finished) => {}
     }
 }
 
-fn hide(value: &mut Value, masks: &Masks) {
+fn redact(value: &mut Value, redactor: &Redactor) {
     match value {
-        Value::String(text) => *text = masks.hide_text(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| hide(value, masks)),
-        Value::Object(values) => values.values_mut().for_each(|value| hide(value, masks)),
+        Value::String(text) => *text = redactor.redact_text(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| redact(value, redactor)),
+        Value::Object(values) => values.values_mut().for_each(|value| redact(value, redactor)),
         _ => {}
     }
 }
@@ -152,20 +153,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generation_of_the_first_answer_stands_in_every_later_write() {
+    fn every_later_write_has_the_generation_of_the_first_response() {
         let status = json!({"conditions": [{"type": "Progressing"}, {"type": "Prechecked"}], "steps": {}});
-        let mut about = About::default();
-        assert_eq!(about.on(&status), status, "nobody told it yet");
-        assert!(!about.is_unsaid());
-        about.written(Some(2));
-        assert!(about.is_unsaid(), "the first write did not say it");
-        let said = |about: &About| {
-            let conditions = about.on(&status)["conditions"].as_array().cloned().unwrap_or_default();
+        let mut generation = ConditionGeneration::default();
+        assert_eq!(generation.apply_to(&status), status, "the generation is not known yet");
+        assert!(!generation.is_unwritten());
+        generation.written(Some(2));
+        assert!(generation.is_unwritten(), "the first write did not contain it");
+        let written = |generation: &ConditionGeneration| {
+            let conditions =
+                generation.apply_to(&status)["conditions"].as_array().cloned().unwrap_or_default();
             conditions.iter().map(|one| one["observedGeneration"].as_i64()).collect::<Vec<_>>()
         };
-        assert_eq!(said(&about), [Some(2), Some(2)]);
-        about.written(Some(3));
-        assert!(!about.is_unsaid());
-        assert_eq!(said(&about), [Some(2), Some(2)], "the spec was changed while it works");
+        assert_eq!(written(&generation), [Some(2), Some(2)]);
+        generation.written(Some(3));
+        assert!(!generation.is_unwritten());
+        assert_eq!(written(&generation), [Some(2), Some(2)], "the spec was changed during the work");
     }
 }

@@ -1,11 +1,10 @@
-//! What the work says is passed on as it comes, line by line, with bounded memory.
+//! Forwards the output of the work at once, line by line, with bounded memory.
 //!
 //! ```text
-//!   pipe ─► 64 KiB ─► lines (cut at 16 KiB, never within a secret) ─► sink: hide, keep the last, write at once
+//!   pipe ─► 64 KiB ─► lines (split at 16 KiB, never inside a secret) ─► sink: redact, keep the last, write
 //! ```
 //!
-//! One thread for each pipe: a log that nobody takes away holds up the work, as it should, but neither signals nor
-//! the reaping of children.
+//! Each pipe has a thread: a log that nobody reads blocks the work, as intended, but neither signals nor reaping.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read as _};
@@ -17,105 +16,105 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::masks::Masks;
+use crate::redactor::Redactor;
 
-/// Longer lines become several.
+/// The longest line in bytes; longer lines are split.
 pub const LINE: usize = 16 * 1024;
-/// The same where lines of progress are among them.
+/// The longest line when the output may contain progress events.
 pub const PROGRESS: usize = 1024 * 1024;
-/// Read at once.
+/// Bytes of one read.
 const CHUNK: usize = 64 * 1024;
-/// Taken at most after the work ended, from pipes that others still hold: what a pipe can hold.
+/// The most bytes that are read after the end of the work from a pipe that others still hold open: a pipe's capacity.
 const LEFT_IN_PIPE: usize = 1024 * 1024;
 
-/// Where lines go.
+/// Receives lines.
 pub trait Sink: Send + 'static {
     /// One line, or a piece of a long one, without its end.
     fn line(&mut self, line: &[u8]);
-    /// No more lines are at hand: what was taken is written.
+    /// Called when no more lines are at hand: write what was received.
     fn flush(&mut self);
 }
 
-/// Makes lines of what comes.
+/// Splits chunks into lines.
 pub struct Lines {
     held: Vec<u8>,
     limit: usize,
-    masks: Arc<Masks>,
+    redactor: Arc<Redactor>,
 }
 
 impl Lines {
-    /// Lines of at most `limit` bytes, not cut within secrets.
-    pub fn new(limit: usize, masks: Arc<Masks>) -> Self {
-        Self { held: Vec::new(), limit, masks }
+    /// Lines of at most `limit` bytes, never split inside a secret.
+    pub fn new(limit: usize, redactor: Arc<Redactor>) -> Self {
+        Self { held: Vec::new(), limit, redactor }
     }
 
-    /// Takes what came.
+    /// Takes a chunk.
     pub fn push(&mut self, chunk: &[u8], sink: &mut impl Sink) {
         let mut parts = chunk.split(|byte| *byte == b'\n');
-        // What comes after the last line end goes on later.
+        // The next chunk continues the part after the last line end.
         let rest = parts.next_back().unwrap_or_default();
         for part in parts {
             if self.held.is_empty() {
-                pieces(part, self.limit, &self.masks, sink);
+                pieces(part, self.limit, &self.redactor, sink);
             } else {
                 self.held.extend_from_slice(part);
                 let line = std::mem::take(&mut self.held);
-                pieces(&line, self.limit, &self.masks, sink);
+                pieces(&line, self.limit, &self.redactor, sink);
             }
         }
         self.held.extend_from_slice(rest);
         while self.held.len() > self.limit {
-            let cut = self.masks.cut(&self.held, self.limit);
+            let cut = self.redactor.cut(&self.held, self.limit);
             sink.line(self.held.get(..cut).unwrap_or_default());
             self.held.drain(..cut);
         }
     }
 
-    /// Takes what is left as a line without an end.
+    /// Takes the rest as a line without an end.
     pub fn end(&mut self, sink: &mut impl Sink) {
         if !self.held.is_empty() {
             let line = std::mem::take(&mut self.held);
-            pieces(&line, self.limit, &self.masks, sink);
+            pieces(&line, self.limit, &self.redactor, sink);
         }
     }
 }
 
-fn pieces(line: &[u8], limit: usize, masks: &Masks, sink: &mut impl Sink) {
+fn pieces(line: &[u8], limit: usize, redactor: &Redactor, sink: &mut impl Sink) {
     let mut rest = line.strip_suffix(b"\r").unwrap_or(line);
     while rest.len() > limit {
-        let (piece, more) = rest.split_at(masks.cut(rest, limit));
+        let (piece, more) = rest.split_at(redactor.cut(rest, limit));
         sink.line(piece);
         rest = more;
     }
     sink.line(rest);
 }
 
-/// The threads that pass on what one process says.
+/// The threads that forward the output of one process.
 pub struct Pumps {
-    /// Its end is the sign to stop.
+    /// Dropping it tells the threads to stop.
     stop: PipeWriter,
     sign: PipeReader,
     done: Vec<oneshot::Receiver<()>>,
 }
 
 impl Pumps {
-    /// None yet.
+    /// Without threads.
     ///
     /// # Errors
-    /// When there is no pipe left.
+    /// When no pipe can be created.
     pub fn new() -> io::Result<Self> {
         let (sign, stop) = io::pipe()?;
         Ok(Self { stop, sign, done: Vec::new() })
     }
 
-    /// Starts one.
+    /// Starts a thread for a pipe.
     ///
     /// # Errors
     /// When there is no file descriptor or thread left.
     pub fn add(&mut self, from: impl Into<OwnedFd>, mut lines: Lines, mut sink: impl Sink) -> io::Result<()> {
         let from = File::from(from.into());
         let sign = self.sign.try_clone()?;
-        let (tell, done) = oneshot::channel();
+        let (sender, done) = oneshot::channel();
         std::thread::Builder::new().name("output".to_owned()).spawn(move || {
             pump(&from, &sign, |chunk| {
                 lines.push(chunk, &mut sink);
@@ -123,30 +122,30 @@ impl Pumps {
             });
             lines.end(&mut sink);
             sink.flush();
-            // The one that waited may have lost its patience.
-            let _ = tell.send(());
+            // The receiver may have timed out.
+            let _ = sender.send(());
         })?;
         self.done.push(done);
         Ok(())
     }
 
-    /// Waits for the end of the pipes; when others still hold them after `patience`, takes only what is there.
-    pub async fn finish(self, patience: Duration) {
+    /// Waits for the end of the pipes. When others still hold them open after `timeout`, reads only what is there.
+    pub async fn finish(self, timeout: Duration) {
         let Self { stop, sign, done } = self;
         drop(sign);
         let mut stop = Some(stop);
-        let mut until = Instant::now() + patience;
+        let mut until = Instant::now() + timeout;
         for mut one in done {
             if timeout_at(until, &mut one).await.is_err() && stop.take().is_some() {
-                until = Instant::now() + patience;
-                // A log that nobody takes away must not keep the operation from its end.
+                until = Instant::now() + timeout;
+                // A log that nobody reads must not prevent the end of the operation.
                 let _ = timeout_at(until, one).await;
             }
         }
     }
 }
 
-/// Passes on what comes, until the pipe ends, or until the sign and the pipe is empty.
+/// Forwards chunks until the pipe ends, or until the stop signal arrived and the pipe is empty.
 fn pump(mut from: &File, sign: &PipeReader, mut take: impl FnMut(&[u8])) {
     let mut buffer = vec![0; CHUNK];
     let mut left: Option<usize> = None;

@@ -1,4 +1,4 @@
-//! The last lines that the work said, for the one who asks why it failed.
+//! The last lines of the output, for the message about a failure.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Tail {
         self.lines.lock()
     }
 
-    /// Keeps a line; an empty one is not worth it.
+    /// Keeps a line, except an empty one.
     pub fn push(&self, line: &str) {
         if line.trim().is_empty() {
             return;

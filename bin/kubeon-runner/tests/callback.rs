@@ -1,4 +1,4 @@
-//! The callback, told to a real listener over HTTPS.
+//! The callback, sent to a real HTTPS server.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,11 +17,11 @@ use rustix::process::Signal;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
-use support::{Done, PATIENCE, Place, Running};
+use support::{Done, Place, Running, TIMEOUT};
 
 const TOKEN: &str = "one-time-token-of-this-operation";
 
-/// A certificate that vouches for itself, for `localhost`.
+/// A self-signed certificate for `localhost`.
 struct Identity {
     pem: String,
     config: Arc<ServerConfig>,
@@ -47,7 +47,7 @@ struct Request {
     body: Value,
 }
 
-/// Answers each request with the next status, then with the last one; tells what came.
+/// Answers each request with the next status, then with the last one; sends the requests to the test.
 fn listen(listener: TcpListener, identity: &Identity, answers: &'static [u16]) -> Receiver<Request> {
     let (sender, requests) = channel();
     let config = identity.config.clone();
@@ -55,7 +55,7 @@ fn listen(listener: TcpListener, identity: &Identity, answers: &'static [u16]) -
         let mut answers = answers.iter().copied();
         let mut status = answers.next().unwrap();
         for stream in listener.incoming().map_while(Result::ok) {
-            // A caller that does not trust the certificate asks nothing.
+            // A client that does not trust the certificate sends no request.
             let Some(request) = answer(stream, &config, status) else { continue };
             status = answers.next().unwrap_or(status);
             if sender.send(request).is_err() {
@@ -128,17 +128,17 @@ impl Setup {
     }
 }
 
-fn never_tells_the_token(done: &Done) {
+fn has_not_written_the_token(done: &Done) {
     assert!(!format!("{done:?}").contains(TOKEN), "{done:?}");
 }
 
 #[test]
-fn success_is_told_with_route_token_and_payload() {
+fn success_is_sent_with_route_token_and_payload() {
     let setup = Setup::new();
     let requests = setup.listen(&[200]);
     let done = setup.run("cat token; exit 0", &["--region", "north/1"]).end();
     assert_eq!(done.code, Some(0), "{done:?}");
-    let request = requests.recv_timeout(PATIENCE).unwrap();
+    let request = requests.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(request.line, "POST /api/v1/region/north%2F1/cluster/demo/create/callback HTTP/1.1");
     assert_eq!(request.authorization, format!("Bearer {TOKEN}"));
     let expected = json!({
@@ -147,91 +147,91 @@ fn success_is_told_with_route_token_and_payload() {
         "kubeconfig": "",
     });
     assert_eq!(request.body, expected);
-    assert!(done.says("the callback was delivered"));
-    never_tells_the_token(&done);
+    assert!(done.contains("the callback was delivered"));
+    has_not_written_the_token(&done);
 }
 
 #[test]
-fn failure_is_told_and_keeps_its_exit_code() {
+fn failure_is_sent_and_keeps_its_exit_code() {
     let setup = Setup::new();
     let requests = setup.listen(&[500, 503, 429, 200]);
     let done = setup.run("exit 4", &[]).end();
     assert_eq!(done.code, Some(4));
-    let requests: Vec<Request> = (0..4).map(|_| requests.recv_timeout(PATIENCE).unwrap()).collect();
+    let requests: Vec<Request> = (0..4).map(|_| requests.recv_timeout(TIMEOUT).unwrap()).collect();
     assert!(requests.iter().all(|request| request.body["success"] == false));
     assert!(requests[3].body["message"].as_str().unwrap().contains("exit code 4"), "{requests:?}");
-    assert!(done.says("status 500") && done.says("the callback was delivered"), "{done:?}");
+    assert!(done.contains("status 500") && done.contains("the callback was delivered"), "{done:?}");
 }
 
-/// A Job may work for longer than a token is good, and so may a listener be away.
+/// The work, or an outage of the server, may outlast the lifetime of a token.
 #[test]
-fn the_token_is_read_at_the_moment_of_every_try() {
+fn the_token_is_read_before_every_attempt() {
     let setup = Setup::new();
     let requests = setup.listen(&[503, 200]);
     let running = setup.run("echo ready; until [ -e go ]; do sleep 0.05; done", &[]);
     running.line();
     setup.place.write("token", "renewed while it worked\n");
     setup.place.write("go", "");
-    assert_eq!(requests.recv_timeout(PATIENCE).unwrap().authorization, "Bearer renewed while it worked");
+    assert_eq!(requests.recv_timeout(TIMEOUT).unwrap().authorization, "Bearer renewed while it worked");
     setup.place.write("token", "renewed once more\n");
-    assert_eq!(requests.recv_timeout(PATIENCE).unwrap().authorization, "Bearer renewed once more");
+    assert_eq!(requests.recv_timeout(TIMEOUT).unwrap().authorization, "Bearer renewed once more");
     assert_eq!(running.end().code, Some(0));
 }
 
-/// Contract B, case 41: the listener is away when the work ends.
+/// Contract B, case 41: the server is unavailable when the work ends.
 #[test]
-fn a_listener_that_comes_back_is_told() {
+fn a_server_that_returns_gets_the_callback() {
     let setup = Setup::new();
     let address = setup.listener.local_addr().unwrap();
     let Setup { place, identity, listener } = setup;
     let setup = Setup { place, identity, listener: listener.try_clone().unwrap() };
     let running = setup.run("exit 1", &[]);
     drop((listener, setup.listener));
-    running.hear("the callback is tried again");
+    running.wait_for_log("the callback failed and will be retried");
     let listener = TcpListener::bind(address).unwrap();
     let requests = listen(listener, &setup.identity, &[200]);
-    assert_eq!(requests.recv_timeout(PATIENCE).unwrap().body["success"], false);
+    assert_eq!(requests.recv_timeout(TIMEOUT).unwrap().body["success"], false);
     assert_eq!(running.end().code, Some(1));
 }
 
-/// Contract B, case 39: told to stop, it says so.
+/// Contract B, case 39: the callback of a stopped run.
 #[test]
-fn sigterm_is_told_as_terminated() {
+fn sigterm_is_sent_as_terminated() {
     let setup = Setup::new();
     let requests = setup.listen(&[200]);
     let running = setup.run("echo ready; sleep 1000", &[]);
     running.line();
     running.signal(Signal::TERM);
     assert_eq!(running.end().code, Some(143));
-    let body = requests.recv_timeout(PATIENCE).unwrap().body;
+    let body = requests.recv_timeout(TIMEOUT).unwrap().body;
     assert_eq!((&body["success"], &body["message"]), (&json!(false), &json!("terminated")));
 }
 
 #[test]
-fn a_listener_that_nobody_vouches_for_never_sees_the_token() {
+fn an_untrusted_server_never_gets_the_token() {
     let setup = Setup::new();
     let requests = setup.listen(&[200]);
     setup.place.write("ca.pem", &Identity::new().pem);
     let done = setup.run("exit 0", &[]).end();
     assert_eq!(done.code, Some(0));
-    assert!(done.says("the listener's certificate is not accepted"), "{done:?}");
+    assert!(done.contains("the server's certificate is not trusted"), "{done:?}");
     assert!(requests.try_recv().is_err());
-    never_tells_the_token(&done);
+    has_not_written_the_token(&done);
 }
 
 #[test]
-fn a_refusal_is_final_and_patience_ends() {
+fn a_refusal_is_final_and_retries_end_at_the_timeout() {
     let setup = Setup::new();
     let requests = setup.listen(&[409, 200]);
     let done = setup.run("exit 0", &[]).end();
-    assert!(done.says("refused with status 409"), "{done:?}");
-    requests.recv_timeout(PATIENCE).unwrap();
+    assert!(done.contains("refused with status 409"), "{done:?}");
+    requests.recv_timeout(TIMEOUT).unwrap();
     assert!(requests.try_recv().is_err());
     let setup = Setup::new();
     let _requests = setup.listen(&[500]);
     let done = setup.run("exit 0", &["--callback-patience", "1.2"]).end();
     assert_eq!(done.code, Some(0));
-    assert!(done.says("no success in time; the last try: status 500"), "{done:?}");
+    assert!(done.contains("no success in time; last attempt: status 500"), "{done:?}");
 }
 
 #[test]
@@ -241,5 +241,5 @@ fn a_token_never_goes_over_plain_http() {
     let arguments = ["--callback-url", "http://localhost:1", "--callback-token-file", "token"];
     let mut command = setup.place.command(&arguments);
     command.env("OPERATION", "creating").env("CLUSTER_NAME", "demo");
-    assert!(Running::start(&mut command).end().says("must begin with https://"));
+    assert!(Running::start(&mut command).end().contains("must begin with https://"));
 }

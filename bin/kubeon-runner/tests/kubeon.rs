@@ -1,4 +1,4 @@
-//! The action `kubeon`, with a program in place of kubeon that does what it is told to.
+//! The action `kubeon`, with a script in place of the program kubeon.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,7 +13,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use support::{Done, Place, Running};
 
-/// Notes how it was called, keeps its state in files, and tells its story.
+/// Records its arguments, keeps its state in files, and writes progress events.
 const PROGRAM: &str = r#"#!/bin/bash
 echo "$*" >>calls; stat -c '%a' "$KUBEON_HOME" >>modes
 say() { echo "$1" >&2; }
@@ -34,7 +34,7 @@ const FIT: &str =
 const WELL: &str = r#"
 say '{"event":"plan","steps":2,"standing":1}'
 say '{"event":"saved"}'
-read -r line; echo "told: $line"
+read -r line; echo "received: $line"
 say '{"event":"started","host":"10.0.0.4","name":"h4","stage":"etcd","step":"start etcd","why":"it is missing"}'
 say '{"event":"finished","host":"10.0.0.4","step":"start etcd","changed":true,"milliseconds":7}'
 say 'not a line of progress'
@@ -61,7 +61,7 @@ fn run(place: &Place, operation: &str) -> Done {
 }
 
 #[test]
-fn create_prechecks_saves_goes_on_and_tells_its_story() {
+fn create_prechecks_saves_continues_and_reports_progress() {
     let place = place(FIT, WELL);
     for (name, content) in [
         ("auth/ssh-privatekey", "a key"),
@@ -75,16 +75,16 @@ fn create_prechecks_saves_goes_on_and_tells_its_story() {
     }
     let done = run(&place, "creating");
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert_eq!(done.stdout, ["told: go"]);
-    let story: Vec<&str> = done.stderr.iter().map(String::as_str).collect();
+    assert_eq!(done.stdout, ["received: go"]);
+    let output: Vec<&str> = done.stderr.iter().map(String::as_str).collect();
     for line in [
-        "plan: 2 steps to do, 1 stand already",
+        "plan: 2 steps to do, 1 up to date",
         "[1/3] h4 · start etcd: it is missing",
         "[2/3] h4 · start etcd done (7 ms)",
         "not a line of progress",
-        "all of it stands",
+        "everything is up to date",
     ] {
-        assert!(story.contains(&line), "{line} is missing in {story:#?}");
+        assert!(output.contains(&line), "{line} is missing in {output:#?}");
     }
     assert_eq!(place.read("imported"), "an old state");
     let calls = place.read("calls");
@@ -107,22 +107,22 @@ fn create_prechecks_saves_goes_on_and_tells_its_story() {
 
 /// Contract B, case 40.
 #[test]
-fn an_operation_that_is_not_named_or_known_is_refused_in_the_words_of_old() {
+fn a_missing_or_unknown_operation_is_refused_with_the_texts_of_kubernetes_operator() {
     let place = place(FIT, WELL);
     let done = Running::start(&mut place.command(&["--action", "kubeon"])).end();
     assert_eq!(done.code, Some(1));
-    assert!(done.says("the OPERATION env not found,exit"), "{done:?}");
-    assert!(run(&place, "dancing").says("\"dancing\" is none of creating"));
+    assert!(done.contains("the OPERATION env not found,exit"), "{done:?}");
+    assert!(run(&place, "dancing").contains("\"dancing\" is none of creating"));
     std::fs::remove_file(place.file("conf/cluster.json")).unwrap();
     let done = run(&place, "creating");
     assert_eq!(done.code, Some(1));
-    assert!(done.says("config is not found,exit."), "{done:?}");
+    assert!(done.contains("config is not found,exit."), "{done:?}");
     assert_eq!(place.read("calls"), "", "nothing was run");
 }
 
 /// Contract B, cases 33 and 35.
 #[test]
-fn hosts_that_are_not_fit_end_it_before_any_is_changed() {
+fn failed_prechecks_end_the_work_before_a_host_is_changed() {
     let check = r#"{"check":"kernel","severity":"error","ok":false,"found":"3.9","wanted":"3.10","message":"kernel version is minor < 3.10"}"#;
     let host = format!(r#"{{"host":"10.0.0.2","role":"worker","ok":false,"checks":[{check}]}}"#);
     let report = format!(r#"{{"cluster":"demo","ok":false,"errors":1,"warnings":0,"hosts":[{host}]}}"#);
@@ -135,22 +135,22 @@ fn hosts_that_are_not_fit_end_it_before_any_is_changed() {
         log.starts_with("[precheck] failed with:\n 10.0.0.2 : kernel version is minor < 3.10\n"),
         "{log}"
     );
-    assert!(!done.says("told:"));
+    assert!(!done.contains("received:"));
 }
 
 #[test]
-fn checks_that_may_fail_are_named_and_nothing_else_gets_into_the_command() {
+fn ignored_checks_reach_the_command_and_other_arguments_do_not() {
     let place = place(FIT, WELL);
     let mut ignoring = command(&place, "creating");
     assert_eq!(Running::start(ignoring.env("IGNORE_CHECKS", " swap, dns ")).end().code, Some(0));
     assert!(place.read("calls").contains(" --ignore=swap,dns "), "{}", place.read("calls"));
     let done = Running::start(ignoring.env("IGNORE_CHECKS", "swap,--yes")).end();
-    assert!(done.code == Some(1) && done.says("\"--yes\" is no name of a check"), "{done:?}");
+    assert!(done.code == Some(1) && done.contains("\"--yes\" is not the name of a check"), "{done:?}");
 }
 
-/// A worker that leaves is known by the state alone, by the name of its node too.
+/// Only the state knows a worker that leaves, also by the name of its node.
 #[test]
-fn workers_that_a_person_does_without_are_named_to_the_program_by_address() {
+fn workers_to_skip_are_passed_to_the_program_by_address() {
     let state = r#"{"generation":3,"spec":{"masters":[],"workers":[{"address":"10.0.0.2","name":"h2"}]},"leaving":{"10.0.0.4":"h4"}}"#;
     for (operation, command_line) in [("scaling-down", "create --take-back"), ("terminating", "destroy demo")]
     {
@@ -165,18 +165,24 @@ fn workers_that_a_person_does_without_are_named_to_the_program_by_address() {
         let call =
             calls.lines().find(|call| call.starts_with(command_line)).unwrap_or_else(|| panic!("{calls}"));
         assert!(call.contains(" --without=10.0.0.4 --without=10.0.0.2 "), "{call}");
-        assert!(!call.contains("10.9.9.9"), "one that left long ago is in nobody's way: {call}");
-        assert!(done.says("kubeon.io/without names what is no host of the cluster: 10.9.9.9"), "{done:?}");
+        assert!(!call.contains("10.9.9.9"), "an unknown host is ignored: {call}");
+        assert!(
+            done.contains("kubeon.io/without names hosts that are not in the cluster: 10.9.9.9"),
+            "{done:?}"
+        );
     }
     let place = place(FIT, "exit 1");
     let done = Running::start(command(&place, "creating").env("WITHOUT", "h9")).end();
-    assert!(place.read("termination-log").contains("what is no host of the cluster: h9"), "{done:?}");
+    assert!(place.read("termination-log").contains("hosts that are not in the cluster: h9"), "{done:?}");
     let done = Running::start(command(&place, "creating").env("WITHOUT", "--yes")).end();
-    assert!(done.code == Some(1) && done.says("\"--yes\" is neither an address nor the name"), "{done:?}");
+    assert!(
+        done.code == Some(1) && done.contains("\"--yes\" is neither an address nor the name"),
+        "{done:?}"
+    );
 }
 
 #[test]
-fn a_job_without_a_token_changes_no_host_whose_state_would_be_kept_nowhere() {
+fn a_job_without_a_token_changes_no_host_because_it_cannot_save_the_state() {
     let place = place(FIT, WELL);
     place.write("state", "an old state");
     for operation in ["creating", "scaling-up", "terminating"] {
@@ -211,16 +217,16 @@ fn prechecking_alone_changes_nothing() {
 }
 
 #[test]
-fn destroying_is_not_prechecked_and_asks_nobody() {
+fn destroying_needs_neither_a_precheck_nor_a_confirmation() {
     let place = place(FIT, WELL);
     assert_eq!(run(&place, "terminating").code, Some(0));
     let calls = place.read("calls");
     assert!(calls.starts_with("destroy demo --yes") && calls.lines().count() == 1, "{calls}");
 }
 
-/// The program remembers how hosts were logged in to; the inventory says how they are now.
+/// The state has the logins of the last run; the inventory has the current ones.
 #[test]
-fn destroying_is_told_how_hosts_are_logged_in_to() {
+fn destroying_gets_the_current_logins() {
     let place = place(FIT, WELL);
     place.write("conf/hosts.yml", "all: {}\n");
     assert_eq!(run(&place, "terminating").code, Some(0));
@@ -248,7 +254,7 @@ fn a_failure_names_step_host_and_cause() {
 }
 
 #[test]
-fn told_to_stop_it_lets_the_program_end_itself() {
+fn a_signal_lets_the_program_end_itself() {
     let place = place(FIT, "trap 'echo stopping; exit 130' TERM; echo ready; while :; do sleep 0.05; done");
     let running = Running::start(&mut command(&place, "creating"));
     assert_eq!(running.line(), "ready");
@@ -259,13 +265,13 @@ fn told_to_stop_it_lets_the_program_end_itself() {
 }
 
 #[test]
-fn a_state_that_cannot_be_restored_ends_it_before_anything_else() {
+fn a_state_that_cannot_be_restored_ends_the_work_at_once() {
     let place = place(FIT, WELL);
     place.write("state", "damaged");
     place.program("kubeon", "#!/bin/bash\necho \"$*\" >>calls; echo 'this is no state' >&2; exit 2\n");
     let done = run(&place, "creating");
     assert_eq!(done.code, Some(1));
-    assert!(done.says("this is no state") && done.says("cannot restore the state"), "{done:?}");
+    assert!(done.contains("this is no state") && done.contains("cannot restore the state"), "{done:?}");
     assert_eq!(place.read("calls").lines().count(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! What the work says: at once, in order, within bounds, without secrets.
+//! The output of the work is forwarded at once, in order, with bounded memory, without secrets.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,7 +13,7 @@ use std::process::Command;
 use support::Place;
 
 #[test]
-fn every_line_is_passed_on_before_the_next_one_exists() {
+fn every_line_is_forwarded_before_the_next_one_exists() {
     let place = Place::new();
     Command::new("mkfifo").arg(place.file("go")).status().unwrap();
     // Held open: a read that opens the pipe while the writer of the line before still has it would see its end.
@@ -23,7 +23,7 @@ fn every_line_is_passed_on_before_the_next_one_exists() {
     for number in 1..=3 {
         assert_eq!(running.line(), format!("out {number}"));
         std::fs::write(place.file("go"), "\n").unwrap();
-        assert_eq!(running.hear("err"), format!("err {number}"));
+        assert_eq!(running.wait_for_log("err"), format!("err {number}"));
         std::fs::write(place.file("go"), "\n").unwrap();
     }
     assert_eq!(running.end().code, Some(0));
@@ -60,7 +60,7 @@ fn a_hundred_megabytes_need_little_memory() {
 }
 
 #[test]
-fn secrets_are_hidden_wherever_they_appear() {
+fn secrets_are_redacted_wherever_they_appear() {
     let place = Place::new();
     place.write("auth/password", "correct horse\n");
     place.write("auth/username", "admin");
@@ -70,27 +70,27 @@ fn secrets_are_hidden_wherever_they_appear() {
         echo 'TASK [login with correct horse] ***'; exit 3";
     let done = place.script(script, &[]);
     assert_eq!(done.code, Some(3));
-    assert!(done.says("user admin") && done.says("pass ***"), "{:?}", done.stdout.first());
+    assert!(done.contains("user admin") && done.contains("pass ***"), "{:?}", done.stdout.first());
     let everything = format!("{:?}{:?}{}", done.stdout, done.stderr, place.read("termination-log"));
     for secret in ["correct", "horse", "MIIBOgIBAAJBAKj34GkxFhD9", "Y29ycmVjdCBob3JzZQ"] {
-        assert!(!everything.contains(secret), "{secret} was told");
+        assert!(!everything.contains(secret), "{secret} was written");
     }
 }
 
 #[test]
-fn silence_is_told_from_death() {
+fn a_heartbeat_is_logged_while_the_work_writes_nothing() {
     let place = Place::new();
     Command::new("mkfifo").arg(place.file("go")).status().unwrap();
     let running = place.begin("echo 'TASK [slow one] ****'; read -r _ <go", &["--heartbeat", "0.2"]);
-    let line = running.hear("still at work");
+    let line = running.wait_for_log("still running");
     assert!(line.contains("TASK [slow one]"), "{line}");
-    running.hear("still at work");
+    running.wait_for_log("still running");
     std::fs::write(place.file("go"), "\n").unwrap();
     assert_eq!(running.end().code, Some(0));
 }
 
 #[test]
-fn the_termination_log_says_where_with_which_code_and_the_last_words() {
+fn the_termination_log_has_step_exit_code_and_last_lines() {
     let place = Place::new();
     let script = "echo 'PLAY [all] ***'; echo 'TASK [etcd : start] ****'; echo 'fatal: [h1]: FAILED!'
         for i in $(seq 1000); do echo \"a long line of standard error, number $i\" >&2; done; exit 2";
@@ -105,7 +105,7 @@ fn the_termination_log_says_where_with_which_code_and_the_last_words() {
 }
 
 #[test]
-fn a_log_that_nobody_takes_does_not_end_the_work() {
+fn a_log_that_nobody_reads_does_not_end_the_work() {
     let place = Place::new();
     place.program("script", "#!/bin/bash\nfor i in $(seq 20000); do echo line $i; done; exit 6\n");
     let mut child = place.command(&[]).stdout(std::process::Stdio::piped()).spawn().unwrap();

@@ -25,7 +25,7 @@ fn the_exit_code_is_that_of_the_work() {
 }
 
 #[test]
-fn what_cannot_be_started_has_a_shells_code_and_a_reason() {
+fn work_that_cannot_be_started_has_the_exit_code_of_a_shell_and_a_reason() {
     let place = Place::new();
     let missing = Running::start(&mut place.command(&[])).end();
     assert_eq!(missing.code, Some(127));
@@ -35,7 +35,7 @@ fn what_cannot_be_started_has_a_shells_code_and_a_reason() {
     place.program("script", "#!/no/such/shell\n");
     let without = Running::start(&mut place.command(&[])).end();
     assert_eq!(without.code, Some(127));
-    assert!(without.says("the interpreter that its first line names"));
+    assert!(without.contains("the interpreter that its first line names"));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn wrong_flags_have_a_code_of_their_own() {
     assert_eq!(Running::start(&mut place.command(&["--grace", "soon"])).end().code, Some(2));
 }
 
-/// Contract B, case 39, without a namespace of processes: orphans come to the runner as to process 1.
+/// Contract B, case 39, without a process namespace: the runner becomes the parent of orphans as process 1 does.
 #[test]
 fn orphans_leave_no_zombies() {
     let place = Place::new();
@@ -63,7 +63,7 @@ fn orphans_leave_no_zombies() {
 }
 
 #[test]
-fn sigterm_reaches_the_whole_group_and_is_the_outcome_whatever_the_work_says() {
+fn sigterm_reaches_the_whole_group_and_decides_the_outcome() {
     let place = Place::new();
     let script = "sleep 1000 & echo $!; trap 'echo caught; exit 0' TERM; echo ready; wait";
     let running = place.begin(script, &[]);
@@ -87,21 +87,21 @@ fn sigint_has_its_own_code() {
 }
 
 #[test]
-fn work_that_does_not_stop_is_killed_after_the_time_of_grace() {
+fn work_that_does_not_stop_is_killed_after_the_grace_period() {
     let place = Place::new();
     let running = place.begin("trap '' TERM; sleep 1000 & echo $!; wait; wait", &["--grace", "0.5"]);
     let sleeper = running.line();
-    let told = Instant::now();
+    let signalled = Instant::now();
     running.signal(Signal::TERM);
     let done = running.end();
     assert_eq!(done.code, Some(143));
-    assert!(told.elapsed() >= Duration::from_millis(500));
-    assert!(done.says("the time of grace is over"));
+    assert!(signalled.elapsed() >= Duration::from_millis(500));
+    assert!(done.contains("the grace period is over"));
     until("the background process was killed", || !alive(&sleeper));
 }
 
 #[test]
-fn other_signals_are_passed_on_and_end_nothing() {
+fn other_signals_are_forwarded_and_end_nothing() {
     let place = Place::new();
     let script = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo hup; exit 4' HUP
         echo ready; while :; do sleep 0.05; done";
@@ -115,7 +115,7 @@ fn other_signals_are_passed_on_and_end_nothing() {
 }
 
 #[test]
-fn a_process_that_left_the_group_does_not_keep_the_operation_from_its_end() {
+fn a_process_that_left_the_group_does_not_delay_the_end() {
     let place = Place::new();
     let done = place.script("setsid sleep 1000 & echo $!; exit 5", &[]);
     assert_eq!(done.code, Some(5));
@@ -124,7 +124,7 @@ fn a_process_that_left_the_group_does_not_keep_the_operation_from_its_end() {
 
 /// Contract B, case 39, as process 1 of a namespace.
 #[test]
-fn as_process_1_it_reaps_a_hundred_orphans_and_passes_sigterm_on() {
+fn as_process_1_it_reaps_a_hundred_orphans_and_forwards_sigterm() {
     let place = Place::new();
     let unshared = |script: &str| {
         place.program("script", &format!("#!/bin/bash\n{script}\n"));
@@ -141,7 +141,7 @@ fn as_process_1_it_reaps_a_hundred_orphans_and_passes_sigterm_on() {
     };
     let possible = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
     if !possible.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: this machine lets nobody make a namespace of processes");
+        eprintln!("skipped: this machine does not allow a process namespace");
         return;
     }
     let script = "echo parent $PPID

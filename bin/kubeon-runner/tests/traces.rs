@@ -11,7 +11,7 @@ mod support;
 use std::time::Duration;
 
 use kubeon_envtest::{Collector, Sent};
-use support::{PATIENCE, Place, Running};
+use support::{Place, Running, TIMEOUT};
 
 const OPERATION: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const PROGRAM: &str = r#"#!/bin/bash
@@ -50,7 +50,7 @@ fn run(place: &Place, environment: &[(&str, &str)]) -> Duration {
 fn the_run_its_stage_and_each_step_on_a_host_are_told_under_the_operation() {
     let (place, collector) = (place(), Collector::start().unwrap());
     run(&place, &[("TRACEPARENT", OPERATION), ("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())]);
-    let sent = collector.until(PATIENCE, |sent| sent.len() == 4);
+    let sent = collector.until(TIMEOUT, |sent| sent.len() == 4);
     let named = |name: &str| sent.iter().filter(|span| span.name == name).collect::<Vec<&Sent>>();
     let (runs, stages, steps) = (named("run"), named("stage"), named("step"));
     assert_eq!((runs.len(), stages.len(), steps.len()), (1, 1, 2), "{sent:#?}");

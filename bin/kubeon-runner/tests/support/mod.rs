@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 /// Nothing here takes longer on the slowest machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Files for one run.
 pub struct Place {
@@ -93,7 +93,7 @@ pub struct Done {
 }
 
 impl Done {
-    pub fn says(&self, text: &str) -> bool {
+    pub fn contains(&self, text: &str) -> bool {
         self.stdout.iter().chain(&self.stderr).any(|line| line.contains(text))
     }
 }
@@ -123,15 +123,15 @@ impl Running {
 
     /// The next line of standard output.
     pub fn line(&self) -> String {
-        self.stdout.recv_timeout(PATIENCE).expect("a line in time")
+        self.stdout.recv_timeout(TIMEOUT).expect("a line in time")
     }
 
     /// Waits for a line of standard error that holds a text.
-    pub fn hear(&self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn wait_for_log(&self, text: &str) -> String {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.stderr.recv_timeout(left).unwrap_or_else(|_| panic!("nobody said {text:?}"));
+            let line = self.stderr.recv_timeout(left).unwrap_or_else(|_| panic!("no line contains {text:?}"));
             if line.contains(text) {
                 return line;
             }
@@ -141,7 +141,7 @@ impl Running {
     /// Waits for its end, and for what is left of its lines.
     pub fn end(mut self) -> Done {
         let collect = |lines: &Receiver<String>| {
-            std::iter::from_fn(|| lines.recv_timeout(PATIENCE).ok()).collect::<Vec<String>>()
+            std::iter::from_fn(|| lines.recv_timeout(TIMEOUT).ok()).collect::<Vec<String>>()
         };
         let (stdout, stderr) = (collect(&self.stdout), collect(&self.stderr));
         let code = self.child.wait().unwrap().code();
@@ -181,7 +181,7 @@ pub fn children_in_state(parent: Pid, state: &str) -> usize {
 
 /// Waits until something is so.
 pub fn until(what: &str, so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !so() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(20));

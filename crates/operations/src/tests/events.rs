@@ -127,7 +127,7 @@ fn a_success_that_changed_nothing_is_told_as_one() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     told(&mut world);
-    let words = "kubeon found all of its steps done already: 186";
+    let words = "all 186 steps are up to date";
     let idle = json!({"type": "Progressing", "status": "False", "reason": "NothingToDo", "message": words,
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
     world.change(ObjectKind::Operation, "", "o", &json!({"status": {"conditions": [idle]}}));

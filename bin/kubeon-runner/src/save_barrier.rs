@@ -1,4 +1,4 @@
-//! Where the program `kubeon`, somewhere under a script, waits until its state is kept (`--hold-for`).
+//! The barrier at which the program `kubeon`, started by a script, waits until its state is saved (`--hold-for`).
 //!
 //! ```text
 //!   kubeon ─► sh hold NAME ──asks──► NAME ─► the runner saves
@@ -15,35 +15,35 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
 use tokio::sync::Mutex;
 
-/// Longest line that is read: a name.
+/// The longest line that is read.
 const LINE: usize = 4096;
 
-/// Somebody who waits.
+/// A program that waits at the barrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// The cluster whose state is to be kept.
+pub struct SaveRequest {
+    /// The cluster whose state is to be saved.
     pub cluster: String,
-    who: String,
+    pid: String,
 }
 
-/// Two pipes with names, and the program that knows them.
-pub struct WaitingRoom {
+/// Two named pipes, and the shell script that uses them.
+pub struct SaveBarrier {
     program: PathBuf,
     asks: Mutex<BufReader<Receiver>>,
     answers: Sender,
 }
 
-impl WaitingRoom {
-    /// Opens one in a folder of its own.
+impl SaveBarrier {
+    /// Creates the barrier in a folder.
     ///
     /// # Errors
-    /// When files cannot be made there.
+    /// When its files cannot be created.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let [asks, answers, program] = ["asks", "answers", "hold"].map(|name| folder.join(name));
         for pipe in [&asks, &answers] {
             mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
         }
-        // Whoever asks says who it is: an answer that nobody took any more is not the next one's.
+        // Requests and answers carry the process ID: an answer to a process that has ended must not release the next one.
         let text = r#"#!/bin/sh
 here=${0%/*}
 printf '%s %s\n' "$1" $$ >"$here/asks" || exit 1
@@ -66,20 +66,20 @@ exit 1
         Ok(Self { program, asks: Mutex::new(asks), answers: both().open_sender(&answers)? })
     }
 
-    /// What the program runs, with the cluster's name.
+    /// The script that the program runs with the cluster's name as its argument.
     #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Who waits next.
-    pub async fn next(&self) -> Asked {
+    /// Waits for the next request.
+    pub async fn next_request(&self) -> SaveRequest {
         let mut asks = self.asks.lock().await;
         let mut line = Vec::new();
         loop {
             let taken = match asks.fill_buf().await {
                 Ok(bytes) if !bytes.is_empty() => bytes,
-                // Both ends are held here: nothing else can end it.
+                // The runner holds both ends of the pipe, so it cannot end.
                 _ => std::future::pending().await,
             };
             let end = taken.iter().position(|byte| *byte == b'\n');
@@ -89,17 +89,17 @@ exit 1
             line.truncate(LINE);
             if end.is_some() {
                 let text = String::from_utf8_lossy(&line);
-                let (cluster, who) = text.split_once(' ').unwrap_or((&text, ""));
-                return Asked { cluster: cluster.to_owned(), who: who.to_owned() };
+                let (cluster, pid) = text.split_once(' ').unwrap_or((&text, ""));
+                return SaveRequest { cluster: cluster.to_owned(), pid: pid.to_owned() };
             }
         }
     }
 
-    /// Tells whoever waits how it went.
-    pub fn answer(&self, asked: &Asked, well: bool) {
-        let word = if well { "ok" } else { "no" };
-        // A pipe takes a line at once; whoever waits has a patience of its own.
-        let _ = self.answers.try_write(format!("{word} {}\n", asked.who).as_bytes());
+    /// Answers a request: whether the state was saved.
+    pub fn answer(&self, request: &SaveRequest, saved: bool) {
+        let word = if saved { "ok" } else { "no" };
+        // A pipe accepts a line at once; the waiting program has its own timeout.
+        let _ = self.answers.try_write(format!("{word} {}\n", request.pid).as_bytes());
     }
 }
 
@@ -108,17 +108,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_waits_hears_how_it_went() {
+    async fn a_waiting_program_receives_the_answer() {
         let folder = tempfile::tempdir().unwrap();
-        let room = WaitingRoom::open(folder.path()).unwrap();
-        for well in [true, false, true] {
-            let mut hold = tokio::process::Command::new(room.program()).arg("demo").spawn().unwrap();
-            let asked = room.next().await;
-            assert_eq!(asked.cluster, "demo");
-            let late = Asked { who: "1".into(), ..asked.clone() };
-            room.answer(&late, !well);
-            room.answer(&asked, well);
-            assert_eq!(hold.wait().await.unwrap().success(), well);
+        let barrier = SaveBarrier::open(folder.path()).unwrap();
+        for saved in [true, false, true] {
+            let mut hold = tokio::process::Command::new(barrier.program()).arg("demo").spawn().unwrap();
+            let request = barrier.next_request().await;
+            assert_eq!(request.cluster, "demo");
+            let late = SaveRequest { pid: "1".into(), ..request.clone() };
+            barrier.answer(&late, !saved);
+            barrier.answer(&request, saved);
+            assert_eq!(hold.wait().await.unwrap().success(), saved);
         }
     }
 }

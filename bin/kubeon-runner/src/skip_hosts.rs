@@ -1,33 +1,37 @@
-//! Workers that a person agreed to do without where they do not answer: `$WITHOUT` names them by address or name, the
-//! program takes addresses of hosts that it knows. An annotation outlives the host that it was written for, so a name that
-//! stands for none is told of and left aside.
+//! The hosts to skip when they do not answer. `$WITHOUT` names them by address or name; the program takes the addresses of
+//! hosts that it knows. The annotation may outlive a host, so the runner logs an unknown name and ignores it.
 
 use kubeon_api::{HostAddress, labels};
 use serde_json::Value;
 
-use crate::args::Settings;
-use crate::commands::Engine;
+use crate::args::RunnerSettings;
+use crate::commands::KubeonProgram;
 use crate::inputs::{self, InputError, Task};
-use crate::outcome::Outcome;
+use crate::outcome::WorkOutcome;
 
-/// What the names stand for.
+/// The hosts that `$WITHOUT` names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct SkippedHosts {
     /// Hosts that the program knows.
     pub known: Vec<HostAddress>,
-    /// What names none of them.
+    /// Names of no known host.
     pub unknown: Vec<String>,
 }
 
-/// A host, and what it is called.
-type Host = (HostAddress, Option<String>);
+/// A host's address and name.
+type AddressAndName = (HostAddress, Option<String>);
 
-/// Reads `$WITHOUT`. The state must be in its place.
+/// Reads `$WITHOUT`. The state must be restored before.
 ///
 /// # Errors
-/// When an entry can be neither an address nor a name.
-pub fn find(settings: &Settings, engine: &Engine, cluster: &str, task: Task) -> Result<Named, InputError> {
-    let Some(text) = &settings.environment.without else { return Ok(Named::default()) };
+/// When an entry is neither an address nor a name.
+pub fn find(
+    settings: &RunnerSettings,
+    engine: &KubeonProgram,
+    cluster: &str,
+    task: Task,
+) -> Result<SkippedHosts, InputError> {
+    let Some(text) = &settings.environment.without else { return Ok(SkippedHosts::default()) };
     let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     let plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
     if let Some(name) = names.iter().find(|name| !plain(name) || name.starts_with('-')) {
@@ -38,10 +42,10 @@ pub fn find(settings: &Settings, engine: &Engine, cluster: &str, task: Task) -> 
     Ok(resolve(&names, &hosts(&engine.state(cluster), &declared)))
 }
 
-fn resolve(names: &[&str], hosts: &[Host]) -> Named {
-    let mut named = Named::default();
+fn resolve(names: &[&str], hosts: &[AddressAndName]) -> SkippedHosts {
+    let mut named = SkippedHosts::default();
     for name in names {
-        let is_it = |(address, called): &&Host| {
+        let is_it = |(address, called): &&AddressAndName| {
             name.parse().is_ok_and(|given: HostAddress| given == *address) || called.as_deref() == Some(*name)
         };
         match hosts.iter().find(is_it) {
@@ -54,8 +58,8 @@ fn resolve(names: &[&str], hosts: &[Host]) -> Named {
 }
 
 /// The hosts that the program knows of, from its state and from what is declared.
-fn hosts(state: &Value, declared: &Value) -> Vec<Host> {
-    let listed = |value: &Value, list: &str, key: &str| -> Vec<Host> {
+fn hosts(state: &Value, declared: &Value) -> Vec<AddressAndName> {
+    let listed = |value: &Value, list: &str, key: &str| -> Vec<AddressAndName> {
         let entries = value.pointer(list).and_then(Value::as_array).into_iter().flatten();
         let host = |entry: &Value| {
             Some((entry.get(key)?.as_str()?.parse().ok()?, entry["name"].as_str().map(str::to_owned)))
@@ -65,8 +69,8 @@ fn hosts(state: &Value, declared: &Value) -> Vec<Host> {
     let leaving = state["leaving"].as_object().into_iter().flatten();
     let leaving =
         leaving.filter_map(|(address, name)| Some((address.parse().ok()?, name.as_str().map(str::to_owned))));
-    let mut hosts: Vec<Host> = leaving.collect();
-    // Under generation 0 no host was written to, and the program takes what is declared instead.
+    let mut hosts: Vec<AddressAndName> = leaving.collect();
+    // Under generation 0 no host was changed, and the program uses the declaration instead.
     if declared.is_null() || state["generation"].as_u64() > Some(0) {
         hosts.extend(
             ["/spec/masters", "/spec/workers"].iter().flat_map(|list| listed(state, list, "address")),
@@ -77,22 +81,22 @@ fn hosts(state: &Value, declared: &Value) -> Vec<Host> {
     hosts
 }
 
-impl Named {
+impl SkippedHosts {
     /// What came of the work, with the names that stood for nothing where it failed.
     #[must_use]
-    pub fn told_of(&self, outcome: Outcome) -> Outcome {
+    pub fn explain(&self, outcome: WorkOutcome) -> WorkOutcome {
         let Some(reason) = outcome.reason.as_ref().filter(|_| !self.unknown.is_empty()) else {
             return outcome;
         };
-        let reason = format!("{}\n{}", reason.trim_end(), self.words());
-        Outcome { reason: Some(reason), ..outcome }
+        let reason = format!("{}\n{}", reason.trim_end(), self.warning());
+        WorkOutcome { reason: Some(reason), ..outcome }
     }
 
-    /// What is said of names that stand for no host.
+    /// The message about names of unknown hosts.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn warning(&self) -> String {
         let (annotation, names) = (labels::WITHOUT, self.unknown.join(", "));
-        format!("{annotation} names what is no host of the cluster: {names}")
+        format!("{annotation} names hosts that are not in the cluster: {names}")
     }
 }
 
@@ -111,7 +115,7 @@ mod tests {
         })
     }
 
-    fn addresses(named: &Named) -> Vec<String> {
+    fn addresses(named: &SkippedHosts) -> Vec<String> {
         named.known.iter().map(ToString::to_string).collect()
     }
 
@@ -133,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn names_that_stand_for_nothing_are_told_of_where_the_work_failed() {
-        let named = Named { known: Vec::new(), unknown: vec!["h9".to_owned()] };
-        let reason = named.told_of(Outcome::failed(2, "10.0.0.2 does not answer")).reason.unwrap();
+    fn unknown_names_are_reported_when_the_work_failed() {
+        let named = SkippedHosts { known: Vec::new(), unknown: vec!["h9".to_owned()] };
+        let reason = named.explain(WorkOutcome::failed(2, "10.0.0.2 does not answer")).reason.unwrap();
         assert_eq!(
             reason,
-            "10.0.0.2 does not answer\nkubeon.io/without names what is no host of the cluster: h9"
+            "10.0.0.2 does not answer\nkubeon.io/without names hosts that are not in the cluster: h9"
         );
-        assert_eq!(named.told_of(Outcome::done()), Outcome::done());
+        assert_eq!(named.explain(WorkOutcome::succeeded()), WorkOutcome::succeeded());
     }
 }

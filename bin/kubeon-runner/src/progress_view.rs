@@ -1,47 +1,49 @@
-//! What is known of the work while it goes on: stage, steps, failures. Status, heartbeat and summary read it.
+//! The progress of the work: stage, steps, failures. Status, heartbeat and termination message read it.
 
+mod condition;
 mod findings;
-mod mark;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kubeon_api::HostAddress;
 use kubeon_api::kubeonkube::{Finding, Steps};
 use kubeon_wire::{PrecheckReport, Progress};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::tail::clip;
-use mark::Mark;
+use condition::ConditionState;
 
-/// The condition that says whether the runner works on it.
+/// The condition that is true while the runner works on the operation.
 pub const PROGRESSING: &str = "Progressing";
-/// The condition that says whether the hosts are fit for it.
+/// The condition with the result of the precheck.
 pub const PRECHECKED: &str = "Prechecked";
-/// The condition that says which hosts were met for the first time.
+/// The condition that lists host keys pinned at a first contact.
 pub const HOST_KEYS_PINNED: &str = "HostKeysPinned";
-/// The condition that says which steps failed, a line for each.
+/// The condition that lists failed steps, a line for each.
 pub const STEP_FAILED: &str = "StepFailed";
 
-/// Its reason when the work ended well and every step of it stood already.
+/// The reason of `Progressing` when the work succeeded and every step was up to date before.
 pub const NOTHING_TO_DO: &str = "NothingToDo";
 
-/// Failures kept: what a person reads, and the hosts of a precheck.
+/// The most failures that are kept.
 const FAILURES: usize = 200;
-/// Bytes of what is said of new keys: an event takes no more.
+/// The longest message about new keys in bytes: the limit of an event.
 const PINNED: usize = 1024;
-/// Lines about steps that failed, and bytes of each.
+/// The most lines about failed steps, and the longest of them in bytes.
 const MOST_LINES: usize = 20;
 const LINE: usize = 400;
-/// Bytes of a step's name.
+/// The longest name of a step in bytes.
 const CURRENT: usize = 200;
 
-/// A step that did not succeed.
+/// A step that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// Where.
+pub struct StepFailure {
+    /// The host.
     pub host: HostAddress,
-    /// What the host is called, when that is known.
+    /// The host's name, when it is known.
     pub name: Option<String>,
     /// The step.
     pub step: String,
@@ -49,61 +51,64 @@ pub struct Failure {
     pub cause: String,
 }
 
-/// A step that goes on.
+/// A step that runs.
 #[derive(Debug, Clone)]
-struct Step {
+struct RunningStep {
     host: HostAddress,
     title: String,
-    /// What it is called in few words.
+    /// Its short name.
     short: String,
 }
 
-/// What is known.
+/// The progress of the work, for everything that watches it.
+pub type SharedProgress = Arc<watch::Sender<ProgressView>>;
+
+/// The progress of the work.
 #[derive(Debug, Clone, Default)]
-pub struct Board {
-    progressing: Option<Mark>,
-    prechecked: Option<Mark>,
-    pinned: Option<Mark>,
-    stepped: Option<Mark>,
-    /// What comes when the hosts are known to be fit: reason and message of the condition.
+pub struct ProgressView {
+    progressing: Option<ConditionState>,
+    prechecked: Option<ConditionState>,
+    pinned: Option<ConditionState>,
+    stepped: Option<ConditionState>,
+    /// What follows a passed precheck: reason and message of the condition.
     then: Option<(&'static str, &'static str)>,
-    /// What is wrong with which host, a line for each.
+    /// The errors of the precheck, a line for each.
     unfit: String,
-    /// The same for machines, with what does not stand in the way.
+    /// Errors and warnings of the precheck for the status.
     findings: Vec<Finding>,
     done: u32,
     total: u32,
-    /// How many steps plans said that there are to do; none before the first of them.
+    /// The number of steps in all plans so far; none before the first plan.
     planned: Option<u32>,
-    /// Steps that go on, in the order in which they began.
-    running: Vec<Step>,
+    /// The steps that run, in the order in which they started.
+    running: Vec<RunningStep>,
     names: BTreeMap<HostAddress, String>,
-    /// What a script says that it is at, and how many of those it began.
+    /// The current task of a script, and how many it started.
     task: Option<String>,
     tasks: u32,
-    failures: Vec<Failure>,
-    /// A line for each step that failed, and for what comes of that: `h6: start kubelet: …`.
+    failures: Vec<StepFailure>,
+    /// A line for each failed step and its consequence: `h6: start kubelet: …`.
     failed: Vec<String>,
     end: Option<String>,
 }
 
-impl Board {
-    /// The work begins.
-    pub fn stage(&mut self, reason: &'static str, message: &str) {
+impl ProgressView {
+    /// Starts the work.
+    pub fn begin(&mut self, reason: &'static str, message: &str) {
         let mut progressing = self.progressing.take();
-        Mark::set(&mut progressing, "True", reason, message);
+        ConditionState::set(&mut progressing, "True", reason, message);
         *self = Self { progressing, ..Self::default() };
     }
 
-    /// A stage begins that looks whether the hosts are fit, `then` what is done with them.
+    /// Starts a precheck. `then` is what follows it.
     pub fn precheck(&mut self, then: Option<(&'static str, &'static str)>) {
-        let message = "looks whether the hosts are fit";
-        self.stage("Prechecking", message);
-        Mark::set(&mut self.prechecked, "Unknown", "Checking", message);
+        let message = "checking the hosts";
+        self.begin("Prechecking", message);
+        ConditionState::set(&mut self.prechecked, "Unknown", "Checking", message);
         self.then = then;
     }
 
-    /// The hosts were looked at; gives what a person reads of it.
+    /// Records a precheck; returns its text for people.
     fn prechecked(&mut self, report: &PrecheckReport) -> String {
         let (errors, warnings) = (findings::lines(report, true), findings::lines(report, false));
         let hosts = report.hosts.len();
@@ -111,131 +116,131 @@ impl Board {
         let all = [&errors[..], &warnings[..]].concat();
         self.unfit = if report.ok { String::new() } else { errors.join("\n") };
         let message = if report.ok { all.join("\n") } else { self.unfit.clone() };
-        let message = if message.is_empty() { "every host is fit".to_owned() } else { message };
+        let message = if message.is_empty() { "every host passed".to_owned() } else { message };
         let (status, reason) = if report.ok { ("True", "Passed") } else { ("False", "Failed") };
-        Mark::set(&mut self.prechecked, status, reason, &message);
-        self.findings = findings::of_machines(report);
+        ConditionState::set(&mut self.prechecked, status, reason, &message);
+        self.findings = findings::for_status(report);
         if report.ok {
-            self.go_on();
+            self.after_precheck();
         }
-        let told = |word: &'static str| move |line: &String| format!("\n    {word} {line}");
+        let line = |word: &'static str| move |line: &String| format!("\n    {word} {line}");
         let lines: String =
-            errors.iter().map(told("error")).chain(warnings.iter().map(told("warning"))).collect();
+            errors.iter().map(line("error")).chain(warnings.iter().map(line("warning"))).collect();
         format!("precheck: {count}{lines}")
     }
 
-    /// Keys of hosts were pinned that nobody knew before, each as `10.0.0.1 SHA256:…`.
+    /// Records host keys that were unknown before, each as `10.0.0.1 SHA256:…`.
     pub fn host_keys_pinned(&mut self, keys: &[String]) {
         if !keys.is_empty() {
-            Mark::set(&mut self.pinned, "True", "FirstContact", &counted(keys));
+            ConditionState::set(&mut self.pinned, "True", "FirstContact", &counted(keys));
         }
     }
 
-    fn go_on(&mut self) {
+    fn after_precheck(&mut self) {
         if let Some((reason, message)) = self.then.take() {
-            Mark::set(&mut self.progressing, "True", reason, message);
+            ConditionState::set(&mut self.progressing, "True", reason, message);
         }
     }
 
-    /// What is wrong with which host, a line for each, in the words of kubernetes-operator; none when nothing is.
+    /// The errors of the precheck, a line for each, in the form of kubernetes-operator.
     #[must_use]
     pub fn unfit(&self) -> Option<&str> {
         Some(self.unfit.as_str()).filter(|text| !text.is_empty())
     }
 
-    /// The work ended.
-    pub fn ended(&mut self, reason: &'static str, message: &str) {
+    /// Ends the work.
+    pub fn finish(&mut self, reason: &'static str, message: &str) {
         self.running.clear();
         if reason != "Succeeded" {
-            Mark::set(&mut self.progressing, "False", reason, message);
+            ConditionState::set(&mut self.progressing, "False", reason, message);
             return;
         }
-        let nothing = format!("kubeon found all of its steps done already: {}", self.total);
+        let nothing = format!("all {} steps are up to date", self.total);
         let (reason, message) =
             if self.planned == Some(0) { (NOTHING_TO_DO, nothing.as_str()) } else { (reason, message) };
-        Mark::set(&mut self.progressing, "False", reason, message);
+        ConditionState::set(&mut self.progressing, "False", reason, message);
         self.task = None;
         self.total = self.total.max(1);
         self.done = self.total;
     }
 
-    /// A script says what it is at, as ansible does before each task.
-    pub fn heading(&mut self, task: &str) {
+    /// Records the task that a script starts, as ansible prints it.
+    pub fn start_task(&mut self, task: &str) {
         self.task = Some(clip(task, CURRENT).to_owned());
         self.tasks += 1;
     }
 
-    /// Takes a line of progress; gives what a person reads of it.
-    pub fn take(&mut self, progress: &Progress) -> String {
+    /// Records a progress event; returns its text for people.
+    pub fn record(&mut self, progress: &Progress) -> String {
         match progress {
             Progress::Precheck { report } => self.prechecked(report),
             Progress::Plan { steps, standing } => {
-                self.go_on();
+                self.after_precheck();
                 self.planned = Some(self.planned.unwrap_or_default().saturating_add(*steps));
                 self.total = steps.saturating_add(*standing);
                 self.done = *standing;
                 self.running.clear();
-                format!("plan: {steps} steps to do, {standing} stand already")
+                format!("plan: {steps} steps to do, {standing} up to date")
             }
-            Progress::Saved => "state and keys are written down, no host was changed since".to_owned(),
+            Progress::Saved => "state and host keys are saved; no host was changed before".to_owned(),
             Progress::Started { host, name, stage, step, why } => {
                 self.names.insert(*host, name.clone());
-                self.no_more(*host, step);
+                self.step_ended(*host, step);
                 let short = if stage.is_empty() { step } else { stage }.clone();
-                self.running.push(Step { host: *host, title: step.clone(), short });
+                self.running.push(RunningStep { host: *host, title: step.clone(), short });
                 format!("{} {name} · {step}: {why}", self.count())
             }
             Progress::Finished { host, step, changed, milliseconds } => {
-                self.no_more(*host, step);
+                self.step_ended(*host, step);
                 self.done = self.done.saturating_add(1);
                 self.total = self.total.max(self.done);
-                let what = if *changed { "done" } else { "stands" };
-                format!("{} {} · {step} {what} ({milliseconds} ms)", self.count(), self.called(*host))
+                let what = if *changed { "done" } else { "up to date" };
+                format!("{} {} · {step} {what} ({milliseconds} ms)", self.count(), self.host_name(*host))
             }
             Progress::Failed { host, step, cause, log, again } => {
                 self.failed(*host, step, cause, log, *again)
             }
             Progress::Note { text, warning: true } => format!("warning: {text}"),
             Progress::Note { text, .. } => text.clone(),
-            Progress::End { ok: true, .. } => "all of it stands".to_owned(),
+            Progress::End { ok: true, .. } => "everything is up to date".to_owned(),
             Progress::End { reason, next, .. } => {
                 self.end.clone_from(reason);
-                let reason = reason.as_deref().unwrap_or("no reason was given");
-                let next = next.as_ref().map(|next| format!("; goes on with: {next}"));
-                format!("not all of it was done: {reason}{}", next.unwrap_or_default())
+                let reason = reason.as_deref().unwrap_or("the program gave no reason");
+                let next = next.as_ref().map(|next| format!("; continue with: {next}"));
+                format!("not completed: {reason}{}", next.unwrap_or_default())
             }
         }
     }
 
     fn failed(&mut self, host: HostAddress, step: &str, cause: &str, log: &[String], again: bool) -> String {
-        self.no_more(host, step);
-        let name = self.called(host);
-        let then = if again { " (it is tried again)" } else { "" };
+        self.step_ended(host, step);
+        let name = self.host_name(host);
+        let then = if again { " (will retry)" } else { "" };
         let mut text = format!("{name} · {step} FAILED: {cause}{then}");
         for line in log {
             text.push_str("\n    ");
             text.push_str(line);
         }
-        let outcome = if again { "; it is tried again" } else { "" };
+        let outcome = if again { "; will retry" } else { "" };
         let line = cause.lines().next().unwrap_or_default();
         let line = format!("{}{outcome}", clip(&format!("{name}: {step}: {line}"), LINE));
         if self.failed.len() < MOST_LINES && !self.failed.contains(&line) {
             self.failed.push(line);
             let reason = if again { "TriedAgain" } else { "Failed" };
-            Mark::set(&mut self.stepped, "True", reason, &self.failed.join("\n"));
+            ConditionState::set(&mut self.stepped, "True", reason, &self.failed.join("\n"));
         }
         if !again && self.failures.len() < FAILURES {
             let name = self.names.get(&host).cloned();
-            self.failures.push(Failure { host, name, step: step.to_owned(), cause: cause.to_owned() });
+            self.failures.push(StepFailure { host, name, step: step.to_owned(), cause: cause.to_owned() });
         }
         text
     }
 
-    fn no_more(&mut self, host: HostAddress, title: &str) {
+    fn step_ended(&mut self, host: HostAddress, title: &str) {
         self.running.retain(|step| step.host != host || step.title != title);
     }
 
-    fn called(&self, host: HostAddress) -> String {
+    fn host_name(&self, host: HostAddress) -> String {
         self.names.get(&host).cloned().unwrap_or_else(|| host.to_string())
     }
 
@@ -243,32 +248,32 @@ impl Board {
         format!("[{}/{}]", self.done, self.total)
     }
 
-    /// Whether the work ended.
+    /// Whether the work has ended.
     #[must_use]
-    pub fn over(&self) -> bool {
-        self.progressing.as_ref().is_some_and(|mark| mark.status == "False")
+    pub fn is_finished(&self) -> bool {
+        self.progressing.as_ref().is_some_and(|state| state.status == "False")
     }
 
-    /// What failed for good.
+    /// The steps that failed and are not retried.
     #[must_use]
-    pub fn failures(&self) -> &[Failure] {
+    pub fn failures(&self) -> &[StepFailure] {
         &self.failures
     }
 
-    /// Why the program says that it could not do all of it.
+    /// The program's own reason for an incomplete run.
     #[must_use]
     pub fn end(&self) -> Option<&str> {
         self.end.as_deref()
     }
 
-    /// What it is at: `etcd on h4`.
+    /// The current step: `etcd on h4`.
     #[must_use]
     pub fn current(&self) -> Option<String> {
-        let step = self.running.last().map(|step| format!("{} on {}", step.short, self.called(step.host)));
+        let step = self.running.last().map(|step| format!("{} on {}", step.short, self.host_name(step.host)));
         step.map(|step| clip(&step, CURRENT).to_owned()).or_else(|| self.task.clone())
     }
 
-    /// How far it is.
+    /// The counts of steps.
     #[must_use]
     pub fn steps(&self) -> Steps {
         let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
@@ -276,7 +281,7 @@ impl Board {
         let (done, total) = match counted {
             0 => (self.done, self.total.max(1)),
             tasks if self.done > 0 => (tasks, tasks),
-            // Nobody knows how many come: the one that it is at is the last that is known.
+            // The number of tasks is unknown: the current task counts as the last one.
             tasks => (tasks - 1, tasks),
         };
         let open = counted > 0 && done < total;
@@ -284,17 +289,17 @@ impl Board {
         Steps { done: number(done), total: number(total), current: self.current(), text }
     }
 
-    /// What the runner says of it in the status of the operation.
+    /// What the runner writes into the status of the operation.
     #[must_use]
     pub fn status(&self) -> Value {
-        let marks = [
+        let states = [
             (PROGRESSING, &self.progressing),
             (PRECHECKED, &self.prechecked),
             (HOST_KEYS_PINNED, &self.pinned),
             (STEP_FAILED, &self.stepped),
         ];
         let conditions: Vec<Condition> =
-            marks.iter().filter_map(|(kind, mark)| Some(mark.as_ref()?.condition(kind))).collect();
+            states.iter().filter_map(|(kind, state)| Some(state.as_ref()?.condition(kind))).collect();
         let mut status = json!({"steps": self.steps(), "conditions": conditions});
         if !self.findings.is_empty() {
             status["findings"] = json!(self.findings);

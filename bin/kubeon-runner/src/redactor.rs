@@ -1,7 +1,7 @@
-//! Secret texts are hidden in everything that the runner writes.
+//! Redacts secrets in everything that the runner writes.
 //!
-//! What is hidden is what lies in the mounted files: a password as it is, as base64 and as JSON writes it; of a key
-//! every line, as output comes line by line.
+//! The secrets are the contents of the mounted files: a password as plain text, base64 and JSON; a key by its lines, as
+//! output arrives line by line.
 
 use std::borrow::Cow;
 use std::fs;
@@ -11,28 +11,28 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// What stands in place of a secret.
-const HIDDEN: &[u8] = b"***";
-/// Shorter ones would hide ordinary text, and tell more by it than they protect.
+/// The replacement of a secret.
+const REDACTED: &[u8] = b"***";
+/// Redacting shorter texts would damage ordinary output.
 const SHORTEST: usize = 4;
-/// Lines of a key shorter than this tell nothing of it.
+/// Shorter lines of a key are not redacted: they reveal nothing.
 const SHORTEST_LINE: usize = 8;
-/// Longer texts are hidden by their lines only.
+/// Longer texts are redacted by their lines only.
 const LONGEST: usize = 6 * 1024;
-/// A file beyond this size is no key and no password.
+/// A larger file is neither a key nor a password.
 const LARGEST_FILE: u64 = 256 * 1024;
-/// Files beside the secret ones that hold none.
-const OPEN: &[&str] = &["username", "known_hosts"];
+/// Files in the same folder that are not secret.
+const PUBLIC: &[&str] = &["username", "known_hosts"];
 
-/// Finds secrets in text.
+/// Finds secrets in text and replaces them.
 #[derive(Debug, Default)]
-pub struct Masks {
+pub struct Redactor {
     find: Option<AhoCorasick>,
     longest: usize,
 }
 
-impl Masks {
-    /// Hides these texts.
+impl Redactor {
+    /// Redacts these texts.
     #[must_use]
     pub fn new(secrets: &[String]) -> Self {
         let mut texts: Vec<String> = secrets.iter().flat_map(|secret| forms(secret)).collect();
@@ -43,30 +43,30 @@ impl Masks {
         Self { find: find.ok().filter(|_| longest > 0), longest }
     }
 
-    /// Hides what lies in the files of a folder and in more files. What cannot be read is left out: the work cannot
-    /// read it either.
+    /// Redacts the contents of the files in a folder and of more files. Unreadable files are left out: the work cannot
+    /// read them either.
     #[must_use]
     pub fn of_files(folder: &Path, more: &[&Path]) -> Self {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let named = entries.filter(|entry| {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            !name.starts_with("..") && !name.ends_with(".pub") && !OPEN.contains(&&*name)
+            !name.starts_with("..") && !name.ends_with(".pub") && !PUBLIC.contains(&&*name)
         });
         let files = named.map(|entry| entry.path()).chain(more.iter().map(|file| file.to_path_buf()));
         let secrets: Vec<String> = files.filter_map(|file| content(&file)).collect();
         Self::new(&secrets)
     }
 
-    /// The bytes with every secret hidden.
+    /// The bytes with every secret replaced.
     #[must_use]
-    pub fn hide<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    pub fn redact<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(find) = &self.find else { return Cow::Borrowed(bytes) };
         let mut clean: Vec<u8> = Vec::new();
         let mut from = 0;
         for found in find.find_iter(bytes) {
             clean.extend_from_slice(bytes.get(from..found.start()).unwrap_or_default());
-            clean.extend_from_slice(HIDDEN);
+            clean.extend_from_slice(REDACTED);
             from = found.end();
         }
         if from == 0 {
@@ -76,14 +76,14 @@ impl Masks {
         Cow::Owned(clean)
     }
 
-    /// The text with every secret hidden.
+    /// The text with every secret replaced.
     #[must_use]
-    pub fn hide_text(&self, text: &str) -> String {
-        String::from_utf8_lossy(&self.hide(text.as_bytes())).into_owned()
+    pub fn redact_text(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.redact(text.as_bytes())).into_owned()
     }
 
-    /// Where to cut the first piece, of at most `limit` bytes, off a line of more than that: not within a secret, nor
-    /// within one that may go on beyond what is there, nor within a character.
+    /// Where to split a line that is longer than `limit`: the first piece has at most `limit` bytes and ends neither
+    /// inside a secret, nor inside one that may continue beyond the bytes at hand, nor inside a character.
     #[must_use]
     pub fn cut(&self, line: &[u8], limit: usize) -> usize {
         let mut at = limit.saturating_sub(self.longest).max(1).min(line.len());
@@ -107,20 +107,20 @@ fn content(file: &Path) -> Option<String> {
     String::from_utf8(fs::read(file).ok()?).ok()
 }
 
-/// How a secret may appear.
+/// The forms in which a secret may appear.
 fn forms(secret: &str) -> Vec<String> {
     let whole = secret.trim_end_matches(['\r', '\n']);
     let lines: Vec<&str> = whole.lines().map(str::trim).collect();
     let mut forms = vec![whole.to_owned(), STANDARD.encode(whole), STANDARD.encode(secret)];
     if lines.len() > 1 {
-        let told = |line: &&str| line.len() >= SHORTEST_LINE && !line.starts_with("-----");
-        forms.extend(lines.iter().filter(|line| told(line)).map(|line| (*line).to_owned()));
+        let significant = |line: &&str| line.len() >= SHORTEST_LINE && !line.starts_with("-----");
+        forms.extend(lines.iter().filter(|line| significant(line)).map(|line| (*line).to_owned()));
     } else if let Ok(quoted) = serde_json::to_string(whole) {
         forms.push(quoted.trim_matches('"').to_owned());
         forms.push(whole.trim().to_owned());
     }
     forms.retain(|form| (SHORTEST..=LONGEST).contains(&form.len()));
-    // An empty file has no content to hide, and neither has its base64.
+    // An empty file has no secret, and neither has its base64 form.
     if whole.trim().len() < SHORTEST { Vec::new() } else { forms }
 }
 
@@ -128,56 +128,57 @@ fn forms(secret: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn masks(secrets: &[&str]) -> Masks {
-        Masks::new(&secrets.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    fn redactor(secrets: &[&str]) -> Redactor {
+        Redactor::new(&secrets.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
-    fn hides_a_password_in_its_forms() {
-        let masks = masks(&["pa\"ss word\n"]);
-        assert_eq!(masks.hide_text("login pa\"ss word now"), "login *** now");
-        assert_eq!(masks.hide_text(r#"{"p":"pa\"ss word"}"#), r#"{"p":"***"}"#);
-        assert_eq!(masks.hide_text(&STANDARD.encode("pa\"ss word\n")), "***");
-        assert_eq!(masks.hide_text("nothing of it"), "nothing of it");
+    fn redacts_a_password_in_its_forms() {
+        let redactor = redactor(&["pa\"ss word\n"]);
+        assert_eq!(redactor.redact_text("login pa\"ss word now"), "login *** now");
+        assert_eq!(redactor.redact_text(r#"{"p":"pa\"ss word"}"#), r#"{"p":"***"}"#);
+        assert_eq!(redactor.redact_text(&STANDARD.encode("pa\"ss word\n")), "***");
+        assert_eq!(redactor.redact_text("nothing of it"), "nothing of it");
     }
 
     #[test]
-    fn hides_every_line_of_a_key_but_not_its_frame() {
-        let masks = masks(&["-----BEGIN KEY-----\nAAAABBBBCCCC\nDDDDEEEEFFFF\nx==\n-----END KEY-----\n"]);
-        assert_eq!(masks.hide_text("got AAAABBBBCCCC"), "got ***");
-        assert_eq!(masks.hide_text("-----BEGIN KEY-----"), "-----BEGIN KEY-----");
+    fn redacts_every_line_of_a_key_but_not_its_frame() {
+        let redactor =
+            redactor(&["-----BEGIN KEY-----\nAAAABBBBCCCC\nDDDDEEEEFFFF\nx==\n-----END KEY-----\n"]);
+        assert_eq!(redactor.redact_text("got AAAABBBBCCCC"), "got ***");
+        assert_eq!(redactor.redact_text("-----BEGIN KEY-----"), "-----BEGIN KEY-----");
     }
 
     #[test]
     fn leaves_texts_alone_that_are_too_short_to_be_secrets() {
-        let masks = masks(&["", "\n", "abc"]);
-        assert_eq!(masks.hide_text("abc\n and more"), "abc\n and more");
+        let redactor = redactor(&["", "\n", "abc"]);
+        assert_eq!(redactor.redact_text("abc\n and more"), "abc\n and more");
     }
 
     #[test]
     fn never_cuts_a_secret_wherever_it_lies() {
-        let masks = masks(&["secret-text-of-24-letter"]);
+        let redactor = redactor(&["secret-text-of-24-letter"]);
         for before in 0..200 {
             let line = format!("{}secret-text-of-24-letter{}", "a".repeat(before), "b".repeat(200));
-            let (mut rest, mut told) = (line.as_bytes(), String::new());
+            let (mut rest, mut redacted) = (line.as_bytes(), String::new());
             while rest.len() > 100 {
-                let (piece, more) = rest.split_at(masks.cut(rest, 100));
+                let (piece, more) = rest.split_at(redactor.cut(rest, 100));
                 assert!(!piece.is_empty() && piece.len() <= 100);
-                told.push_str(&String::from_utf8_lossy(&masks.hide(piece)));
+                redacted.push_str(&String::from_utf8_lossy(&redactor.redact(piece)));
                 rest = more;
             }
-            told.push_str(&String::from_utf8_lossy(&masks.hide(rest)));
-            assert_eq!(told, format!("{}***{}", "a".repeat(before), "b".repeat(200)));
+            redacted.push_str(&String::from_utf8_lossy(&redactor.redact(rest)));
+            assert_eq!(redacted, format!("{}***{}", "a".repeat(before), "b".repeat(200)));
         }
     }
 
     #[test]
     fn never_cuts_a_character() {
-        let masks = Masks::default();
+        let redactor = Redactor::default();
         let line = "ä€😀".repeat(50);
         let mut rest = line.as_bytes();
         while rest.len() > 20 {
-            let (piece, more) = rest.split_at(masks.cut(rest, 20));
+            let (piece, more) = rest.split_at(redactor.cut(rest, 20));
             assert!(std::str::from_utf8(piece).is_ok());
             rest = more;
         }

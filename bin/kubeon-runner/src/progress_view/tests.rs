@@ -1,0 +1,143 @@
+use super::*;
+
+fn host(text: &str) -> HostAddress {
+    text.parse().unwrap()
+}
+
+fn started(address: &str, name: &str, stage: &str) -> Progress {
+    let (step, why) = (format!("start {stage}"), "it is missing".to_owned());
+    Progress::Started { host: host(address), name: name.to_owned(), stage: stage.to_owned(), step, why }
+}
+
+fn finished(address: &str, step: &str) -> Progress {
+    Progress::Finished { host: host(address), step: step.to_owned(), changed: true, milliseconds: 12 }
+}
+
+#[test]
+fn counts_steps_and_names_the_current_one() {
+    let mut view = ProgressView::default();
+    assert_eq!(view.record(&Progress::Plan { steps: 24, standing: 3 }), "plan: 24 steps to do, 3 up to date");
+    assert_eq!(view.record(&started("10.0.0.4", "h4", "etcd")), "[3/27] h4 · start etcd: it is missing");
+    view.record(&started("10.0.0.5", "h5", "containerd"));
+    assert_eq!(view.current().unwrap(), "containerd on h5");
+    assert_eq!(
+        view.record(&finished("10.0.0.5", "start containerd")),
+        "[4/27] h5 · start containerd done (12 ms)"
+    );
+    let steps = view.steps();
+    assert_eq!((steps.done, steps.total, &*steps.text), (4, 27, "4/27"));
+    assert_eq!(steps.current.unwrap(), "etcd on h4");
+}
+
+#[test]
+fn keeps_only_failures_that_are_not_retried() {
+    let mut view = ProgressView::default();
+    view.record(&started("10.0.0.4", "h4", "etcd"));
+    let failed = |again| Progress::Failed {
+        host: host("10.0.0.4"),
+        step: "etcd".to_owned(),
+        cause: "port 2379 is taken".to_owned(),
+        log: vec!["bind: address in use".to_owned()],
+        again,
+    };
+    assert!(view.record(&failed(true)).contains("(will retry)\n    bind: address in use"));
+    assert!(view.failures().is_empty());
+    view.record(&failed(false));
+    assert_eq!(view.failures()[0].name.as_deref(), Some("h4"));
+    view.record(&failed(false));
+    let conditions = view.status()["conditions"].clone();
+    let told = conditions.as_array().unwrap().iter().find(|one| one["type"] == "StepFailed").unwrap();
+    let line = "h4: etcd: port 2379 is taken";
+    assert_eq!(told["message"], format!("{line}; will retry\n{line}"), "one line for each outcome");
+    assert_eq!(told["reason"], "Failed");
+}
+
+#[test]
+fn counts_the_tasks_of_a_script_whose_number_is_unknown() {
+    let mut view = ProgressView::default();
+    view.begin("Running", "");
+    assert_eq!(view.steps().text, "0/1");
+    view.start_task("TASK [ping]");
+    view.start_task("TASK [pong]");
+    assert_eq!(view.steps().text, "1/…");
+    assert_eq!(view.steps().current.unwrap(), "TASK [pong]");
+    view.finish("Succeeded", "");
+    assert_eq!(view.steps().text, "2/2");
+}
+
+#[test]
+fn says_when_every_step_was_up_to_date() {
+    let condition = |plans: &[u32]| {
+        let mut view = ProgressView::default();
+        for steps in plans {
+            view.record(&Progress::Plan { steps: *steps, standing: 186 });
+        }
+        view.finish("Succeeded", "completed");
+        let condition = view.status()["conditions"][0].clone();
+        [&condition["reason"], &condition["message"]].map(|text| text.as_str().unwrap().to_owned())
+    };
+    assert_eq!(condition(&[0]), ["NothingToDo", "all 186 steps are up to date"]);
+    for plans in [&[][..], &[3], &[3, 0], &[0, 3]] {
+        assert_eq!(condition(plans), ["Succeeded", "completed"], "{plans:?}");
+    }
+}
+
+fn report(ok: bool) -> Progress {
+    let check = |name: &str, severity: &str, message: &str| json!({"check": name, "severity": severity, "ok": ok, "found": "3.9", "wanted": "3.10", "message": message});
+    let checks =
+        [check("kernel", "error", "kernel version is minor < 3.10"), check("swap", "warning", "swap is on")];
+    let host = json!({"host": "10.0.0.2", "role": "worker", "ok": ok, "checks": checks});
+    let report = json!({"cluster": "demo", "ok": ok, "errors": 1, "warnings": 1, "hosts": [host]});
+    serde_json::from_value(json!({"event": "precheck", "report": report})).unwrap()
+}
+
+#[test]
+fn a_precheck_becomes_a_condition_and_lines_and_starts_the_next_stage() {
+    let mut view = ProgressView::default();
+    view.precheck(Some(("Creating", "creating the cluster")));
+    assert_eq!(view.status()["conditions"][1]["status"], "Unknown");
+    let told = view.record(&report(false));
+    assert!(told.contains("1 hosts, 1 errors") && told.contains("warning 10.0.0.2 : swap is on"), "{told}");
+    assert_eq!(view.unfit(), Some("10.0.0.2 : kernel version is minor < 3.10"));
+    let found = json!([
+        {"host": "10.0.0.2", "check": "kernel", "severity": "error", "message": "kernel version is minor < 3.10"},
+        {"host": "10.0.0.2", "check": "swap", "severity": "warning", "message": "swap is on"},
+    ]);
+    assert_eq!(view.status()["findings"], found);
+    assert_eq!(view.status()["conditions"][0]["reason"], "Prechecking");
+    assert_eq!(view.status()["conditions"][1]["message"], "10.0.0.2 : kernel version is minor < 3.10");
+    view.record(&report(true));
+    assert_eq!(view.unfit(), None);
+    assert_eq!(view.status()["conditions"][0]["reason"], "Creating");
+    assert_eq!(view.status()["conditions"][1]["status"], "True");
+}
+
+#[test]
+fn the_condition_counts_new_keys_and_shows_as_many_as_an_event_may_contain() {
+    let mut view = ProgressView::default();
+    view.host_keys_pinned(&[]);
+    assert_eq!(view.status()["conditions"], json!([]));
+    let keys: Vec<String> = (1..=100).map(|n| format!("10.0.0.{n} SHA256:{}", "x".repeat(43))).collect();
+    view.host_keys_pinned(&keys[..2]);
+    let condition = &view.status()["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("HostKeysPinned"), &json!("True")));
+    assert_eq!(condition["message"], format!("2 new: {}, {}", keys[0], keys[1]));
+    view.host_keys_pinned(&keys);
+    let message = view.status()["conditions"][0]["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("100 new: ") && message.ends_with("x, …"), "{message}");
+    assert!((900..=1024).contains(&message.len()), "{}", message.len());
+}
+
+#[test]
+fn a_condition_keeps_its_time_until_it_changes() {
+    let mut view = ProgressView::default();
+    view.begin("Prechecking", "checks");
+    let first = view.progressing.clone().unwrap().since;
+    view.begin("Creating", "makes");
+    assert_eq!(view.progressing.clone().unwrap().since, first);
+    view.finish("Failed", "why");
+    let condition = &view.status()["conditions"][0];
+    assert_eq!(condition["status"], "False");
+    assert_eq!(condition["reason"], "Failed");
+    assert_eq!(condition["type"], PROGRESSING);
+}
