@@ -1,6 +1,7 @@
 //! One file for each command.
 
 pub mod bundle;
+mod change;
 mod choose;
 mod completion;
 mod copy;
@@ -21,7 +22,7 @@ mod state;
 mod version;
 pub mod view;
 
-use crate::args::{Cli, Command, Environment};
+use crate::args::{Cli, CliCommand, CliEnvironment};
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::help::help;
@@ -31,7 +32,7 @@ use crate::output::CliOutput;
 ///
 /// # Errors
 /// Why it could not be done.
-pub async fn run(cli: &Cli, environment: Environment, output: &CliOutput) -> Result<(), CliError> {
+pub async fn run(cli: &Cli, environment: CliEnvironment, output: &CliOutput) -> Result<(), CliError> {
     dispatch(&Context { environment, output }, cli).await
 }
 
@@ -42,25 +43,25 @@ pub async fn run(cli: &Cli, environment: Environment, output: &CliOutput) -> Res
 async fn dispatch(context: &Context<'_>, cli: &Cli) -> Result<(), CliError> {
     let Some(command) = &cli.command else { return help(context.output, &[]) };
     match command {
-        Command::Create(args) => create::run(context, args).await,
-        Command::Plan(args) => plan::run(context, args).await,
-        Command::Precheck(args) => precheck::run(context, args).await,
-        Command::Display(args) => display::run(context, args).await,
-        Command::Ls(args) => ls::run(context, args).await,
-        Command::Use(args) => choose::run(context, args).await,
-        Command::Exec(args) => exec::run(context, args).await,
-        Command::Copy(args) => copy::run(context, args).await,
-        Command::Image(args) => image::run(context, args).await,
-        Command::Addon(args) => scale::add(context, args).await,
-        Command::Delon(args) => scale::remove(context, args).await,
-        Command::Destroy(args) => destroy::run(context, args).await,
-        Command::View(args) => view::run(context, args),
-        Command::Bundle(args) => bundle::run(context, args).await,
-        Command::Lab(args) => lab::run(context, args).await,
-        Command::Meta(args) => meta::run(context, args).await,
-        Command::Completion(args) => completion::run(context, args),
-        Command::State(args) => state::run(context, args),
-        Command::Version(args) => version::run(context, args),
-        Command::Later(command) => later::run(command),
+        CliCommand::Create(args) => create::run(context, args).await,
+        CliCommand::Plan(args) => plan::run(context, args).await,
+        CliCommand::Precheck(args) => precheck::run(context, args).await,
+        CliCommand::Display(args) => display::run(context, args).await,
+        CliCommand::Ls(args) => ls::run(context, args).await,
+        CliCommand::Use(args) => choose::run(context, args).await,
+        CliCommand::Exec(args) => exec::run(context, args).await,
+        CliCommand::Copy(args) => copy::run(context, args).await,
+        CliCommand::Image(args) => image::run(context, args).await,
+        CliCommand::Addon(args) => scale::add(context, args).await,
+        CliCommand::Delon(args) => scale::remove(context, args).await,
+        CliCommand::Destroy(args) => destroy::run(context, args).await,
+        CliCommand::View(args) => view::run(context, args),
+        CliCommand::Bundle(args) => bundle::run(context, args).await,
+        CliCommand::Lab(args) => lab::run(context, args).await,
+        CliCommand::Meta(args) => meta::run(context, args).await,
+        CliCommand::Completion(args) => completion::run(context, args),
+        CliCommand::State(args) => state::run(context, args),
+        CliCommand::Version(args) => version::run(context, args),
+        CliCommand::Later(command) => later::run(command),
     }
 }

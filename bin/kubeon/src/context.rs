@@ -7,14 +7,14 @@ use kubeon_engine::engine::Engine;
 use kubeon_engine::environment::{EngineEnvironment, LabAccess};
 use kubeon_lab::{Lab, Places, User};
 
-use crate::args::{Environment, Typed};
+use crate::args::{CliEnvironment, Typed};
 use crate::cli_error::CliError;
 use crate::output::CliOutput;
 
 /// What every command is given.
 pub struct Context<'a> {
     /// The environment.
-    pub environment: Environment,
+    pub environment: CliEnvironment,
     /// Where messages and results go.
     pub output: &'a CliOutput,
 }

@@ -67,12 +67,13 @@ mod tests {
     use rustix::process::{Signal as Kind, getpid, kill_process};
 
     use super::*;
-    use crate::args::{Cli, Environment};
+    use crate::args::{Cli, CliEnvironment};
 
     /// One test for both signals: they reach the whole process.
     #[tokio::test]
     async fn the_first_signal_throws_the_switch_and_the_second_one_goes() {
-        let output = CliOutput::new(&Cli::parse_from(["kubeon", "--quiet"]).output, &Environment::default());
+        let output =
+            CliOutput::new(&Cli::parse_from(["kubeon", "--quiet"]).output, &CliEnvironment::default());
         for (first, second) in [(Kind::INT, Kind::TERM), (Kind::TERM, Kind::INT)] {
             let (switch, gone) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
             let mark = Arc::clone(&gone);

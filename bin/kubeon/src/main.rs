@@ -11,6 +11,7 @@ mod cli_error;
 mod cmd;
 mod context;
 mod display;
+mod engine_output;
 mod help;
 mod interrupt;
 mod output;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use mimalloc::MiMalloc;
 
-use args::{Cli, Environment};
+use args::{Cli, CliEnvironment};
 use cli_error::{CliError, Code};
 use output::CliOutput;
 
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(help) => return told_by_parser(&help),
     };
-    let environment = Environment::read();
+    let environment = CliEnvironment::read();
     let output = CliOutput::new(&cli.output, &environment);
     trace(&output);
     let result = run(&cli, environment, &output);
@@ -68,7 +69,7 @@ fn told_by_parser(message: &clap::Error) -> ExitCode {
     ExitCode::from(if wrong { Code::Refused as u8 } else { 0 })
 }
 
-fn run(cli: &Cli, environment: Environment, output: &CliOutput) -> Result<(), CliError> {
+fn run(cli: &Cli, environment: CliEnvironment, output: &CliOutput) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -11,23 +11,23 @@ use crate::args::Format;
 use crate::cli_error::CliError;
 
 pub use cli_output::CliOutput;
-pub use table::Table;
+pub use table::TextTable;
 
 /// A result in all its forms.
-pub struct Answer {
+pub struct CommandResult {
     value: serde_json::Value,
-    table: Table,
+    table: TextTable,
     names: Vec<String>,
     /// What stands below the table.
     foot: String,
 }
 
-impl Answer {
+impl CommandResult {
     /// A result: the data, its columns, and the names in it.
     ///
     /// # Errors
     /// When the data has no JSON form.
-    pub fn new(value: &impl Serialize, table: Table, names: Vec<String>) -> Result<Self, CliError> {
+    pub fn new(value: &impl Serialize, table: TextTable, names: Vec<String>) -> Result<Self, CliError> {
         let value = serde_json::to_value(value)
             .map_err(|error| CliError::failed(format!("cannot write JSON: {error}")))?;
         Ok(Self { value, table, names, foot: String::new() })

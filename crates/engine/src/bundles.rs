@@ -1,7 +1,7 @@
 //! The bundles of this machine.
 
 use kubeon_api::Version;
-use kubeon_bundle::{Arch, Bundle, BundleError, Store};
+use kubeon_bundle::{Arch, Bundle, BundleError, Catalogue, Store};
 
 use crate::environment::EngineEnvironment;
 use crate::error::{EngineError, chain};
@@ -32,4 +32,12 @@ pub fn find(environment: &EngineEnvironment, version: Version) -> Result<Bundle,
             .row("cause", chain(&error))
             .hint(format!("build it again with: kubeon bundle build {version}")),
     })
+}
+
+/// The catalogue that is built into this program.
+///
+/// # Errors
+/// When it contradicts itself.
+pub fn catalogue() -> Result<Catalogue, EngineError> {
+    Catalogue::embedded().map_err(|error| EngineError::failed(chain(&error)))
 }

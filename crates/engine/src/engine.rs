@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use kubeon_api::{ClusterName, HostAddress, Version};
-use kubeon_bundle::Catalogue;
 use kubeon_plan::{ClusterSpec, HostSpec, Intent, LoadBalancer, Valid};
 use kubeon_ports::Clock;
 use kubeon_store::{Addresses, ClusterState, Lock, Store, StoreError};
@@ -88,9 +87,7 @@ impl<'a> Engine<'a> {
     /// # Errors
     /// When the catalogue contradicts itself.
     pub fn supported(&self) -> Result<Vec<Version>, EngineError> {
-        let catalogue =
-            Catalogue::embedded().map_err(|error| EngineError::failed(crate::error::chain(&error)))?;
-        Ok(catalogue.versions().collect())
+        Ok(crate::bundles::catalogue()?.versions().collect())
     }
 }
 

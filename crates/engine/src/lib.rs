@@ -8,8 +8,10 @@
 //! It reads no flags, prints nothing and ends no process: what it needs from its caller is in [`environment`] and
 //! [`output`], what it refuses is an [`error::EngineError`].
 
+mod admin_kubeconfig;
 pub mod artifacts;
 pub mod bundles;
+pub mod change;
 pub mod checked;
 pub mod cluster_request;
 pub mod cluster_target;
@@ -26,6 +28,7 @@ pub mod login;
 pub mod login_merge;
 pub mod login_request;
 pub mod memory_file;
+pub mod no_secrets;
 pub mod output;
 pub mod pre_apply_hook;
 pub mod request_file;

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ContactFlags, FormatFlag, login::KnownLoginFlags};
+use super::contact::ContactFlags;
+use super::format::FormatFlag;
+use super::login::KnownLoginFlags;
 
 const EXAMPLES: &str = "Examples:
   kubeon bundle build v1.36.3

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::contact::ContactFlags;
+use super::format::FormatFlag;
+use super::hold::HoldFlag;
+use super::ignore::IgnoreFlag;
 use super::inventory::{InventoryFlags, LimitFlag};
+use super::leave::LeaveFlags;
 use super::missing::MissingFlags;
 use super::node::NodeFlags;
-use super::precheck::IgnoreFlag;
-use super::scale::LeaveFlags;
 use super::settings::SettingFlags;
-use super::{ContactFlags, FormatFlag, HoldFlag};
 
 pub const CREATE_EXAMPLES: &str = "Examples:
   kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12 -w 172.30.0.13

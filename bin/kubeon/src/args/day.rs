@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ContactFlags, FormatFlag, HoldFlag, login::KnownLoginFlags};
+use super::contact::ContactFlags;
+use super::format::FormatFlag;
+use super::hold::HoldFlag;
+use super::login::KnownLoginFlags;
 
 pub const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
   all  every node        cp*  every master      cp1  the first master      cpN  the other masters
@@ -139,7 +142,7 @@ pub enum ViewCommand {
     #[command(visible_alias = "cp")]
     Component(ViewComponent),
     #[command(hide = true, alias = "conf")]
-    Config(super::later::Words),
+    Config(super::later::IgnoredArgs),
 }
 
 #[derive(Debug, Args)]

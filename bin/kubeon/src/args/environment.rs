@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// What the environment says.
 #[derive(Debug, Clone, Default)]
-pub struct Environment {
+pub struct CliEnvironment {
     /// `$HOME`.
     pub home: Option<PathBuf>,
     /// `$KUBEON_HOME`: state, in place of `~/.kubeon`.
@@ -37,7 +37,7 @@ fn absolute(path: PathBuf) -> Option<PathBuf> {
     std::path::absolute(path).ok()
 }
 
-impl Environment {
+impl CliEnvironment {
     /// Reads it.
     pub fn read() -> Self {
         let file = |name: &str| env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);

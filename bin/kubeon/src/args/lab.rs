@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::FormatFlag;
+use super::format::FormatFlag;
 
 const EXAMPLES: &str = "Examples:
   kubeon lab up --hosts 3

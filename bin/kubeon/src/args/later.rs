@@ -6,23 +6,23 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 pub enum Later {
     #[command(hide = true, aliases = ["U", "up"])]
-    Upgrade(Words),
+    Upgrade(IgnoredArgs),
     #[command(hide = true)]
-    Etcd(Words),
+    Etcd(IgnoredArgs),
     #[command(hide = true, alias = "m")]
-    Module(Words),
+    Module(IgnoredArgs),
     #[command(hide = true, alias = "R")]
-    Redo(Words),
+    Redo(IgnoredArgs),
     #[command(hide = true, alias = "cl")]
-    Cloud(Words),
+    Cloud(IgnoredArgs),
     #[command(hide = true, alias = "down")]
-    Download(Words),
+    Download(IgnoredArgs),
 }
 
 /// Whatever follows.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
-pub struct Words {
+pub struct IgnoredArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     pub words: Vec<String>,
 }

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::FormatFlag;
 use super::cluster::ClusterArgs;
+use super::format::FormatFlag;
 
 pub const PRECHECK_EXAMPLES: &str = "Examples:
   kubeon precheck -m 172.30.0.11 -w 172.30.0.12
@@ -20,12 +20,4 @@ pub struct PrecheckArgs {
     pub registry: Vec<String>,
     #[command(flatten)]
     pub format: FormatFlag,
-}
-
-/// `--ignore`.
-#[derive(Debug, Clone, Default, Args)]
-pub struct IgnoreFlag {
-    /// Checks that may fail, by name; see kubeon precheck -o wide
-    #[arg(long, value_name = "CHECK,…", value_delimiter = ',', hide_short_help = true, help_heading = None)]
-    pub ignore: Vec<String>,
 }

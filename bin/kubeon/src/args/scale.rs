@@ -1,11 +1,14 @@
 //! Commands that change which workers a cluster has.
 
-use clap::{Args, builder::RangedU64ValueParser};
+use clap::Args;
 
+use super::contact::ContactFlags;
+use super::format::FormatFlag;
+use super::hold::HoldFlag;
+use super::ignore::IgnoreFlag;
+use super::leave::LeaveFlags;
 use super::login::KnownLoginFlags;
 use super::node::NodeFlags;
-use super::precheck::IgnoreFlag;
-use super::{ContactFlags, FormatFlag, HoldFlag};
 
 pub const ADDON_EXAMPLES: &str = "Examples:
   kubeon addon demo -w 172.30.0.14
@@ -17,16 +20,6 @@ Examples:
   kubeon delon demo name=h4
   kubeon delon demo ip=172.30.0.14,172.30.0.15 --yes
   kubeon delon demo h4 --yes --without 172.30.0.14   its host is dead: only take it out of the cluster";
-
-/// How workers leave.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Workers")]
-pub struct LeaveFlags {
-    /// Seconds that the pods of a worker may take to go elsewhere before it leaves
-    #[arg(long, value_name = "SECONDS", default_value_t = kubeon_plan::Intent::DRAIN_SECONDS,
-          value_parser = RangedU64ValueParser::<u32>::new().range(1..=7200), hide_short_help = true)]
-    pub drain_timeout: u32,
-}
 
 /// `kubeon addon`.
 #[derive(Debug, Args)]

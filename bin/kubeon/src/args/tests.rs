@@ -3,13 +3,13 @@
 use clap::{CommandFactory as _, Parser as _};
 
 use super::missing::{MISSING, Takes};
-use super::{Cli, Command};
+use super::{Cli, CliCommand};
 use kubeon_engine::login_request::SecretSource;
 
 fn wish(args: &[&str]) -> super::cluster::ClusterArgs {
     let cli = Cli::try_parse_from([&["kubeon", "create", "x", "v1.36.3"], args].concat());
     match cli.unwrap_or_else(|error| panic!("{error}")).command {
-        Some(Command::Create(args)) => args.cluster,
+        Some(CliCommand::Create(args)) => args.cluster,
         other => panic!("{other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, ArgMatches, CommandFactory as _, parser::ValueSource};
 
-use super::Cli;
+use super::cli::Cli;
 
 /// Flags that say how a command tells or holds, not what it does.
 const MANNERS: [&str; 7] = ["dry_run", "output", "verbosity", "quiet", "progress", "hold", "hold_for"];
@@ -31,7 +31,7 @@ const OWN: [&str; 6] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Typed {
     command: String,
-    /// Words without a flag, in order.
+    /// IgnoredArgs without a flag, in order.
     words: Vec<String>,
     /// Flags by their names in the program, as they are typed.
     flags: Vec<(String, String)>,

@@ -14,7 +14,7 @@ use crate::args::bundle::{BundleArgs, BundleBuild, BundleCommand, BundleLs, Bund
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::spinner::Spinner;
-use crate::output::{Answer, Table, words};
+use crate::output::{CommandResult, TextTable, words};
 use kubeon_engine::error::chain;
 
 /// Does what the command line says about bundles.
@@ -51,7 +51,7 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError>
         .version
         .parse::<Version>()
         .map_err(|error| CliError::refused(format!("Input version [{}] error: {error}", args.version)))?;
-    let catalogue = super::view::catalogue()?;
+    let catalogue = kubeon_engine::bundles::catalogue()?;
     let entry = catalogue
         .entry(version)
         .map_err(|error| CliError::refused(format!("[check] Input version[{version}] not support: {error}")))?
@@ -87,7 +87,7 @@ async fn make(context: &Context<'_>, args: &BundleBuild) -> Result<(), CliError>
     }
     let row = row(&bundle, bundle.root().to_owned());
     let names = vec![row.version.clone()];
-    context.output.result(&Answer::new(&row, Table::new(&[]), names)?.text(args.format.output)?)
+    context.output.result(&CommandResult::new(&row, TextTable::new(&[]), names)?.text(args.format.output)?)
 }
 
 /// A component that would be made.
@@ -114,12 +114,12 @@ fn announce(
             expected_seconds: component.expected_seconds,
         })
         .collect();
-    let mut table = Table::new(&["COMPONENT", "VERSION", "ABOUT"]);
+    let mut table = TextTable::new(&["COMPONENT", "VERSION", "ABOUT"]);
     for one in &planned {
         table.row([one.component.clone(), one.version.clone(), format!("{} s", one.expected_seconds)]);
     }
     let names = planned.iter().map(|one| one.component.clone()).collect();
-    context.output.result(&Answer::new(&planned, table, names)?.text(format)?)?;
+    context.output.result(&CommandResult::new(&planned, table, names)?.text(format)?)?;
     let place = options.store.folder(entry.kubernetes, options.arch);
     context.output.say(&format!(
         "Nothing was written. What is not in the cache would be made, into {}",
@@ -188,21 +188,21 @@ fn list(context: &Context<'_>, args: &BundleLs) -> Result<(), CliError> {
             .output
             .say("no bundle here; make one with: kubeon bundle build VERSION (see: kubeon view support)");
     }
-    let mut table = Table::new(&["VERSION", "ARCH", "PARTS", "SIZE", "FROM"]).wide(&["FOLDER"]);
+    let mut table = TextTable::new(&["VERSION", "ARCH", "PARTS", "SIZE", "FROM"]).wide(&["FOLDER"]);
     for row in &rows {
         let folder = row.folder.display().to_string();
         let (parts, size) = (row.parts.to_string(), words::size(row.bytes));
         table.row([row.version.clone(), row.architecture.clone(), parts, size, row.from.clone(), folder]);
     }
     let names = rows.iter().map(|row| row.version.clone()).collect();
-    context.output.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
+    context.output.result(&CommandResult::new(&rows, table, names)?.text(args.format.output)?)
 }
 
 fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
     let bundle = named(context, &args.bundle)?;
     let manifest = bundle.manifest();
     let mut table =
-        Table::new(&["PART", "KIND", "VERSION", "SIZE", "UNPACKED"]).wide(&["DIGEST", "PROGRAMS"]);
+        TextTable::new(&["PART", "KIND", "VERSION", "SIZE", "UNPACKED"]).wide(&["DIGEST", "PROGRAMS"]);
     for part in &manifest.parts {
         let kind = match part.kind {
             PartKind::Program => "program",
@@ -222,7 +222,7 @@ fn inspect(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError> {
     }
     let images: String = manifest.images.iter().map(|image| format!("  {}\n", image.reference)).collect();
     let names = manifest.parts.iter().map(|part| part.name.clone()).collect();
-    let answer = Answer::new(manifest, table, names)?.foot(format!("images\n{images}"));
+    let answer = CommandResult::new(manifest, table, names)?.foot(format!("images\n{images}"));
     if args.format.output == Format::Table {
         let size = words::size(bundle.size());
         context.output.say(&format!(
@@ -251,8 +251,8 @@ async fn verify(context: &Context<'_>, args: &BundleOne) -> Result<(), CliError>
         words::time(begin.elapsed())
     );
     let value = serde_json::json!({ "bundle": bundle.root(), "whole": true, "parts": manifest.parts.len() });
-    let mut table = Table::new(&[""]);
+    let mut table = TextTable::new(&[""]);
     table.row([line]);
-    let answer = Answer::new(&value, table, vec![manifest.kubernetes.to_string()])?;
+    let answer = CommandResult::new(&value, table, vec![manifest.kubernetes.to_string()])?;
     context.output.result(&answer.text(args.format.output)?)
 }

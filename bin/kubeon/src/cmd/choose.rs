@@ -12,7 +12,7 @@ use crate::args::day::UseArgs;
 use crate::args::{Format, FormatFlag};
 use crate::cli_error::CliError;
 use crate::context::Context;
-use crate::output::{Answer, Table};
+use crate::output::{CommandResult, TextTable};
 use kubeon_engine::bundles;
 use kubeon_engine::endpoint::{self, ContextChoice};
 use kubeon_engine::engine::{Engine, StoredCluster};
@@ -79,7 +79,7 @@ fn tell(context: &Context<'_>, format: &FormatFlag, chosen: &Chosen, text: &str)
     if matches!(format.output, Format::Table | Format::Wide) {
         return context.output.result(text);
     }
-    let answer = Answer::new(chosen, Table::new(&[]), vec![chosen.cluster.to_string()])?;
+    let answer = CommandResult::new(chosen, TextTable::new(&[]), vec![chosen.cluster.to_string()])?;
     context.output.result(&answer.text(format.output)?)
 }
 

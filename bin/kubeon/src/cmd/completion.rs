@@ -2,7 +2,8 @@
 
 use clap::CommandFactory as _;
 
-use crate::args::{Cli, CompletionArgs};
+use crate::args::Cli;
+use crate::args::cli::CompletionArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
 

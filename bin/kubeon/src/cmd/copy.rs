@@ -4,13 +4,13 @@ use kubeon_api::HostAddress;
 use kubeon_link_host::{Copied, Copy};
 use serde::Serialize;
 
-use super::nodes::{AT_ONCE, Nodes};
+use super::nodes::{AT_ONCE, ClusterNodes};
 use crate::args::Format;
 use crate::args::day::CopyArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::spinner::Spinner;
-use crate::output::{Answer, Table, words};
+use crate::output::{CommandResult, TextTable, words};
 
 /// Copies a file or folder to nodes.
 pub async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), CliError> {
@@ -18,7 +18,7 @@ pub async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), CliError>
         return Err(CliError::refused(format!("cannot read {}: {error}", args.source.display())));
     }
     let engine = context.engine()?;
-    let nodes = Nodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
+    let nodes = ClusterNodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
     if args.dry_run {
         let there =
             |name: &String| Arrived { node: name.clone(), path: args.destination.clone(), sizes: None };
@@ -66,7 +66,7 @@ struct Sizes {
 
 /// Tells where it went.
 fn tell(context: &Context<'_>, arrived: &[Arrived], format: Format) -> Result<(), CliError> {
-    let mut table = Table::new(&["", "", ""]);
+    let mut table = TextTable::new(&["", "", ""]);
     for Arrived { node, path, sizes } in arrived {
         let sizes = sizes.as_ref().map_or_else(String::new, |Sizes { files, bytes }| {
             let files = words::count(usize::try_from(*files).unwrap_or(usize::MAX), "file");
@@ -75,13 +75,13 @@ fn tell(context: &Context<'_>, arrived: &[Arrived], format: Format) -> Result<()
         table.row([node.clone(), path.clone(), sizes]);
     }
     let names = arrived.iter().map(|one| one.node.clone()).collect();
-    context.output.result(&Answer::new(&arrived, table, names)?.text(format)?)
+    context.output.result(&CommandResult::new(&arrived, table, names)?.text(format)?)
 }
 
 /// Copies to all nodes side by side.
 pub async fn send(
     context: &Context<'_>,
-    nodes: &Nodes,
+    nodes: &ClusterNodes,
     copy: &Copy,
 ) -> Vec<(String, Result<Copied, String>)> {
     let spinner = Spinner::new(context.output);

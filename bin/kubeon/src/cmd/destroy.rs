@@ -9,10 +9,11 @@ use kubeon_plan::{Artifacts, ClusterSpec, Intent, Snapshot, Valid};
 use kubeon_store::Status;
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, plan};
+use super::plan;
 use crate::args::Format;
 use crate::args::day::DestroyArgs;
 use crate::cli_error::CliError;
+use crate::context::Context;
 use crate::interrupt;
 use crate::output::words;
 use crate::report;
@@ -24,6 +25,7 @@ use kubeon_engine::hosts_file::HostsFile;
 use kubeon_engine::login_merge::{merge_remembered, refuse_unused_flags};
 use kubeon_engine::login_request::HostLoginRequest;
 use kubeon_engine::login_request::LoginRequests;
+use kubeon_engine::no_secrets::NoSecrets;
 use kubeon_engine::request_inventory::merge_inventory_logins;
 use kubeon_engine::run::Run;
 use kubeon_engine::selector::Member;
@@ -66,8 +68,8 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliErr
         hosts,
         probe: &contact.hosts,
         act: &contact.hosts,
-        secrets: &plan::Nothing,
-        blobs: &plan::Nothing,
+        secrets: &NoSecrets,
+        blobs: &NoSecrets,
         cancellation: &switch,
         output: context.output,
         hold: args.hold.wanted(),
@@ -201,7 +203,8 @@ fn gone(
         Format::Name => context.output.result(&format!("{name}\n")),
         Format::Json | Format::Yaml => {
             let value = serde_json::json!({ "cluster": name, "destroyed": true, "hosts": hosts });
-            let answer = crate::output::Answer::new(&value, crate::output::Table::new(&[]), Vec::new())?;
+            let answer =
+                crate::output::CommandResult::new(&value, crate::output::TextTable::new(&[]), Vec::new())?;
             context.output.result(&answer.text(args.format.output)?)
         }
     }

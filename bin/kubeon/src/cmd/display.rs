@@ -10,12 +10,12 @@ use kubeon_wire::Facts;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::nodes::{Nodes, output};
+use super::nodes::{ClusterNodes, output};
 use crate::args::Format;
 use crate::args::day::DisplayArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
-use crate::output::{Answer, Table};
+use crate::output::{CommandResult, TextTable};
 use kubeon_engine::engine::members;
 use kubeon_engine::selector::Member;
 
@@ -41,7 +41,7 @@ pub async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(), CliErr
     let engine = context.engine()?;
     let state = engine.find(args.name.as_deref())?;
     let masters: Vec<Member> = members(&state.spec).into_iter().filter(|member| member.master).collect();
-    let nodes = Nodes::of(&engine, &state, masters, &args.login, &args.contact).await?;
+    let nodes = ClusterNodes::of(&engine, &state, masters, &args.login, &args.contact).await?;
     let (master, facts) = living(&nodes, state.name.as_str()).await?;
     facts.untold.iter().for_each(|text| context.output.warn(&format!("{} {text}", master.name)));
     let look = Look { hosts: &nodes.contact.hosts, host: HostAddress::from(master.address) };
@@ -53,15 +53,15 @@ pub async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(), CliErr
         }
         Format::Json | Format::Yaml => {
             let value = look.value(&state.name.to_string(), &facts).await?;
-            context
-                .output
-                .result(&Answer::new(&value, Table::new(&[]), Vec::new())?.text(args.format.output)?)
+            context.output.result(
+                &CommandResult::new(&value, TextTable::new(&[]), Vec::new())?.text(args.format.output)?,
+            )
         }
     }
 }
 
 /// The first master in order whose API server is ready; all are asked at once.
-async fn living(nodes: &Nodes, cluster: &str) -> Result<(Member, Facts), CliError> {
+async fn living(nodes: &ClusterNodes, cluster: &str) -> Result<(Member, Facts), CliError> {
     let hosts = &nodes.contact.hosts;
     let asked = nodes
         .members
@@ -170,8 +170,8 @@ fn certificates(facts: &Facts) -> Vec<Certificate> {
     facts.certificates.iter().map(show).collect()
 }
 
-fn certificate_table(certificates: &[Certificate]) -> Table {
-    let mut table = Table::new(&["CERTIFICATE", "EXPIRES", "RESIDUAL TIME"]);
+fn certificate_table(certificates: &[Certificate]) -> TextTable {
+    let mut table = TextTable::new(&["CERTIFICATE", "EXPIRES", "RESIDUAL TIME"]);
     for certificate in certificates {
         let days = certificate.residual_days;
         let left = if days >= 730 { format!("{}y", days / 365) } else { format!("{days}d") };

@@ -9,19 +9,19 @@ use kubeon_link_host::{Command, Exit, SshHosts, Stream};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::nodes::{AT_ONCE, Nodes};
+use super::nodes::{AT_ONCE, ClusterNodes};
 use crate::args::Format;
 use crate::args::day::ExecArgs;
 use crate::cli_error::{CliError, Code};
 use crate::context::Context;
 use crate::interrupt::Signals;
-use crate::output::{Answer, Table, words};
+use crate::output::{CommandResult, TextTable, words};
 use kubeon_engine::selector::Member;
 
 /// Runs a command on nodes.
 pub async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
-    let nodes = Nodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
+    let nodes = ClusterNodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
     let line = [args.command.as_slice(), args.args.as_slice()].concat().join(" ");
     let people = matches!(args.format.output, Format::Table | Format::Wide);
     let work = Work {
@@ -42,7 +42,9 @@ pub async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), CliError>
     let ran: Vec<Ran> = results.into_iter().filter_map(|(_, result)| result.ok()).collect();
     if !people {
         let names = ran.iter().map(|ran| ran.node.clone()).collect();
-        context.output.result(&Answer::new(&ran, Table::new(&[]), names)?.text(args.format.output)?)?;
+        context
+            .output
+            .result(&CommandResult::new(&ran, TextTable::new(&[]), names)?.text(args.format.output)?)?;
     }
     let failed: Vec<_> = ran.iter().filter_map(|ran| Some((ran.node.clone(), ran.end.failure()?))).collect();
     if failed.is_empty() {
@@ -55,7 +57,7 @@ pub async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), CliError>
 }
 
 /// Waits until no command runs any more on the nodes, unless a person does not want to.
-async fn stopped(context: &Context<'_>, nodes: &Nodes, signals: &mut Signals) -> CliError {
+async fn stopped(context: &Context<'_>, nodes: &ClusterNodes, signals: &mut Signals) -> CliError {
     context.output.say("stopping: the commands are told to end; press Ctrl-C again to stop at once");
     let stop = |title: &str| CliError::new(Code::Interrupted, format!("exec: stopped; {title}"));
     let running = tokio::select! {

@@ -14,15 +14,15 @@ use kubeon_api::{ClusterName, HostAddress};
 use kubeon_bundle::image::{ImageArchive, load_archive};
 use kubeon_link_host::{Copied, Copy};
 
-use super::nodes::{AT_ONCE, Nodes, output};
+use super::nodes::{AT_ONCE, ClusterNodes, output};
 use crate::args::Format;
 use crate::args::bundle::{ImageArgs, ImageCommand, ImageLoad};
 use crate::cli_error::CliError;
 use crate::context::Context;
-use crate::output::{Answer, Table};
+use crate::output::{CommandResult, TextTable};
 use kubeon_engine::engine::{Engine, members};
 use kubeon_engine::selector::Member;
-use outcome::{Failure, Loaded, Step};
+use outcome::{LoadFailure, LoadStep, Loaded};
 use present::Present;
 
 /// Longest that importing one archive may take.
@@ -52,7 +52,8 @@ async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), CliError> {
         })
         .collect::<Result<_, CliError>>()?;
     let state = engine.find(cluster.as_deref())?;
-    let mut nodes = Nodes::of(&engine, &state, members(&state.spec), &args.login, &args.contact).await?;
+    let mut nodes =
+        ClusterNodes::of(&engine, &state, members(&state.spec), &args.login, &args.contact).await?;
     let people = matches!(args.format.output, Format::Table | Format::Wide);
     let (known, unasked) = known(&nodes, &archives).await;
     let mut told = Vec::new();
@@ -77,7 +78,9 @@ async fn load(context: &Context<'_>, args: &ImageLoad) -> Result<(), CliError> {
     if !people {
         let whole = told.iter().filter(|loaded| loaded.is_everywhere());
         let images = whole.flat_map(|loaded| loaded.images.clone()).collect();
-        context.output.result(&Answer::new(&told, Table::new(&[]), images)?.text(args.format.output)?)?;
+        context
+            .output
+            .result(&CommandResult::new(&told, TextTable::new(&[]), images)?.text(args.format.output)?)?;
     }
     outcome::end(&told, args.dry_run, &again(context, &archives, &state.name))
 }
@@ -113,9 +116,9 @@ fn is_known(engine: &Engine<'_>, word: &Path) -> bool {
 
 /// Which of the archives' images every node has, and which nodes cannot be asked and why.
 async fn known(
-    nodes: &Nodes,
+    nodes: &ClusterNodes,
     archives: &[(PathBuf, ImageArchive)],
-) -> (Vec<(Member, Present)>, Vec<Failure>) {
+) -> (Vec<(Member, Present)>, Vec<LoadFailure>) {
     let asked = nodes
         .each(AT_ONCE, |hosts, member| async move {
             let host = HostAddress::from(member.address);
@@ -126,22 +129,27 @@ async fn known(
     for (member, answer) in asked {
         match answer {
             Ok(present) => known.push((member, present)),
-            Err(cause) => unasked.push(Failure { node: member.name, step: Step::Ask, cause }),
+            Err(cause) => unasked.push(LoadFailure { node: member.name, step: LoadStep::Ask, cause }),
         }
     }
     (known, unasked)
 }
 
 /// Brings an archive to nodes and has it imported; answers with those where that failed.
-async fn import(context: &Context<'_>, nodes: &Nodes, file: &Path, archive: &ImageArchive) -> Vec<Failure> {
+async fn import(
+    context: &Context<'_>,
+    nodes: &ClusterNodes,
+    file: &Path,
+    archive: &ImageArchive,
+) -> Vec<LoadFailure> {
     // Named by its content: two loads at once cannot disturb each other with different bytes.
     let place = format!("{PLACE}/{}.tar", archive.digest);
     let copy = Copy { source: file.to_owned(), destination: place.clone() };
     let sent = super::copy::send(context, nodes, &copy).await;
     let lost = |(node, result): (String, Result<Copied, String>)| {
-        Some(Failure { node, step: Step::Copy, cause: result.err()? })
+        Some(LoadFailure { node, step: LoadStep::Copy, cause: result.err()? })
     };
-    let mut failed: Vec<Failure> = sent.into_iter().filter_map(lost).collect();
+    let mut failed: Vec<LoadFailure> = sent.into_iter().filter_map(lost).collect();
     // Only an image without a name gets one that is made of its digest.
     let line = format!(
         "{} images import --digests {place}; result=$?; rm -f {place}; \
@@ -160,7 +168,7 @@ async fn import(context: &Context<'_>, nodes: &Nodes, file: &Path, archive: &Ima
         })
         .await;
     failed.extend(imported.into_iter().filter_map(|(member, result)| {
-        Some(Failure { node: member.name, step: Step::Import, cause: result.err()? })
+        Some(LoadFailure { node: member.name, step: LoadStep::Import, cause: result.err()? })
     }));
     failed
 }

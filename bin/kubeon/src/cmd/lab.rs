@@ -11,7 +11,7 @@ use crate::args::lab::{LabArgs, LabCommand, LabDown, LabHost, LabLs, LabSsh, Lab
 use crate::cli_error::{CliError, Code};
 use crate::context::Context;
 use crate::display::spinner::Spinner;
-use crate::output::{Answer, Table, words};
+use crate::output::{CommandResult, TextTable, words};
 use kubeon_engine::error::chain;
 
 /// Does what the command line says about labs.
@@ -107,8 +107,10 @@ fn show(spinner: &Spinner, built: &parking_lot::Mutex<Option<Duration>>, progres
 
 /// The command that makes a cluster of these hosts.
 fn next(hosts: &[Host]) -> Result<String, CliError> {
-    let newest =
-        super::view::catalogue()?.versions().max().map_or_else(String::new, |version| version.to_string());
+    let newest = kubeon_engine::bundles::catalogue()?
+        .versions()
+        .max()
+        .map_or_else(String::new, |version| version.to_string());
     let flags = hosts.iter().enumerate().map(|(i, host)| {
         let flag = if i == 0 { "-m" } else { "-w" };
         format!(" {flag} {}", host.address)
@@ -138,14 +140,14 @@ fn rows(lab: &Lab, hosts: &[Host]) -> Vec<Row> {
     hosts.iter().map(row).collect()
 }
 
-fn answer(lab: &Lab, hosts: &[Host]) -> Result<Answer, CliError> {
+fn answer(lab: &Lab, hosts: &[Host]) -> Result<CommandResult, CliError> {
     let rows = rows(lab, hosts);
-    let mut table = Table::new(&["HOST", "ADDRESS", "SSH"]).wide(&["STATE"]).indent(2);
+    let mut table = TextTable::new(&["HOST", "ADDRESS", "SSH"]).wide(&["STATE"]).indent(2);
     rows.iter().for_each(|row| {
         table.row([row.host.clone(), row.address.clone(), row.ssh.clone(), row.state.clone()])
     });
     let names = rows.iter().map(|row| row.host.clone()).collect();
-    Answer::new(&rows, table, names)
+    CommandResult::new(&rows, table, names)
 }
 
 fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
@@ -159,7 +161,7 @@ fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
         let lab = Lab::open(&places, &name).map_err(stop)?;
         all.extend(rows(&lab, &lab.hosts().map_err(stop)?));
     }
-    let mut table = Table::new(&["LAB", "HOST", "ADDRESS", "STATE"]).wide(&["SSH"]);
+    let mut table = TextTable::new(&["LAB", "HOST", "ADDRESS", "STATE"]).wide(&["SSH"]);
     for row in &all {
         table.row([
             row.lab.clone(),
@@ -173,7 +175,7 @@ fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
         context.output.say("no lab here; make one with: kubeon lab up --hosts 3");
     }
     let names = all.iter().map(|row| row.host.clone()).collect();
-    context.output.result(&Answer::new(&all, table, names)?.text(args.format.output)?)
+    context.output.result(&CommandResult::new(&all, table, names)?.text(args.format.output)?)
 }
 
 fn open(context: &Context<'_>, lab: &str) -> Result<Lab, CliError> {

@@ -12,11 +12,12 @@ use kubeon_store::Status;
 use kubeon_wire::{Category, ClusterFacts, EtcdFact, NodeFact};
 use serde::Serialize;
 
-use super::{Context, choose};
+use super::choose;
 use crate::args::Format;
 use crate::args::day::LsArgs;
 use crate::cli_error::CliError;
-use crate::output::{Answer, Table, words};
+use crate::context::Context;
+use crate::output::{CommandResult, TextTable, words};
 use kubeon_engine::contact::ContactPurpose;
 use kubeon_engine::endpoint;
 use kubeon_engine::engine::{Engine, StoredCluster};
@@ -89,7 +90,7 @@ pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), CliError> {
         context.output.say("no cluster here; make one with: kubeon create NAME VERSION -m ADDRESS");
     }
     let mut table =
-        Table::new(&["NAME", "VERSION", "MASTERS", "WORKERS", "STATE", "API", "AGE", ""]).wide(&["UID"]);
+        TextTable::new(&["NAME", "VERSION", "MASTERS", "WORKERS", "STATE", "API", "AGE", ""]).wide(&["UID"]);
     for row in &rows {
         let note = if row.note.is_empty() { String::new() } else { format!("({})", row.note) };
         table.row([
@@ -105,7 +106,7 @@ pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), CliError> {
         ]);
     }
     let names = rows.iter().map(|row| row.name.clone()).collect();
-    context.output.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
+    context.output.result(&CommandResult::new(&rows, table, names)?.text(args.format.output)?)
 }
 
 async fn look(engine: &Engine<'_>, args: &LsArgs, name: &ClusterName) -> Row {

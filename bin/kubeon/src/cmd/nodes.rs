@@ -20,15 +20,15 @@ use kubeon_engine::selector::{Member, Selector};
 /// Most nodes that are talked to at once.
 pub const AT_ONCE: usize = 32;
 
-/// Nodes of a known cluster.
-pub struct Nodes {
+/// ClusterNodes of a known cluster.
+pub struct ClusterNodes {
     /// The way to them.
     pub contact: Contact,
     /// Which.
     pub members: Vec<Member>,
 }
 
-impl Nodes {
+impl ClusterNodes {
     /// The nodes that a selector means.
     ///
     /// # Errors

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use kubeon_api::HostAddress;
+use kubeon_engine::no_secrets::NoSecrets;
 use kubeon_link_host::SshHosts;
 use kubeon_plan::{Intent, Plan, Snapshot};
-use kubeon_ports::{Blobs, ProbeHost, SecretError, Secrets};
-use kubeon_wire::SecretRef;
+use kubeon_ports::ProbeHost;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::cluster::{ClusterArgs, PlanArgs};
@@ -14,7 +14,7 @@ use crate::args::{Format, FormatFlag};
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::plan as text;
-use crate::output::{Answer, words};
+use crate::output::{CommandResult, words};
 use crate::target::{self, AskedBy};
 use kubeon_engine::artifacts::artifacts;
 use kubeon_engine::bundles;
@@ -104,26 +104,11 @@ fn looking<'a>(
         hosts: addresses,
         probe,
         act: hosts,
-        secrets: &Nothing,
-        blobs: &Nothing,
+        secrets: &NoSecrets,
+        blobs: &NoSecrets,
         cancellation: switch,
         output: engine.output,
         hold: PreApplyWait::Nothing,
-    }
-}
-
-/// Holds neither secrets nor bytes: whoever only looks needs none.
-pub struct Nothing;
-
-impl Secrets for Nothing {
-    fn resolve(&self, _: &SecretRef) -> Result<String, SecretError> {
-        Err(SecretError { what: "a secret".to_owned(), why: "this is only a look".to_owned() })
-    }
-}
-
-impl Blobs for Nothing {
-    fn blob(&self, _: &kubeon_api::Digest) -> Option<std::path::PathBuf> {
-        None
     }
 }
 
@@ -142,7 +127,7 @@ pub fn show(
     let output = context.output;
     let names = plan.steps.iter().map(|step| step.id.clone()).collect();
     let people = matches!(format, Format::Table | Format::Wide);
-    let answer = Answer::new(plan, text::table(plan, format == Format::Wide), names)?;
+    let answer = CommandResult::new(plan, text::table(plan, format == Format::Wide), names)?;
     if !people {
         return output.result(&answer.text(format)?);
     }

@@ -9,7 +9,7 @@ use crate::args::Format;
 use crate::args::precheck::PrecheckArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
-use crate::output::{Answer, Table, words};
+use crate::output::{CommandResult, TextTable, words};
 use crate::target::{self, AskedBy};
 use kubeon_engine::artifacts::artifacts;
 use kubeon_engine::bundles;
@@ -62,7 +62,7 @@ fn registries(given: &[String]) -> Result<Vec<Place>, CliError> {
 
 fn text(report: &PrecheckReport, format: Format) -> Result<String, CliError> {
     let wide = format == Format::Wide;
-    let mut table = Table::new(&["HOST", "NAME", "CHECK", "RESULT", "FOUND", "WANTED", "WHAT"]);
+    let mut table = TextTable::new(&["HOST", "NAME", "CHECK", "RESULT", "FOUND", "WANTED", "WHAT"]);
     for host in &report.hosts {
         for result in host.checks.iter().filter(|result| wide || !result.ok) {
             table.row(row(host, result));
@@ -76,7 +76,7 @@ fn text(report: &PrecheckReport, format: Format) -> Result<String, CliError> {
         words::count(report.errors as usize, "error"),
         words::count(report.warnings as usize, "warning")
     );
-    Answer::new(report, table, names)?.foot(foot).text(format)
+    CommandResult::new(report, table, names)?.foot(foot).text(format)
 }
 
 fn row(host: &PrecheckHost, result: &PrecheckResult) -> [String; 7] {

@@ -2,10 +2,11 @@
 
 use kubeon_plan::{ClusterSpec, HostSpec, Refusal};
 
-use super::create::{Change, change};
-use super::{Context, plan};
 use crate::args::scale::{AddonArgs, DelonArgs};
 use crate::cli_error::CliError;
+use crate::cmd::change::{ChangeFlags, make};
+use crate::cmd::plan;
+use crate::context::Context;
 use kubeon_engine::cluster_request::HostRequest;
 use kubeon_engine::cluster_target::ClusterTarget;
 use kubeon_engine::cluster_target::TargetOptions;
@@ -58,14 +59,14 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError
         let command = context.typed_as("addon", "addon").unwrap_or_else(|| format!("kubeon addon {name}"));
         return plan::create(context, &engine, target, &args.contact.options(), command, &args.format).await;
     }
-    let change_as = Change {
+    let flags = ChangeFlags {
         command: "kubeon addon",
-        contact: &args.contact.options(),
+        host_keys: args.contact.options(),
         hold: args.hold.wanted(),
         yes: true,
         format: args.format.output,
     };
-    change(context, &engine, target, &change_as).await
+    make(context, &engine, target, &flags).await
 }
 
 /// Removes workers.
@@ -89,14 +90,14 @@ pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), CliEr
         let command = context.typed_as("delon", "delon").unwrap_or_else(plain);
         return plan::create(context, &engine, target, &args.contact.options(), command, &args.format).await;
     }
-    let change_as = Change {
+    let flags = ChangeFlags {
         command: "kubeon delon",
-        contact: &args.contact.options(),
+        host_keys: args.contact.options(),
         hold: args.hold.wanted(),
         yes: args.yes,
         format: args.format.output,
     };
-    change(context, &engine, target, &change_as).await
+    make(context, &engine, target, &flags).await
 }
 
 /// The specification without the nodes that the selector means.

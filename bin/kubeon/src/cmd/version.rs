@@ -1,9 +1,10 @@
 //! `kubeon version`.
 
-use crate::args::{Format, VersionArgs};
+use crate::args::Format;
+use crate::args::cli::VersionArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
-use crate::output::{Answer, Table};
+use crate::output::{CommandResult, TextTable};
 
 /// Says the version.
 pub fn run(context: &Context<'_>, args: &VersionArgs) -> Result<(), CliError> {
@@ -12,8 +13,8 @@ pub fn run(context: &Context<'_>, args: &VersionArgs) -> Result<(), CliError> {
         return context.output.result(&format!("kubeon version: {version}\n"));
     }
     let value = serde_json::json!({ "version": version, "architecture": std::env::consts::ARCH });
-    let mut table = Table::new(&["VERSION", "ARCHITECTURE"]);
+    let mut table = TextTable::new(&["VERSION", "ARCHITECTURE"]);
     table.row([version.to_owned(), std::env::consts::ARCH.to_owned()]);
-    let answer = Answer::new(&value, table, vec![version.to_owned()])?;
+    let answer = CommandResult::new(&value, table, vec![version.to_owned()])?;
     context.output.result(&answer.text(args.format.output)?)
 }

@@ -1,15 +1,15 @@
 //! `kubeon view`.
 
 use kubeon_api::Version;
-use kubeon_bundle::Catalogue;
+use kubeon_engine::bundles;
 use serde::Serialize;
 
-use super::{Context, later};
+use super::later;
 use crate::args::Format;
 use crate::args::day::{ViewArgs, ViewCommand, ViewComponent, ViewSupport};
 use crate::cli_error::CliError;
-use crate::output::{Answer, Table};
-use kubeon_engine::error::chain;
+use crate::context::Context;
+use crate::output::{CommandResult, TextTable};
 
 /// Shows what is supported.
 pub fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), CliError> {
@@ -22,14 +22,6 @@ pub fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), CliError> {
             "the files are on the hosts: kubeon exec NAME@cp1 'ls /etc/kubernetes'",
         )),
     }
-}
-
-/// The catalogue that this program was built with.
-///
-/// # Errors
-/// When it contradicts itself.
-pub fn catalogue() -> Result<Catalogue, CliError> {
-    Catalogue::embedded().map_err(|error| CliError::failed(chain(&error)))
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -56,7 +48,7 @@ fn ranges(versions: impl Iterator<Item = Version>) -> Vec<Range> {
 }
 
 fn support(context: &Context<'_>, args: &ViewSupport) -> Result<(), CliError> {
-    let catalogue = catalogue()?;
+    let catalogue = bundles::catalogue()?;
     let ranges = ranges(catalogue.versions());
     let line = |range: &Range| {
         if range.first == range.last {
@@ -66,17 +58,17 @@ fn support(context: &Context<'_>, args: &ViewSupport) -> Result<(), CliError> {
         }
     };
     let lines: Vec<String> = ranges.iter().map(line).collect();
-    let mut table = Table::new(&[""]);
+    let mut table = TextTable::new(&[""]);
     lines.iter().for_each(|line| table.row([line.clone()]));
     let names = match args.format.output {
         Format::Name => catalogue.versions().map(|version| version.to_string()).collect(),
         _ => lines,
     };
-    context.output.result(&Answer::new(&ranges, table, names)?.text(args.format.output)?)
+    context.output.result(&CommandResult::new(&ranges, table, names)?.text(args.format.output)?)
 }
 
 fn component(context: &Context<'_>, args: &ViewComponent) -> Result<(), CliError> {
-    let catalogue = catalogue()?;
+    let catalogue = bundles::catalogue()?;
     let known = args.version.parse::<Version>().ok().and_then(|version| catalogue.entry(version).ok());
     let Some(entry) = known else {
         let stop = CliError::refused(format!("input version {} is not support", args.version));
@@ -93,10 +85,10 @@ fn component(context: &Context<'_>, args: &ViewComponent) -> Result<(), CliError
         .map(|component| Row { name: component.name.clone(), version: component.version.clone() })
         .collect();
     rows.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut table = Table::new(&["COMPONENT", "VERSION"]);
+    let mut table = TextTable::new(&["COMPONENT", "VERSION"]);
     rows.iter().for_each(|row| table.row([row.name.clone(), row.version.clone()]));
     let names = rows.iter().map(|row| row.name.clone()).collect();
-    context.output.result(&Answer::new(&rows, table, names)?.text(args.format.output)?)
+    context.output.result(&CommandResult::new(&rows, table, names)?.text(args.format.output)?)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kubeon_plan::{Plan, Step};
 use kubeon_wire::{Check, Op};
 
-use super::board::{Board, Standing};
+use super::progress_state::{StepProgress, StepStatus};
 
 /// What one host takes in, and what this machine gives out, in bytes a second.
 const HOST_RATE: f64 = 60.0 * 1_048_576.0;
@@ -41,23 +41,23 @@ impl Estimate {
     }
 
     /// The expectation now: never less than what has passed and what is still to do.
-    pub fn total(&self, board: &Board, now: Duration) -> Duration {
+    pub fn total(&self, steps: &[StepProgress], now: Duration) -> Duration {
         let mut ends = vec![0.0_f64; self.weights.len()];
         for &place in &self.order {
-            let step = &board.steps[place];
-            let left = match step.standing {
-                Standing::Waiting => self.weights[place],
-                Standing::Running(since) => {
+            let step = &steps[place];
+            let left = match step.status {
+                StepStatus::Waiting => self.weights[place],
+                StepStatus::Running(since) => {
                     (self.weights[place] - (now.saturating_sub(since)).as_secs_f64()).max(0.5)
                 }
-                Standing::Done | Standing::Failed(_) | Standing::Skipped => 0.0,
+                StepStatus::Done | StepStatus::Failed(_) | StepStatus::Skipped => 0.0,
             };
             let start = step.needs.iter().map(|&need| ends[need]).fold(0.0, f64::max);
             ends[place] = start + left;
         }
         let longest = ends.iter().copied().fold(0.0, f64::max);
         let (sent, size) =
-            board.steps.iter().fold((0, 0), |(sent, size), step| (sent + step.sent, size + step.size));
+            steps.iter().fold((0, 0), |(sent, size), step| (sent + step.sent, size + step.size));
         let unsent = if size == 0 { 0.0 } else { self.sending * (1.0 - ratio(sent, size)) };
         Duration::from_secs_f64((now.as_secs_f64() + longest.max(unsent)).max(self.total))
     }

@@ -9,23 +9,23 @@ use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
 /// Turns what happens into what programs are told of it.
-pub struct Events {
-    steps: BTreeMap<String, Words>,
+pub struct ProgressEvents {
+    steps: BTreeMap<String, StepText>,
     begun: Mutex<BTreeSet<String>>,
 }
 
 /// What a step is called.
-struct Words {
+struct StepText {
     name: String,
     stage: String,
     title: String,
     why: String,
 }
 
-impl Events {
+impl ProgressEvents {
     /// Knows the plan's words.
     pub fn new(plan: &Plan) -> Self {
-        let words = |step: &kubeon_plan::Step| Words {
+        let words = |step: &kubeon_plan::Step| StepText {
             name: name(plan, step.host),
             stage: step.stage.clone(),
             title: step.title.clone(),
@@ -38,8 +38,8 @@ impl Events {
     }
 
     /// What is told of it, if it is worth a line.
-    pub fn line(&self, happening: &RunEvent) -> Option<Progress> {
-        Some(match happening {
+    pub fn line(&self, event: &RunEvent) -> Option<Progress> {
+        Some(match event {
             RunEvent::StepStarted { host, step } => self.started(*host, step)?,
             RunEvent::Done { host, step, changed, milliseconds } => {
                 let (host, step) = (*host, self.title(step));
@@ -74,7 +74,7 @@ impl Events {
 
     fn started(&self, host: HostAddress, id: &str) -> Option<Progress> {
         self.begun.lock().insert(id.to_owned());
-        let Words { name, stage, title, why } = self.steps.get(id)?;
+        let StepText { name, stage, title, why } = self.steps.get(id)?;
         let (name, stage, step, why) = (name.clone(), stage.clone(), title.clone(), why.clone());
         Some(Progress::Started { host, name, stage, step, why })
     }

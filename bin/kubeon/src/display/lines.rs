@@ -1,11 +1,12 @@
-//! The board as text. Pure: the same board, time and width give the same lines.
+//! The view as text. Pure: the same view, time and width give the same lines.
 
 use std::time::Duration;
 
 use console::{measure_text_width, truncate_str};
 
-use super::board::{Board, HostState, Standing, StepState};
 use super::estimate::ratio;
+use super::progress_state::{HostProgress, StepProgress, StepStatus};
+use super::progress_view::ProgressView;
 use crate::output::words;
 
 /// The widest that lines get, so that the clock stays near the words.
@@ -14,36 +15,36 @@ const WIDEST: usize = 110;
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The lines to show now: a header, then one for each host, at most `height` in all.
-pub fn lines(board: &Board, now: Duration, width: usize, height: usize) -> Vec<String> {
+pub fn lines(view: &ProgressView, now: Duration, width: usize, height: usize) -> Vec<String> {
     let width = width.clamp(20, WIDEST);
-    let mut lines = vec![header(board, now, width)];
-    let name_width = board.hosts.iter().map(|host| measure_text_width(&host.name)).max().unwrap_or(0).min(24);
+    let mut lines = vec![header(view, now, width)];
+    let name_width = view.hosts.iter().map(|host| measure_text_width(&host.name)).max().unwrap_or(0).min(24);
     let room = height.saturating_sub(2).max(1);
-    let (shown, hidden) = choose(board, room);
+    let (shown, hidden) = choose(view, room);
     for host in shown {
-        lines.push(host_line(board, host, now, width, name_width));
+        lines.push(host_line(view, host, now, width, name_width));
     }
     if !hidden.is_empty() {
-        lines.push(rest(board, &hidden));
+        lines.push(rest(view, &hidden));
     }
     lines
 }
 
-fn header(board: &Board, now: Duration, width: usize) -> String {
-    let clock = format!("{} of about {}", words::clock(now), words::clock(board.expected(now)));
+fn header(view: &ProgressView, now: Duration, width: usize) -> String {
+    let clock = format!("{} of about {}", words::clock(now), words::clock(view.expected(now)));
     let room = width.saturating_sub(measure_text_width(&clock) + 2);
-    let title = truncate_str(&board.title, room, "…").into_owned();
+    let title = truncate_str(&view.title, room, "…").into_owned();
     let fill = width.saturating_sub(measure_text_width(&title) + measure_text_width(&clock));
     format!("{title}{}{clock}", " ".repeat(fill))
 }
 
 /// Where there is not room for all: failed hosts first, then busy ones, then those that wait, then those done.
-fn choose(board: &Board, room: usize) -> (Vec<&HostState>, Vec<&HostState>) {
-    if board.hosts.len() <= room {
-        return (board.hosts.iter().collect(), Vec::new());
+fn choose(view: &ProgressView, room: usize) -> (Vec<&HostProgress>, Vec<&HostProgress>) {
+    if view.hosts.len() <= room {
+        return (view.hosts.iter().collect(), Vec::new());
     }
-    let mut order: Vec<_> = board.hosts.iter().enumerate().collect();
-    order.sort_by_key(|(place, host)| (mood(board, host), *place));
+    let mut order: Vec<_> = view.hosts.iter().enumerate().collect();
+    order.sort_by_key(|(place, host)| (mood(view, host), *place));
     let mut shown: Vec<_> = order.drain(..room.saturating_sub(1)).collect();
     shown.sort_by_key(|(place, _)| *place);
     (shown.into_iter().map(|(_, host)| host).collect(), order.into_iter().map(|(_, host)| host).collect())
@@ -57,22 +58,21 @@ enum Mood {
     Done,
 }
 
-fn mood(board: &Board, host: &HostState) -> Mood {
-    let any =
-        |test: fn(&Standing) -> bool| host.steps.iter().any(|&place| test(&board.steps[place].standing));
-    if any(|standing| matches!(standing, Standing::Failed(_))) {
+fn mood(view: &ProgressView, host: &HostProgress) -> Mood {
+    let any = |test: fn(&StepStatus) -> bool| host.steps.iter().any(|&place| test(&view.steps[place].status));
+    if any(|standing| matches!(standing, StepStatus::Failed(_))) {
         Mood::Failed
-    } else if any(|standing| matches!(standing, Standing::Running(_))) {
+    } else if any(|standing| matches!(standing, StepStatus::Running(_))) {
         Mood::Busy
-    } else if any(|standing| *standing != Standing::Done) {
+    } else if any(|standing| *standing != StepStatus::Done) {
         Mood::Waiting
     } else {
         Mood::Done
     }
 }
 
-fn rest(board: &Board, hidden: &[&HostState]) -> String {
-    let count = |mood_wanted: Mood| hidden.iter().filter(|host| mood(board, host) == mood_wanted).count();
+fn rest(view: &ProgressView, hidden: &[&HostProgress]) -> String {
+    let count = |mood_wanted: Mood| hidden.iter().filter(|host| mood(view, host) == mood_wanted).count();
     let parts = [
         (count(Mood::Failed), "failed"),
         (count(Mood::Busy), "busy"),
@@ -83,12 +83,18 @@ fn rest(board: &Board, hidden: &[&HostState]) -> String {
     format!("  … and {} more: {}", words::count(hidden.len(), "host"), words.join(", "))
 }
 
-fn host_line(board: &Board, host: &HostState, now: Duration, width: usize, name_width: usize) -> String {
+fn host_line(
+    view: &ProgressView,
+    host: &HostProgress,
+    now: Duration,
+    width: usize,
+    name_width: usize,
+) -> String {
     let name = truncate_str(&host.name, name_width, "…").into_owned();
     let fill = name_width.saturating_sub(measure_text_width(&name));
     let head = format!("  {name}{}", " ".repeat(fill));
-    let done = done_stages(board, host);
-    let now_text = current(board, host, now);
+    let done = done_stages(view, host);
+    let now_text = current(view, host, now);
     let mut full = head.clone();
     for stage in &done {
         full.push_str("  ✓ ");
@@ -106,11 +112,11 @@ fn host_line(board: &Board, host: &HostState, now: Duration, width: usize, name_
 }
 
 /// Names of the stages that are done, in order.
-fn done_stages(board: &Board, host: &HostState) -> Vec<String> {
+fn done_stages(view: &ProgressView, host: &HostProgress) -> Vec<String> {
     let mut stages: Vec<(&str, bool)> = Vec::new();
     for &place in &host.steps {
-        let step = &board.steps[place];
-        let done = step.standing == Standing::Done;
+        let step = &view.steps[place];
+        let done = step.status == StepStatus::Done;
         match stages.iter_mut().find(|(stage, _)| *stage == step.stage) {
             Some((_, all)) => *all &= done,
             None => stages.push((&step.stage, done)),
@@ -130,10 +136,10 @@ fn past(stage: &str) -> String {
 }
 
 /// What happens on a host now: its failure, what runs, or what it waits for.
-fn current(board: &Board, host: &HostState, now: Duration) -> String {
-    let steps: Vec<&StepState> = host.steps.iter().map(|&place| &board.steps[place]).collect();
-    if let Some((step, why)) = steps.iter().find_map(|step| match &step.standing {
-        Standing::Failed(why) => Some((step, why)),
+fn current(view: &ProgressView, host: &HostProgress, now: Duration) -> String {
+    let steps: Vec<&StepProgress> = host.steps.iter().map(|&place| &view.steps[place]).collect();
+    if let Some((step, why)) = steps.iter().find_map(|step| match &step.status {
+        StepStatus::Failed(why) => Some((step, why)),
         _ => None,
     }) {
         return format!("✗ {}: {why}", step.title);
@@ -145,20 +151,20 @@ fn current(board: &Board, host: &HostState, now: Duration) -> String {
     if let Some(text) = sending(host, &steps, now) {
         return format!("● {text}");
     }
-    let running = steps.iter().filter_map(|step| match step.standing {
-        Standing::Running(since) => Some((since, step)),
+    let running = steps.iter().filter_map(|step| match step.status {
+        StepStatus::Running(since) => Some((since, step)),
         _ => None,
     });
     if let Some((since, step)) = running.min_by_key(|(since, _)| *since) {
         return format!("● {}", working(step, now.saturating_sub(since)));
     }
-    match steps.iter().find(|step| step.standing == Standing::Waiting) {
-        Some(step) => format!("○ {}", waiting(board, host, step)),
+    match steps.iter().find(|step| step.status == StepStatus::Waiting) {
+        Some(step) => format!("○ {}", waiting(view, host, step)),
         None => String::new(),
     }
 }
 
-fn working(step: &StepState, since: Duration) -> String {
+fn working(step: &StepProgress, since: Duration) -> String {
     let mut text = if step.check { format!("waits until {}", step.title) } else { step.title.clone() };
     if !step.note.is_empty() {
         text = format!("{text}: {}", step.note);
@@ -170,9 +176,9 @@ fn working(step: &StepState, since: Duration) -> String {
 }
 
 /// All parts of a host as one: how much is there, how fast, and how long it will still take.
-fn sending(host: &HostState, steps: &[&StepState], now: Duration) -> Option<String> {
+fn sending(host: &HostProgress, steps: &[&StepProgress], now: Duration) -> Option<String> {
     let parts: Vec<_> = steps.iter().filter(|step| step.size > 0).collect();
-    parts.iter().find(|step| matches!(step.standing, Standing::Running(_)))?;
+    parts.iter().find(|step| matches!(step.status, StepStatus::Running(_)))?;
     let total: u64 = parts.iter().map(|step| step.size).sum();
     let sent: u64 = parts.iter().map(|step| step.sent).sum();
     let head = format!("{} {:.0}/{}", parts[0].stage, words::mebibytes(sent), words::size(total));
@@ -190,18 +196,18 @@ fn sending(host: &HostState, steps: &[&StepState], now: Duration) -> Option<Stri
 }
 
 /// What a host waits for: the first thing that is not done, with its host where that is another one.
-fn waiting(board: &Board, host: &HostState, step: &StepState) -> String {
+fn waiting(view: &ProgressView, host: &HostProgress, step: &StepProgress) -> String {
     if !host.open {
         return format!("{}: opening", step.stage);
     }
     let need =
-        step.needs.iter().map(|&place| &board.steps[place]).find(|need| need.standing != Standing::Done);
+        step.needs.iter().map(|&place| &view.steps[place]).find(|need| need.status != StepStatus::Done);
     match need {
         Some(need) if need.check => format!("{}: waits until {}", step.stage, need.title),
-        Some(need) if board.hosts[need.host].name == host.name => {
+        Some(need) if view.hosts[need.host].name == host.name => {
             format!("{}: waits for {}", step.stage, need.title)
         }
-        Some(need) => format!("{}: waits for {}: {}", step.stage, board.hosts[need.host].name, need.title),
+        Some(need) => format!("{}: waits for {}: {}", step.stage, view.hosts[need.host].name, need.title),
         None => step.stage.clone(),
     }
 }

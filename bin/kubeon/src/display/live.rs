@@ -9,12 +9,12 @@ use kubeon_apply::{RunEvent, RunObserver};
 use kubeon_plan::Plan;
 use parking_lot::Mutex;
 
-use super::board::Board;
-use super::events::Events;
+use super::events::ProgressEvents;
+use super::progress_view::ProgressView;
 use super::{lines, plain};
 use crate::output::CliOutput;
 
-/// How often the board is drawn anew.
+/// How often the view is drawn anew.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Receives what happens and shows it. On a terminal the lines move; elsewhere every ended step is a line.
@@ -24,12 +24,12 @@ pub struct Display {
 }
 
 struct Shared {
-    board: Mutex<Board>,
+    view: Mutex<ProgressView>,
     begin: Instant,
     output: CliOutput,
     screen: Option<Screen>,
     /// For programs, in place of all else.
-    events: Option<Events>,
+    events: Option<ProgressEvents>,
 }
 
 struct Screen {
@@ -48,11 +48,11 @@ impl Display {
         });
         output.on_screen(screen.as_ref().map(|screen| screen.bars.clone()));
         let shared = Arc::new(Shared {
-            board: Mutex::new(Board::new(plan)),
+            view: Mutex::new(ProgressView::new(plan)),
             begin: Instant::now(),
             output: output.clone(),
             screen,
-            events: output.is_json().then(|| Events::new(plan)),
+            events: output.is_json().then(|| ProgressEvents::new(plan)),
         });
         let ticker = moving.then(|| {
             let shared = Arc::clone(&shared);
@@ -85,27 +85,27 @@ impl Drop for Display {
 }
 
 impl RunObserver for Display {
-    fn on_event(&self, happening: RunEvent) {
-        self.shared.on_event(&happening);
+    fn on_event(&self, event: RunEvent) {
+        self.shared.on_event(&event);
     }
 }
 
 impl Shared {
-    fn on_event(&self, happening: &RunEvent) {
+    fn on_event(&self, event: &RunEvent) {
         if let Some(events) = &self.events {
-            events.line(happening).iter().for_each(|line| self.output.progress(line));
+            events.line(event).iter().for_each(|line| self.output.progress(line));
             return;
         }
         let now = self.begin.elapsed();
-        let mut board = self.board.lock();
-        board.on_event(happening, now);
+        let mut view = self.view.lock();
+        view.on_event(event, now);
         let level = self.output.verbosity();
-        // On a terminal the board shows it; only those who asked for more get lines as well.
+        // On a terminal the view shows it; only those who asked for more get lines as well.
         if self.screen.is_some() && level < 4 {
             return;
         }
-        if let Some(line) = plain::line(&board, happening, level) {
-            drop(board);
+        if let Some(line) = plain::line(&view, event, level) {
+            drop(view);
             let time = jiff::Zoned::now().strftime("%H:%M:%S").to_string();
             self.output.say(&format!("{time}  {line}"));
         }
@@ -114,14 +114,14 @@ impl Shared {
     fn draw(&self) {
         let Some(screen) = &self.screen else { return };
         let (height, width) = Term::stderr().size();
-        let board = self.board.lock();
+        let view = self.view.lock();
         let lines = lines::lines(
-            &board,
+            &view,
             self.begin.elapsed(),
             usize::from(width).saturating_sub(1),
             usize::from(height),
         );
-        drop(board);
+        drop(view);
         let mut shown = screen.shown.lock();
         while shown.len() < lines.len() {
             shown.push(screen.bars.add(bar()));

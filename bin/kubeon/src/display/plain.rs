@@ -2,24 +2,24 @@
 
 use kubeon_apply::RunEvent;
 
-use super::board::Board;
+use super::progress_view::ProgressView;
 use crate::output::words;
 
 /// The line for what happened, if it is worth one; `level` is that of `-v`.
-pub fn line(board: &Board, happening: &RunEvent, level: u8) -> Option<String> {
+pub fn line(view: &ProgressView, event: &RunEvent, level: u8) -> Option<String> {
     let host = |id: &str| {
-        let host = board.find(id).and_then(|step| board.hosts.get(step.host));
+        let host = view.find(id).and_then(|step| view.hosts.get(step.host));
         host.map_or_else(String::new, |host| host.name.clone())
     };
-    let title = |id: &str| board.find(id).map_or_else(|| id.to_owned(), |step| step.title.clone());
-    Some(match happening {
+    let title = |id: &str| view.find(id).map_or_else(|| id.to_owned(), |step| step.title.clone());
+    Some(match event {
         RunEvent::Done { step, milliseconds, changed, .. } => {
             let took = words::time(std::time::Duration::from_millis(*milliseconds));
             let same = if *changed { "" } else { ", nothing changed" };
             format!("{}  ✓ {} ({took}{same})", host(step), title(step))
         }
         // That a host is lost is told once, not for each of its steps.
-        RunEvent::Failed { step, failure, .. } if level < 4 && board.is_lost(step, &failure.cause) => {
+        RunEvent::Failed { step, failure, .. } if level < 4 && view.is_lost(step, &failure.cause) => {
             return None;
         }
         RunEvent::Failed { step, failure, .. } => format!("{}  ✗ {}: {failure}", host(step), title(step)),

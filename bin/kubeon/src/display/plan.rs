@@ -8,7 +8,7 @@ use kubeon_plan::stages::STAGES;
 use kubeon_plan::{Plan, Step};
 use kubeon_wire::Op;
 
-use crate::output::{Table, words};
+use crate::output::{TextTable, words};
 
 /// A stage of a plan, summed up.
 struct Row {
@@ -19,8 +19,8 @@ struct Row {
 }
 
 /// The table of a plan: one line for each stage, or each step with `wide`.
-pub fn table(plan: &Plan, wide: bool) -> Table {
-    let mut table = Table::new(&["", "", "", ""]).indent(2);
+pub fn table(plan: &Plan, wide: bool) -> TextTable {
+    let mut table = TextTable::new(&["", "", "", ""]).indent(2);
     if wide {
         for step in &plan.steps {
             let why = format!("because {}", step.why);

@@ -1,4 +1,4 @@
-//! The board against golden texts.
+//! The view against golden texts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use kubeon_apply::RunEvent;
 use kubeon_plan::{Plan, PlannedHost, Step};
 use kubeon_wire::{Category, Fence, Op, StepFailure};
 
-use super::board::Board;
-use super::events::Events;
+use super::events::ProgressEvents;
+use super::progress_view::ProgressView;
 use super::{lines, plain, plan as text};
 
 const MIB: u64 = 1_048_576;
@@ -98,30 +98,30 @@ fn failure(cause: &str) -> StepFailure {
 }
 
 /// h1 starts the API server, h2 takes in parts, h3 waits for the API server.
-fn midway() -> Board {
-    let mut board = Board::new(&plan());
+fn midway() -> ProgressView {
+    let mut view = ProgressView::new(&plan());
     let at = |seconds: u64| Duration::from_secs(seconds);
     for i in 1..=3 {
-        board.on_event(&RunEvent::HostOpened { host: address(i) }, at(0));
-        board.on_event(&done(i, "prepare/load kernel modules"), at(1));
+        view.on_event(&RunEvent::HostOpened { host: address(i) }, at(0));
+        view.on_event(&done(i, "prepare/load kernel modules"), at(1));
     }
     for i in [1, 3] {
-        board.on_event(&done(i, "artifacts/put kubelet v1.36.3"), at(4));
-        board.on_event(&done(i, "artifacts/put containerd v2.4.2"), at(4));
+        view.on_event(&done(i, "artifacts/put kubelet v1.36.3"), at(4));
+        view.on_event(&done(i, "artifacts/put containerd v2.4.2"), at(4));
     }
-    board.on_event(&started(1, "control/start kube-apiserver v1.36.3"), at(12));
+    view.on_event(&started(1, "control/start kube-apiserver v1.36.3"), at(12));
     let note = "waiting for /readyz".to_owned();
     let step = "control/start kube-apiserver v1.36.3@h1".to_owned();
-    board.on_event(&RunEvent::Note { host: address(1), step, text: note }, at(12));
-    board.on_event(&done(2, "artifacts/put kubelet v1.36.3"), at(4));
-    board.on_event(&started(2, "artifacts/put containerd v2.4.2"), at(11));
+    view.on_event(&RunEvent::Note { host: address(1), step, text: note }, at(12));
+    view.on_event(&done(2, "artifacts/put kubelet v1.36.3"), at(4));
+    view.on_event(&started(2, "artifacts/put containerd v2.4.2"), at(11));
     let step = "artifacts/put containerd v2.4.2@h2".to_owned();
-    board.on_event(&RunEvent::Progress { host: address(2), step, done: 112 * MIB, total: 212 * MIB }, at(12));
-    board
+    view.on_event(&RunEvent::Progress { host: address(2), step, done: 112 * MIB, total: 212 * MIB }, at(12));
+    view
 }
 
-fn shown(board: &Board, seconds: f64, width: usize, height: usize) -> String {
-    lines::lines(board, Duration::from_secs_f64(seconds), width, height).join("\n")
+fn shown(view: &ProgressView, seconds: f64, width: usize, height: usize) -> String {
+    lines::lines(view, Duration::from_secs_f64(seconds), width, height).join("\n")
 }
 
 #[test]
@@ -156,11 +156,11 @@ demo  v1.36.3                             0:14 of about 0:15
 
 #[test]
 fn a_low_terminal_shows_the_busy_hosts_and_counts_the_rest() {
-    let mut board = midway();
-    board.on_event(&done(2, "artifacts/put containerd v2.4.2"), Duration::from_secs(13));
-    board.on_event(&done(1, "control/start kube-apiserver v1.36.3"), Duration::from_secs(13));
-    board.on_event(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
-    let text = shown(&board, 14.2, 80, 4);
+    let mut view = midway();
+    view.on_event(&done(2, "artifacts/put containerd v2.4.2"), Duration::from_secs(13));
+    view.on_event(&done(1, "control/start kube-apiserver v1.36.3"), Duration::from_secs(13));
+    view.on_event(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
+    let text = shown(&view, 14.2, 80, 4);
     assert_eq!(
         text.lines().skip(1).collect::<Vec<_>>().join("\n"),
         "  h3  ✓ prepared  ✓ artifacts  ● waits until start kubelet v1.36.3\n  … and 2 hosts more: 1 waiting, 1 done"
@@ -169,45 +169,45 @@ fn a_low_terminal_shows_the_busy_hosts_and_counts_the_rest() {
 
 #[test]
 fn a_check_reads_as_something_that_is_waited_for() {
-    let mut board = midway();
-    board.on_event(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
-    assert!(shown(&board, 14.2, 100, 24).ends_with("● waits until start kubelet v1.36.3"));
+    let mut view = midway();
+    view.on_event(&started(3, "join/start kubelet v1.36.3"), Duration::from_secs(14));
+    assert!(shown(&view, 14.2, 100, 24).ends_with("● waits until start kubelet v1.36.3"));
 }
 
 #[test]
 fn a_failed_step_stays_on_the_board() {
-    let mut board = midway();
+    let mut view = midway();
     let step = "artifacts/put containerd v2.4.2@h2".to_owned();
     let failed =
         RunEvent::Failed { host: address(2), step, failure: failure("no space left on /var/lib/kubeon") };
-    board.on_event(&failed, Duration::from_secs(13));
+    view.on_event(&failed, Duration::from_secs(13));
     assert!(
-        shown(&board, 14.2, 100, 24)
+        shown(&view, 14.2, 100, 24)
             .contains("  h2  ✓ prepared  ✗ put containerd v2.4.2: no space left on /var/lib/kubeon")
     );
     assert_eq!(
-        plain::line(&board, &failed, 1).unwrap(),
+        plain::line(&view, &failed, 1).unwrap(),
         "h2  ✗ put containerd v2.4.2: no space left on /var/lib/kubeon"
     );
 }
 
 #[test]
 fn the_expectation_never_falls_behind_the_clock() {
-    let board = midway();
+    let view = midway();
     let late = Duration::from_secs(300);
-    assert!(board.expected(late) > late);
-    assert!(Board::new(&plan()).expected(Duration::ZERO) >= Duration::from_secs(8));
+    assert!(view.expected(late) > late);
+    assert!(ProgressView::new(&plan()).expected(Duration::ZERO) >= Duration::from_secs(8));
 }
 
 #[test]
 fn without_a_terminal_every_ended_step_is_a_line() {
-    let board = midway();
+    let view = midway();
     assert_eq!(
-        plain::line(&board, &done(2, "prepare/load kernel modules"), 1).unwrap(),
+        plain::line(&view, &done(2, "prepare/load kernel modules"), 1).unwrap(),
         "h2  ✓ load kernel modules (1.2 s)"
     );
-    assert_eq!(plain::line(&board, &started(2, "prepare/load kernel modules"), 1), None);
-    assert!(plain::line(&board, &started(2, "prepare/load kernel modules"), 4).is_some());
+    assert_eq!(plain::line(&view, &started(2, "prepare/load kernel modules"), 1), None);
+    assert!(plain::line(&view, &started(2, "prepare/load kernel modules"), 4).is_some());
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_plan_is_one_line_a_stage() {
 
 #[test]
 fn programs_are_told_what_begins_ends_and_fails() {
-    let events = Events::new(&plan());
+    let events = ProgressEvents::new(&plan());
     let step = "artifacts/put containerd v2.4.2@h2".to_owned();
     let failed = |step: &str| RunEvent::Failed {
         host: address(2),
@@ -235,7 +235,7 @@ fn programs_are_told_what_begins_ends_and_fails() {
         failure: failure("no space left"),
     };
     assert_eq!(events.line(&failed(&step)), None, "a step that never began is told of with its lost host");
-    let line = |happening: &RunEvent| serde_json::to_string(&events.line(happening).unwrap()).unwrap();
+    let line = |event: &RunEvent| serde_json::to_string(&events.line(event).unwrap()).unwrap();
     assert_eq!(
         line(&started(2, "artifacts/put containerd v2.4.2")),
         r#"{"event":"started","host":"172.30.0.12","name":"h2","stage":"artifacts","step":"put containerd v2.4.2","why":"artifacts is missing"}"#
@@ -251,8 +251,8 @@ fn programs_are_told_what_begins_ends_and_fails() {
         attempt: 2,
         pause_milliseconds: 500,
     };
-    for (happening, word) in [(failed(&step), "\"again\":false"), (again, "\"again\":true")] {
-        assert!(line(&happening).contains(word), "{}", line(&happening));
+    for (event, word) in [(failed(&step), "\"again\":false"), (again, "\"again\":true")] {
+        assert!(line(&event).contains(word), "{}", line(&event));
     }
     let lost = RunEvent::HostLost { host: address(3), failure: failure("no route to host") };
     assert_eq!(

@@ -4,17 +4,12 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
 use indicatif::MultiProgress;
-use kubeon_apply::RunObserver;
-use kubeon_engine::error::EngineError;
-use kubeon_engine::output::EngineOutput;
-use kubeon_plan::Plan;
 use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
 use super::keys::SilentKeys;
-use crate::args::{Environment, ProgressForm, VerbosityFlags};
+use crate::args::{CliEnvironment, ProgressForm, VerbosityFlags};
 use crate::cli_error::CliError;
-use crate::display::Display;
 
 /// From this level on the crates below speak as well.
 const DEBUG: u8 = 6;
@@ -43,7 +38,7 @@ struct Moving {
 
 impl CliOutput {
     /// From flags, environment and what the standard streams are.
-    pub fn new(flags: &VerbosityFlags, environment: &Environment) -> Self {
+    pub fn new(flags: &VerbosityFlags, environment: &CliEnvironment) -> Self {
         let json = flags.progress == ProgressForm::Json;
         let terminal = io::stderr().is_terminal() && !json;
         let verbosity = u8::try_from(flags.verbosity.clamp(0, 8)).unwrap_or(1);
@@ -155,7 +150,8 @@ impl CliOutput {
         Ok(self.ask(question)?)
     }
 
-    fn ask(&self, question: &str) -> io::Result<bool> {
+    /// As [`Self::confirm`], with the error of the terminal.
+    pub fn ask(&self, question: &str) -> io::Result<bool> {
         if !self.can_ask {
             return Ok(false);
         }
@@ -163,39 +159,5 @@ impl CliOutput {
         let mut line = String::new();
         io::stdin().read_line(&mut line)?;
         Ok(matches!(line.trim(), "y" | "Y" | "yes"))
-    }
-}
-
-impl EngineOutput for CliOutput {
-    fn say(&self, line: &str) {
-        Self::say(self, line);
-    }
-
-    fn detail(&self, level: u8, line: &str) {
-        Self::detail(self, level, line);
-    }
-
-    fn warn(&self, line: &str) {
-        Self::warn(self, line);
-    }
-
-    fn progress(&self, progress: &Progress) {
-        Self::progress(self, progress);
-    }
-
-    fn can_ask(&self) -> bool {
-        self.can_ask
-    }
-
-    fn confirm(&self, question: &str) -> Result<bool, EngineError> {
-        Ok(self.ask(question)?)
-    }
-
-    fn ask_secret(&self, what: &str) -> Result<String, EngineError> {
-        Ok(rpassword::prompt_password(format!("{what}: "))?)
-    }
-
-    fn observe(&self, plan: &Plan) -> Box<dyn RunObserver> {
-        Box::new(Display::begin(plan, self))
     }
 }

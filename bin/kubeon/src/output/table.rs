@@ -4,14 +4,14 @@ use console::measure_text_width;
 
 /// A table; columns from `wide_from` on are shown with `-o wide` only.
 #[derive(Debug, Clone, Default)]
-pub struct Table {
+pub struct TextTable {
     titles: Vec<&'static str>,
     wide: Vec<bool>,
     rows: Vec<Vec<String>>,
     indent: usize,
 }
 
-impl Table {
+impl TextTable {
     /// A table with these titles, all always shown.
     pub fn new(titles: &[&'static str]) -> Self {
         Self { titles: titles.to_vec(), wide: vec![false; titles.len()], rows: Vec::new(), indent: 0 }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn aligns_columns_and_hides_the_wide_ones() {
-        let mut table = Table::new(&["NAME", "STATE"]).wide(&["UID"]);
+        let mut table = TextTable::new(&["NAME", "STATE"]).wide(&["UID"]);
         table.row(["* demo".into(), "Ready".into(), "u1".into()]);
         table.row(["  x".into(), "✓".into()]);
         assert_eq!(table.text(false), "NAME    STATE\n* demo  Ready\n  x     ✓\n");

@@ -11,12 +11,12 @@ use kubeon_wire::{Check, Content, Op, SecretRef};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::args::{Cli, Command};
+use crate::args::{Cli, CliCommand};
 
 fn wished(flags: &[&str]) -> Result<ClusterRequest, CliError> {
     let words = ["kubeon", "create", "demo", "v1.36.3", "-m", "10.0.0.1", "-w", "10.0.0.2"];
     match Cli::parse_from([&words, flags].concat()).command {
-        Some(Command::Create(args)) => {
+        Some(CliCommand::Create(args)) => {
             from_flags(&args.cluster, "demo", "v1.36.3", &["v1.36.3".parse().unwrap()])
         }
         other => panic!("{other:?}"),

@@ -18,23 +18,23 @@ pub struct Loaded {
     /// Its images, by name.
     pub images: Vec<String>,
     bytes: u64,
-    /// Nodes that it was imported on; with `--dry-run`, would be.
+    /// ClusterNodes that it was imported on; with `--dry-run`, would be.
     loaded: Vec<String>,
-    /// Nodes that had it.
+    /// ClusterNodes that had it.
     skipped: Vec<String>,
-    /// Nodes that it did not get to, and why.
+    /// ClusterNodes that it did not get to, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    failed: Vec<Failure>,
+    failed: Vec<LoadFailure>,
 }
 
 /// A node that an archive did not get to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Failure {
+pub struct LoadFailure {
     /// The node.
     pub node: String,
     /// What failed on it.
-    pub step: Step,
+    pub step: LoadStep,
     /// Why, in its own words.
     pub cause: String,
 }
@@ -42,7 +42,7 @@ pub struct Failure {
 /// What is done on a node, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Step {
+pub enum LoadStep {
     /// What have you?
     Ask,
     /// The archive is brought.
@@ -51,14 +51,14 @@ pub enum Step {
     Import,
 }
 
-impl Failure {
+impl LoadFailure {
     /// For people: the node, and what could not be done.
     fn row(&self, archive: &Path) -> (String, String) {
         let archive = archive.display();
         let step = match self.step {
-            Step::Ask => "asking what it has".to_owned(),
-            Step::Copy => format!("copying {archive}"),
-            Step::Import => format!("importing {archive}"),
+            LoadStep::Ask => "asking what it has".to_owned(),
+            LoadStep::Copy => format!("copying {archive}"),
+            LoadStep::Import => format!("importing {archive}"),
         };
         (self.node.clone(), format!("{step}: {}", self.cause))
     }
@@ -71,7 +71,7 @@ impl Loaded {
         (file, archive): (&Path, &ImageArchive),
         had: Vec<String>,
         mut lacked: Vec<String>,
-        failed: Vec<Failure>,
+        failed: Vec<LoadFailure>,
     ) -> Self {
         lacked.retain(|name| !failed.iter().any(|failure| failure.node == *name));
         Self {
@@ -165,11 +165,11 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    fn failure(node: &str, step: Step, cause: &str) -> Failure {
-        Failure { node: node.to_owned(), step, cause: cause.to_owned() }
+    fn failure(node: &str, step: LoadStep, cause: &str) -> LoadFailure {
+        LoadFailure { node: node.to_owned(), step, cause: cause.to_owned() }
     }
 
-    fn loaded(file: &str, lacked: &[&str], had: &[&str], failed: &[Failure]) -> Loaded {
+    fn loaded(file: &str, lacked: &[&str], had: &[&str], failed: &[LoadFailure]) -> Loaded {
         let archive = ImageArchive {
             format: ArchiveFormat::Oci,
             names: vec!["docker.io/a/b:1".to_owned()],
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn says_which_nodes_it_did_not_get_to() {
-        let full = failure("h3", Step::Import, "exit code 1: no space left on device");
+        let full = failure("h3", LoadStep::Import, "exit code 1: no space left on device");
         let some = loaded("app.tar", &["h1", "h3"], &["h2"], std::slice::from_ref(&full));
         assert_eq!(
             some.text(false),
@@ -211,13 +211,13 @@ mod tests {
         );
         let none = loaded("app.tar", &["h3"], &[], &[full]);
         assert_eq!(none.text(false), "docker.io/a/b:1 (2.0 MiB) to no node of demo; not on h3");
-        let unasked = loaded("app.tar", &["h1"], &[], &[failure("h3", Step::Ask, "connection refused")]);
+        let unasked = loaded("app.tar", &["h1"], &[], &[failure("h3", LoadStep::Ask, "connection refused")]);
         assert_eq!(unasked.text(true), "docker.io/a/b:1 (2.0 MiB) to 1 node of demo; h3 cannot be asked");
     }
 
     #[test]
     fn programs_are_told_archive_by_archive_where_it_is_and_where_not() {
-        let lost = failure("h2", Step::Copy, "connection lost");
+        let lost = failure("h2", LoadStep::Copy, "connection lost");
         let told = loaded("app.tar", &["h1", "h2"], &["h3"], &[lost]);
         let wanted = serde_json::json!({
             "cluster": "demo",
@@ -235,10 +235,15 @@ mod tests {
 
     #[test]
     fn ends_with_every_node_step_and_cause_and_the_command_that_goes_on() {
-        let unasked = failure("h4", Step::Ask, "connection refused");
+        let unasked = failure("h4", LoadStep::Ask, "connection refused");
         let told = [
-            loaded("a.tar", &["h1", "h2"], &[], &[unasked.clone(), failure("h2", Step::Copy, "lost")]),
-            loaded("b.tar", &["h1", "h2"], &["h3"], &[unasked.clone(), failure("h1", Step::Import, "full")]),
+            loaded("a.tar", &["h1", "h2"], &[], &[unasked.clone(), failure("h2", LoadStep::Copy, "lost")]),
+            loaded(
+                "b.tar",
+                &["h1", "h2"],
+                &["h3"],
+                &[unasked.clone(), failure("h1", LoadStep::Import, "full")],
+            ),
             loaded("c.tar", &["h1"], &["h4"], &[]),
         ];
         let stop = end(&told, false, "kubeon image load a.tar b.tar c.tar demo").unwrap_err();

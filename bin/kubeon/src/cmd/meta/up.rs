@@ -6,10 +6,13 @@ use clap::Parser as _;
 use kubeon_install::{InstallOptions, names};
 use kubeon_lab::{Host, Lab, LabName};
 
+use super::install::put;
 use super::kubectl::Kubectl;
-use super::{CliError, Context, put};
-use crate::args::Cli;
 use crate::args::meta::MetaUp;
+use crate::args::{Cli, CliCommand};
+use crate::cli_error::CliError;
+use crate::cmd::{choose, create, image, lab as lab_command};
+use crate::context::Context;
 use kubeon_engine::error::chain;
 
 /// Seconds for an operator whose image is already on its node.
@@ -64,7 +67,13 @@ async fn run_command(context: &Context<'_>, words: &[&str]) -> Result<(), CliErr
     context.output.say(&format!("kubeon {}", words.join(" ")));
     let cli = Cli::try_parse_from(std::iter::once("kubeon").chain(words.iter().copied()))
         .map_err(|error| CliError::failed(error.to_string()))?;
-    Box::pin(crate::cmd::dispatch(context, &cli)).await
+    match cli.command {
+        Some(CliCommand::Lab(args)) => lab_command::run(context, &args).await,
+        Some(CliCommand::Create(args)) => create::run(context, &args).await,
+        Some(CliCommand::Use(args)) => choose::run(context, &args).await,
+        Some(CliCommand::Image(args)) => image::run(context, &args).await,
+        _ => Err(CliError::failed(format!("kubeon {} is not a part of meta up", words.join(" ")))),
+    }
 }
 
 fn lab(context: &Context<'_>, name: &str) -> Result<Lab, CliError> {

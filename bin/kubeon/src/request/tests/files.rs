@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser as _;
 use kubeon_api::{HostAddress, KubernetesCluster, Version, read_yaml};
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, CliCommand};
 use crate::cli_error::CliError;
 use kubeon_engine::cluster_request::ClusterRequest;
 use kubeon_engine::login_request::{LoginRequest, LoginRequests, SecretSource};
@@ -35,9 +35,9 @@ fn example(name: &str) -> KubernetesCluster {
 }
 
 fn wished(cluster: &KubernetesCluster, flags: &[&str]) -> Result<ClusterRequest, CliError> {
-    let supported: Vec<Version> = crate::cmd::view::catalogue().unwrap().versions().collect();
+    let supported: Vec<Version> = kubeon_engine::bundles::catalogue().unwrap().versions().collect();
     match Cli::parse_from([&["kubeon", "create", "-f", "-"], flags].concat()).command {
-        Some(Command::Create(args)) => {
+        Some(CliCommand::Create(args)) => {
             Ok(from_file(cluster, &LoginRequests::from(&args.cluster.nodes), &supported)?)
         }
         other => panic!("{other:?}"),

@@ -9,78 +9,26 @@ use kubeon_plan::Plan;
 use kubeon_wire::Op;
 
 use super::estimate::Estimate;
-
-/// Where a step stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// Not started.
-    Waiting,
-    /// Under way since then.
-    Running(Duration),
-    /// Done.
-    Done,
-    /// Failed for good; says why.
-    Failed(String),
-    /// Will not be started.
-    Skipped,
-}
-
-/// A step on the board.
-#[derive(Debug, Clone)]
-pub struct StepState {
-    /// Its stage.
-    pub stage: String,
-    /// What it does.
-    pub title: String,
-    /// Whether it only waits until its title is true.
-    pub check: bool,
-    /// Bytes that it sends; 0 for most.
-    pub size: u64,
-    /// Bytes sent so far.
-    pub sent: u64,
-    /// Where it stands.
-    pub standing: Standing,
-    /// What it said last.
-    pub note: String,
-    /// Steps that it waits for, by place.
-    pub needs: Vec<usize>,
-    /// Its host, by place.
-    pub host: usize,
-}
-
-/// A host on the board.
-#[derive(Debug, Clone)]
-pub struct HostState {
-    /// Its name as a node.
-    pub name: String,
-    /// Its steps, by place, in order.
-    pub steps: Vec<usize>,
-    /// Whether it was opened.
-    pub open: bool,
-    /// What is wrong with it; empty when nothing is.
-    pub trouble: String,
-    /// When its first part began to be sent.
-    pub sending_since: Option<Duration>,
-}
+use super::progress_state::{HostProgress, StepProgress, StepStatus};
 
 /// A run.
 #[derive(Debug, Clone)]
-pub struct Board {
+pub struct ProgressView {
     /// The cluster's name and version.
     pub title: String,
     /// Hosts in the plan's order, those without steps left out.
-    pub hosts: Vec<HostState>,
+    pub hosts: Vec<HostProgress>,
     /// Steps in the plan's order.
-    pub steps: Vec<StepState>,
+    pub steps: Vec<StepProgress>,
     estimate: Estimate,
     places: BTreeMap<String, usize>,
     addresses: BTreeMap<HostAddress, usize>,
 }
 
-impl Board {
+impl ProgressView {
     /// Everything is still to do.
     pub fn new(plan: &Plan) -> Self {
-        let mut board = Self {
+        let mut view = Self {
             title: format!("{}  {}", plan.cluster, plan.version),
             hosts: Vec::new(),
             steps: Vec::with_capacity(plan.steps.len()),
@@ -98,8 +46,8 @@ impl Board {
         for address in order {
             let name =
                 plan.hosts.get(&address).map_or_else(|| address.to_string(), |host| host.name.to_string());
-            board.addresses.insert(address, board.hosts.len());
-            board.hosts.push(HostState {
+            view.addresses.insert(address, view.hosts.len());
+            view.hosts.push(HostProgress {
                 name,
                 steps: Vec::new(),
                 open: false,
@@ -108,26 +56,26 @@ impl Board {
             });
         }
         for (place, step) in plan.steps.iter().enumerate() {
-            let host = board.addresses.get(&step.host).copied().unwrap_or_default();
-            board.hosts[host].steps.push(place);
-            board.steps.push(StepState {
+            let host = view.addresses.get(&step.host).copied().unwrap_or_default();
+            view.hosts[host].steps.push(place);
+            view.steps.push(StepProgress {
                 stage: step.stage.clone(),
                 title: step.title.clone(),
                 check: matches!(step.op, Op::Await { .. }),
                 size: if let Op::Part { size, .. } = &step.op { *size } else { 0 },
                 sent: 0,
-                standing: Standing::Waiting,
+                status: StepStatus::Waiting,
                 note: String::new(),
-                needs: step.needs.iter().filter_map(|id| board.places.get(id).copied()).collect(),
+                needs: step.needs.iter().filter_map(|id| view.places.get(id).copied()).collect(),
                 host,
             });
         }
-        board
+        view
     }
 
     /// Takes in what happened; `now` is the time since the run began.
-    pub fn on_event(&mut self, happening: &RunEvent, now: Duration) {
-        match happening {
+    pub fn on_event(&mut self, event: &RunEvent, now: Duration) {
+        match event {
             RunEvent::PlanStarted { .. } => {}
             RunEvent::HostOpened { host } => self.host(*host, |host| {
                 host.open = true;
@@ -140,7 +88,7 @@ impl Board {
                 self.host(*host, |host| host.trouble = failure.to_string())
             }
             RunEvent::StepStarted { step, .. } => {
-                self.step(step, |step| step.standing = Standing::Running(now))
+                self.step(step, |step| step.status = StepStatus::Running(now))
             }
             RunEvent::Progress { step, done, .. } => self.sent(step, *done, now),
             RunEvent::Note { step, text, .. } => self.step(step, |step| step.note.clone_from(text)),
@@ -148,18 +96,18 @@ impl Board {
                 self.step(step, |step| step.note = format!("try {attempt}: {failure}"));
             }
             RunEvent::Done { step, .. } => self.step(step, |step| {
-                step.standing = Standing::Done;
+                step.status = StepStatus::Done;
                 step.sent = step.size;
             }),
             RunEvent::Failed { step, failure, .. } => {
-                self.step(step, |step| step.standing = Standing::Failed(failure.to_string()));
+                self.step(step, |step| step.status = StepStatus::Failed(failure.to_string()));
             }
-            RunEvent::Skipped { step, .. } => self.step(step, |step| step.standing = Standing::Skipped),
+            RunEvent::Skipped { step, .. } => self.step(step, |step| step.status = StepStatus::Skipped),
         }
     }
 
     /// A step by its identity.
-    pub fn find(&self, id: &str) -> Option<&StepState> {
+    pub fn find(&self, id: &str) -> Option<&StepProgress> {
         self.places.get(id).map(|&place| &self.steps[place])
     }
 
@@ -170,7 +118,7 @@ impl Board {
 
     /// How long the run will have taken in all, as far as can be told.
     pub fn expected(&self, now: Duration) -> Duration {
-        self.estimate.total(self, now)
+        self.estimate.total(&self.steps, now)
     }
 
     fn sent(&mut self, step: &str, bytes: u64, now: Duration) {
@@ -180,13 +128,13 @@ impl Board {
         self.hosts[host].sending_since.get_or_insert(now);
     }
 
-    fn step(&mut self, id: &str, change: impl FnOnce(&mut StepState)) {
+    fn step(&mut self, id: &str, change: impl FnOnce(&mut StepProgress)) {
         if let Some(&place) = self.places.get(id) {
             change(&mut self.steps[place]);
         }
     }
 
-    fn host(&mut self, address: HostAddress, change: impl FnOnce(&mut HostState)) {
+    fn host(&mut self, address: HostAddress, change: impl FnOnce(&mut HostProgress)) {
         if let Some(&place) = self.addresses.get(&address) {
             change(&mut self.hosts[place]);
         }

@@ -1,0 +1,75 @@
+//! The kubeconfig of a cluster's administrator: written after every change, renewed when its certificate is old.
+
+use kubeon_api::ClusterName;
+use kubeon_pki::{Server, kubeconfig};
+use kubeon_plan::ClusterSpec;
+use kubeon_ports::{SecretError, Secrets as _};
+use kubeon_wire::{Leaf, SecretRef, Usage};
+
+use crate::endpoint::{self, ApiEndpoint, ContextChoice, EndpointSearch};
+use crate::engine::{Engine, StoredCluster};
+use crate::error::EngineError;
+use crate::kubeconfig::Kubeconfig;
+
+/// Life of the administrator's certificate in hours: one year. Every change writes a new one, and so does a run
+/// without changes that finds it past two thirds of its life.
+const ADMIN_HOURS: u32 = 8766;
+
+/// The text to store; `None` when the stored kubeconfig is up to date.
+///
+/// # Errors
+/// When the keys cannot be read or used.
+pub(crate) async fn new_text(
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    changed: bool,
+) -> Result<Option<String>, EngineError> {
+    let path = engine.store.kubeconfig_path(&state.spec.name);
+    let stored = std::fs::read_to_string(&path).ok();
+    let Some(stored) = stored.filter(|text| !changed && !is_due(text, &state.spec.name)) else {
+        return generate(engine, state).await.map(Some);
+    };
+    match endpoint::renewed(&stored, &state.spec, ContextChoice::Kept, engine.output).await {
+        Ok(text) => Ok(text),
+        Err(error) => {
+            engine.output.warn(&format!("{}: the kubeconfig is written again", error.title));
+            generate(engine, state).await.map(Some)
+        }
+    }
+}
+
+async fn generate(engine: &Engine<'_>, state: &StoredCluster) -> Result<String, EngineError> {
+    let spec = &state.spec;
+    let keys = engine.keys(state)?;
+    let failed = |error: SecretError| EngineError::failed(error.to_string());
+    let authority = SecretRef::CaCertificate { ca: "kubernetes".to_owned() };
+    let authority = keys.resolve(&authority).map_err(failed)?;
+    let endpoint = endpoint::find(EndpointSearch::about(spec, &authority, None), engine.output).await;
+    let client = Leaf {
+        ca: "kubernetes".to_owned(),
+        common_name: "kubernetes-admin".to_owned(),
+        organizations: vec!["system:masters".to_owned()],
+        dns_names: Vec::new(),
+        addresses: Vec::new(),
+        usage: Usage::Client,
+        hours: ADMIN_HOURS,
+    };
+    let default = endpoint.master.as_deref().unwrap_or(spec.name.as_str());
+    kubeconfig(&keys, &spec.name, &servers(spec, &endpoint), default, &client).map_err(failed)
+}
+
+/// Whether the certificate in a kubeconfig is past two thirds of its life. A user's own credentials are not renewed.
+fn is_due(text: &str, cluster: &ClusterName) -> bool {
+    let client = Kubeconfig::parse(text).ok().and_then(|config| config.client(&format!("{cluster}-admin")));
+    client.is_some_and(|certificate| kubeon_pki::is_due(&certificate))
+}
+
+/// The cluster under its own name, then every master under its name.
+fn servers(spec: &ClusterSpec, endpoint: &ApiEndpoint) -> Vec<Server> {
+    let server = |context: String, url: String| Server { context, url };
+    let masters = spec
+        .masters
+        .iter()
+        .map(|host| server(endpoint::context(spec, host), format!("https://{}:6443", host.address)));
+    std::iter::once(server(spec.name.to_string(), endpoint.url.clone())).chain(masters).collect()
+}

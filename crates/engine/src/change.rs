@@ -1,0 +1,311 @@
+//! A change of a cluster, after its target was loaded.
+//!
+//! ```text
+//!   prepare: lock ─► confirm ─► contact      make: observe ─► persist ─► apply ─► finish
+//! ```
+
+use std::path::PathBuf;
+
+use kubeon_api::HostAddress;
+use kubeon_bundle::Bundle;
+use kubeon_plan::{ClusterSpec, HostSpec, Intent, Plan, Snapshot};
+use kubeon_reconcile::{Planned, Reconciled};
+use kubeon_store::{Lock, Status};
+use kubeon_wire::Op;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin_kubeconfig;
+use crate::artifacts::{BundleBlobs, artifacts};
+use crate::bundles;
+use crate::checked::{Checked, PrecheckProbe};
+use crate::cluster_target::ClusterTarget;
+use crate::contact::{Contact, ContactPurpose};
+use crate::engine::{self, Engine, StoredCluster};
+use crate::error::{EngineError, note_text};
+use crate::host_keys::HostKeyOptions;
+use crate::no_secrets::NoSecrets;
+use crate::pre_apply_hook::PreApplyWait;
+use crate::run::{Run, told};
+
+/// How a change is made.
+pub struct ChangeOptions<'a> {
+    /// The command that holds the lock, as users type it.
+    pub command: &'static str,
+    /// Which host keys are accepted.
+    pub host_keys: &'a HostKeyOptions,
+    /// What is waited for before the first effect on a host.
+    pub hold: PreApplyWait,
+    /// Whether workers may leave without a question.
+    pub yes: bool,
+}
+
+/// How a change ended.
+pub enum ChangeOutcome {
+    /// The cluster is as requested.
+    Ready(ReadyCluster),
+    /// Some steps were not done.
+    Incomplete(Box<Reconciled>),
+}
+
+/// A cluster that is as requested.
+pub struct ReadyCluster {
+    /// Its specification.
+    pub spec: ClusterSpec,
+    /// Whether anything was done.
+    pub changed: bool,
+    /// How many of its nodes took part.
+    pub nodes: usize,
+    /// Workers that left, by name.
+    pub left: Vec<String>,
+    /// The kubeconfig of its administrator.
+    pub kubeconfig: PathBuf,
+}
+
+/// A change that was agreed to: the cluster is locked, no host was written to.
+pub struct PreparedChange<'a> {
+    engine: &'a Engine<'a>,
+    bundle: Bundle,
+    contact: Contact,
+    lock: Lock,
+    state: StoredCluster,
+    /// Whether the state was stored before this change.
+    known: bool,
+    intent: Intent,
+    hold: PreApplyWait,
+}
+
+/// Finds keys and bundle, locks the cluster, asks its questions, and gets ready to reach the hosts.
+///
+/// # Errors
+/// Refuses when something is missing, another command holds the lock, or the user does not agree.
+pub async fn prepare<'a>(
+    engine: &'a Engine<'a>,
+    target: ClusterTarget,
+    options: &ChangeOptions<'_>,
+) -> Result<PreparedChange<'a>, EngineError> {
+    // Fail early: without the keys no change is possible.
+    if target.state.may_be_on_hosts() {
+        engine.keys(&target.state)?;
+    }
+    let bundle = bundles::find(&engine.environment, target.spec.version)?;
+    warn(engine, &target);
+    // Locked before the question: the answer is about the state that was read, which must not change meanwhile.
+    let lock = engine.lock(&target.state, target.known, options.command)?;
+    confirm(engine, &target, options)?;
+    let logins = engine.logins(&target.logins)?;
+    let contact =
+        engine.contact(&target.spec.name, logins, options.host_keys, ContactPurpose::Change).await?;
+    let intent = target.intent(artifacts(&bundle));
+    let ClusterTarget { known, state, .. } = target;
+    Ok(PreparedChange { engine, bundle, contact, lock, state, known, intent, hold: options.hold.clone() })
+}
+
+/// Stores the request and contacts no host.
+///
+/// # Errors
+/// As [`change`] up to its first effect.
+pub fn store_request(
+    engine: &Engine<'_>,
+    target: ClusterTarget,
+    options: &ChangeOptions<'_>,
+) -> Result<StoredCluster, EngineError> {
+    warn(engine, &target);
+    let lock = engine.lock(&target.state, target.known, options.command)?;
+    confirm(engine, &target, options)?;
+    let mut state = target.state;
+    engine::set_spec(&mut state, (*target.spec).clone());
+    state.logins = engine.logins(&target.logins)?.remembered;
+    engine.store.save(&lock, &mut state)?;
+    Ok(state)
+}
+
+fn warn(engine: &Engine<'_>, target: &ClusterTarget) {
+    target.notes.iter().for_each(|note| engine.output.warn(&note_text(note)));
+}
+
+/// Asks before workers leave that nobody agreed about yet.
+fn confirm(
+    engine: &Engine<'_>,
+    target: &ClusterTarget,
+    options: &ChangeOptions<'_>,
+) -> Result<(), EngineError> {
+    if options.yes || target.newly_leaving.is_empty() {
+        return Ok(());
+    }
+    let (cluster, names) = (&target.spec.name, target.newly_leaving.join(", "));
+    if engine.output.confirm(&format!("Take {names} out of {cluster}, and everything of it off?"))? {
+        return Ok(());
+    }
+    let error = EngineError::refused(format!("{names} would leave {cluster}, and nobody agreed"));
+    Err(error.row("agree", format!("{} … --yes", options.command)))
+}
+
+impl PreparedChange<'_> {
+    /// Makes the cluster as requested: observe, persist, apply, finish.
+    ///
+    /// # Errors
+    /// Refuses before the first effect on a host; fails when the state cannot be saved. What failed on a host is in
+    /// the outcome.
+    pub async fn make(mut self, cancellation: &CancellationToken) -> Result<ChangeOutcome, EngineError> {
+        let planned = self.observe(cancellation).await?;
+        if self.is_up_to_date(planned.plan()) {
+            self.save_logins(planned.plan())?;
+            return Ok(ChangeOutcome::Ready(self.finish(false).await?));
+        }
+        self.persist(planned.plan())?;
+        let reconciled = self.apply(planned, cancellation).await?;
+        if !reconciled.outcome.is_complete() {
+            return Ok(ChangeOutcome::Incomplete(Box::new(reconciled)));
+        }
+        Ok(ChangeOutcome::Ready(self.finish(true).await?))
+    }
+
+    fn run<'r>(
+        &'r self,
+        probe: &'r PrecheckProbe<'r>,
+        blobs: &'r BundleBlobs<'r>,
+        cancellation: &'r CancellationToken,
+    ) -> Run<'r> {
+        Run {
+            hosts: self.intent.hosts().collect(),
+            probe,
+            act: &self.contact.hosts,
+            secrets: &NoSecrets,
+            blobs,
+            cancellation,
+            output: self.engine.output,
+            hold: self.hold.clone(),
+        }
+    }
+
+    /// Observes and checks the hosts, and plans.
+    async fn observe(&self, cancellation: &CancellationToken) -> Result<Planned, EngineError> {
+        let probe = PrecheckProbe::about(&self.intent, &self.contact.hosts, &[]);
+        let blobs = BundleBlobs(&self.bundle);
+        Checked::new(&self.intent).look(&self.run(&probe, &blobs, cancellation)).await
+    }
+
+    /// Whether the request is the one that was stored.
+    fn is_same_request(&self) -> bool {
+        let settled = self.intent.leaving.is_empty() && self.intent.returning.is_empty();
+        self.known && self.state.spec == *self.intent.spec && settled
+    }
+
+    fn is_up_to_date(&self, plan: &Plan) -> bool {
+        plan.steps.is_empty() && self.is_same_request() && self.state.status == Status::Running
+    }
+
+    /// Stores logins that differ from the remembered ones.
+    fn save_logins(&mut self, plan: &Plan) -> Result<(), EngineError> {
+        self.engine.output.progress(&told(plan));
+        if self.state.logins != self.contact.logins.remembered {
+            self.state.logins = self.contact.logins.remembered.clone();
+            self.engine.store.save(&self.lock, &mut self.state)?;
+        }
+        Ok(())
+    }
+
+    /// Stores everything that a later run needs to continue this one.
+    fn persist(&mut self, plan: &Plan) -> Result<(), EngineError> {
+        if self.is_same_request() && plan.standing > 0 && !plan.steps.is_empty() {
+            let (done, all) = (plan.standing, plan.standing + plan.steps.len());
+            let name = &self.intent.spec.name;
+            self.engine
+                .output
+                .say(&format!("{name}  continuing: {done} of {all} steps stand (checked on the hosts)"));
+        }
+        self.check_parts(plan)?;
+        self.contact.pin(self.engine, &self.lock)?;
+        engine::set_spec(&mut self.state, with_planned_names(&self.intent.spec, plan));
+        self.state.logins = self.contact.logins.remembered.clone();
+        self.engine.store.save(&self.lock, &mut self.state)?;
+        Ok(())
+    }
+
+    /// Finds a damaged part before the first effect on a host.
+    fn check_parts(&self, plan: &Plan) -> Result<(), EngineError> {
+        let digests = plan.steps.iter().filter_map(|step| match &step.op {
+            Op::Part { digest, .. } => Some(digest.clone()),
+            _ => None,
+        });
+        self.bundle.verify_parts(&digests.collect()).map_err(|error| EngineError::refused(error.to_string()))
+    }
+
+    /// Applies the plan. The generation of every plan is stored before it is applied.
+    async fn apply(
+        &mut self,
+        planned: Planned,
+        cancellation: &CancellationToken,
+    ) -> Result<Reconciled, EngineError> {
+        // Keys are made after nothing else can refuse, so a refused request leaves none.
+        let keys = self.engine.keys(&self.state)?;
+        let mut state = self.state.clone();
+        let intent = &self.intent;
+        let plan = |snapshot: &Snapshot| kubeon_plan::plan(intent, snapshot);
+        let mut save_generation = |plan: &Plan| {
+            state.generation = state.generation.max(plan.generation);
+            Ok(self.engine.store.save(&self.lock, &mut state)?)
+        };
+        let probe = PrecheckProbe::about(&self.intent, &self.contact.hosts, &[]);
+        let blobs = BundleBlobs(&self.bundle);
+        let run = Run { secrets: &keys, ..self.run(&probe, &blobs, cancellation) };
+        let mut reconciled = run.act(planned, &plan, &mut save_generation).await?;
+        if reconciled.outcome.is_complete() && !self.intent.returning.is_empty() {
+            // A worker whose node was removed is empty now: joining it again is a plan of its own.
+            let planned = run.look(&plan).await?;
+            if !planned.plan().steps.is_empty() {
+                reconciled = run.go_on(planned, &plan, &mut save_generation).await?;
+            }
+        }
+        self.contact.hosts.disconnect().await;
+        self.state = state;
+        Ok(reconciled)
+    }
+
+    /// Stores the kubeconfig and the result.
+    async fn finish(&mut self, changed: bool) -> Result<ReadyCluster, EngineError> {
+        let engine = self.engine;
+        let text = admin_kubeconfig::new_text(engine, &self.state, changed).await?;
+        if let Some(text) = text {
+            engine.store.save_kubeconfig(&self.lock, &text)?;
+        }
+        if changed {
+            self.forget_left_hosts();
+            self.state.status = Status::Running;
+            self.state.version = Some(self.intent.spec.version);
+            engine.store.save(&self.lock, &mut self.state)?;
+        }
+        let name = |host: &HostSpec| {
+            host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string)
+        };
+        let intent = &self.intent;
+        Ok(ReadyCluster {
+            spec: (*intent.spec).clone(),
+            changed,
+            nodes: intent.spec.hosts().filter(|host| !intent.without.contains(&host.address)).count(),
+            left: intent.leaving.iter().map(name).collect(),
+            kubeconfig: engine.store.kubeconfig_path(&intent.spec.name),
+        })
+    }
+
+    /// Forgets the hosts that left. A host that stays and was left out of this run still has to return.
+    fn forget_left_hosts(&mut self) {
+        let intent = &self.intent;
+        let left = |host: &HostAddress| intent.leaving.iter().any(|spec| spec.address == *host);
+        self.state.logins.retain(|host, _| !left(host));
+        self.state.leaving.retain(|host, _| intent.returns(*host) && intent.without.contains(host));
+    }
+}
+
+/// The specification with the names that hosts have as nodes. They stay, even if the host is renamed later.
+fn with_planned_names(spec: &ClusterSpec, plan: &Plan) -> ClusterSpec {
+    let named = |mut host: HostSpec| {
+        host.name = host.name.or_else(|| plan.hosts.get(&host.address).map(|planned| planned.name.clone()));
+        host
+    };
+    ClusterSpec {
+        masters: spec.masters.iter().cloned().map(named).collect(),
+        workers: spec.workers.iter().cloned().map(named).collect(),
+        ..spec.clone()
+    }
+}

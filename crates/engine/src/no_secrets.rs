@@ -1,0 +1,22 @@
+//! Ports for a run that only observes: there is no secret and no part to read.
+
+use std::path::PathBuf;
+
+use kubeon_api::Digest;
+use kubeon_ports::{Blobs, SecretError, Secrets};
+use kubeon_wire::SecretRef;
+
+/// Resolves nothing.
+pub struct NoSecrets;
+
+impl Secrets for NoSecrets {
+    fn resolve(&self, _: &SecretRef) -> Result<String, SecretError> {
+        Err(SecretError { what: "a secret".to_owned(), why: "this run only observes".to_owned() })
+    }
+}
+
+impl Blobs for NoSecrets {
+    fn blob(&self, _: &Digest) -> Option<PathBuf> {
+        None
+    }
+}
