@@ -42,7 +42,7 @@ pub struct ChangeOptions<'a> {
 /// How a change ended.
 pub enum ChangeOutcome {
     /// The cluster is as requested.
-    Ready(ReadyCluster),
+    Ready(Box<ReadyCluster>),
     /// Some steps were not done.
     Incomplete(Box<Reconciled>),
 }
@@ -150,14 +150,14 @@ impl PreparedChange<'_> {
         let planned = self.observe(cancellation).await?;
         if self.is_up_to_date(planned.plan()) {
             self.save_logins(planned.plan())?;
-            return Ok(ChangeOutcome::Ready(self.finish(false).await?));
+            return Ok(ChangeOutcome::Ready(Box::new(self.finish(false).await?)));
         }
         self.persist(planned.plan())?;
         let reconciled = self.apply(planned, cancellation).await?;
         if !reconciled.outcome.is_complete() {
             return Ok(ChangeOutcome::Incomplete(Box::new(reconciled)));
         }
-        Ok(ChangeOutcome::Ready(self.finish(true).await?))
+        Ok(ChangeOutcome::Ready(Box::new(self.finish(true).await?)))
     }
 
     fn run<'r>(
