@@ -295,3 +295,20 @@ fn a_secret_is_never_shown() {
     let args = wish(&["--default-passwd", "hunter2", "--master-passwd", "hunter2"]);
     assert!(!format!("{args:?}").contains("hunter2"));
 }
+
+/// The page is what `UPDATE_GOLDEN=1 cargo test -p kubeon reference` writes.
+#[test]
+fn the_reference_page_shows_every_command() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/kubeon.md");
+    let options = clap_markdown::MarkdownOptions::new().title("kubeon".to_owned()).show_footer(false);
+    let page = clap_markdown::help_markdown_custom::<Cli>(&options);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        written == page,
+        "{} is out of date: UPDATE_GOLDEN=1 cargo test -p kubeon reference",
+        path.display()
+    );
+}
