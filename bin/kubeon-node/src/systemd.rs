@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use kubeon_process::{ProgramError, ProgramOutput};
 use kubeon_wire::{Category, StepFailure};
 use parking_lot::{Condvar, Mutex};
 
-use crate::command::{NotRun, run};
+use crate::command::{run, step_failure};
 use crate::failure::{failed, of};
 
 /// How long `systemctl` may take for an answer that needs no unit to do anything.
@@ -150,10 +151,10 @@ impl Services for Systemd {
 
     fn restart(&self, unit: &str, deadline: Instant) -> Result<(), NotStarted> {
         match run("systemctl", &["restart", "--", unit], None, deadline) {
-            Ok(done) if done.success => Ok(()),
-            Ok(done) => Err(NotStarted::Failed(done.complaint())),
-            Err(NotRun::TooLong(_)) => Err(NotStarted::TooLong),
-            Err(other) => Err(NotStarted::Broken(other.into())),
+            Ok(done) if done.success() => Ok(()),
+            Ok(done) => Err(NotStarted::Failed(done.last_line())),
+            Err(ProgramError::Timeout { .. }) => Err(NotStarted::TooLong),
+            Err(other) => Err(NotStarted::Broken(step_failure(other))),
         }
     }
 
@@ -165,12 +166,12 @@ impl Services for Systemd {
         let with = |words: &[&'static str]| words.iter().copied().chain(names.clone()).collect::<Vec<_>>();
         match run("systemctl", &with(&["stop", "--"]), None, deadline) {
             Ok(_) => {}
-            Err(NotRun::TooLong(_)) => {
+            Err(ProgramError::Timeout { .. }) => {
                 systemctl_any(&with(&["kill", "--signal=KILL", "--"]))?;
                 // Waits for the end of what was just killed.
                 systemctl_any(&with(&["stop", "--"]))?;
             }
-            Err(other) => return Err(other.into()),
+            Err(other) => return Err(step_failure(other)),
         }
         // A failed unit would stay in systemd's memory, and its start limit with it.
         systemctl_any(&with(&["reset-failed", "--"]))?;
@@ -188,16 +189,16 @@ impl Services for Systemd {
     }
 }
 
-fn systemctl_any(arguments: &[&str]) -> Result<crate::command::Finished, StepFailure> {
-    Ok(run("systemctl", arguments, None, Instant::now() + ANSWER)?)
+fn systemctl_any(arguments: &[&str]) -> Result<ProgramOutput, StepFailure> {
+    run("systemctl", arguments, None, Instant::now() + ANSWER).map_err(step_failure)
 }
 
 fn systemctl(arguments: &[&str]) -> Result<String, StepFailure> {
     let done = systemctl_any(arguments)?;
-    if done.success {
+    if done.success() {
         return Ok(done.stdout);
     }
-    Err(failed(format!("systemctl {} failed: {}", arguments.first().unwrap_or(&""), done.complaint())))
+    Err(failed(format!("systemctl {} failed: {}", arguments.first().unwrap_or(&""), done.last_line())))
 }
 
 fn parse_states(text: &str) -> BTreeMap<String, UnitState> {

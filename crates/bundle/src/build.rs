@@ -20,6 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use kubeon_api::Digest;
+use kubeon_process::ProgramError;
 
 pub use error::BuildError;
 use error::at;
@@ -29,8 +30,6 @@ pub use progress::{Progress, State};
 use crate::cache::{self, Finished, Scratch};
 use crate::catalogue::{Component, Entry, Recipe};
 use crate::{Arch, Bundle, Store, digest, pack};
-
-pub use crate::process::ProcessError;
 
 /// The longest that one build waits for another one of the same thing.
 const WAIT: Duration = Duration::from_secs(2 * 3600);
@@ -273,7 +272,7 @@ impl Task<'_> {
         self.reporter.say(&self.component.name, self.component.expected_seconds, state);
     }
 
-    fn failed(&self, action: &'static str, source: ProcessError) -> BuildError {
+    fn failed(&self, action: &'static str, source: ProgramError) -> BuildError {
         let (component, hint) = (self.component.name.clone(), error::way_out(&source.to_string()));
         BuildError::Command { component, action, source: Box::new(source), hint }
     }

@@ -8,6 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use kubeon_api::{Digest, Version};
+use kubeon_atomic_file::AtomicFile;
 
 use crate::digest::HashingWriter;
 use crate::layout::{self, Index, Manifest};
@@ -172,11 +173,11 @@ impl Bundle {
         })?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let work = || -> io::Result<ArchiveFile> {
-            let file = tempfile::NamedTempFile::new_in(folder)?;
+            let file = AtomicFile::new_in(folder, 0o600)?;
             let writer = HashingWriter::new(BufWriter::new(file.as_file().try_clone()?));
             let (mut writer, digest, size) = image::write_archive(&self.root, image, writer)?.finish()?;
             writer.flush()?;
-            file.persist(path)?;
+            file.commit(path)?;
             Ok(ArchiveFile { path: path.to_owned(), digest, size })
         };
         work().map_err(|source| BundleError::Archive {

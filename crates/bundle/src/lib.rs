@@ -23,7 +23,6 @@ pub mod image;
 mod layout;
 pub mod manifest;
 pub mod pack;
-mod process;
 pub mod store;
 
 pub use build::{BuildError, BuildOptions, Origin, Progress, State, build};

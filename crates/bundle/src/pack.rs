@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use kubeon_api::Digest;
+use kubeon_atomic_file::AtomicFile;
 
 use crate::digest::HashingWriter;
 use crate::{Part, PartKind, Source};
@@ -92,16 +93,14 @@ impl Packed {
 /// # Errors
 /// When a file cannot be read or written.
 pub fn pack(tree: &Tree, folder: &Path) -> io::Result<Packed> {
-    let temporary = tempfile::Builder::new().prefix(".blob-").tempfile_in(folder)?;
+    let temporary = AtomicFile::new_in(folder, 0o444)?;
     let file = HashingWriter::new(BufWriter::new(temporary.as_file().try_clone()?));
     let encoder = zstd::Encoder::new(file, LEVEL)?;
     let (encoder, unpacked_size) = write_tar(tree, HashingWriter::new(encoder))?;
     let (encoder, diff_id, tar_size) = encoder.finish()?;
     let (mut file, digest, size) = encoder.finish()?.finish()?;
     file.flush()?;
-    temporary.as_file().set_permissions(fs::Permissions::from_mode(0o444))?;
-    temporary.as_file().sync_all()?;
-    temporary.persist(folder.join(digest.as_str()))?;
+    temporary.commit(&folder.join(digest.as_str()))?;
     Ok(Packed { digest, size, diff_id, tar_size, unpacked_size })
 }
 

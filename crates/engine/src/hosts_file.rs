@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,7 +63,7 @@ impl HostsFile {
         }
         let _lock = lock(self.path.parent().unwrap_or(Path::new("/")))?;
         match self.with_block(cluster, block)? {
-            Some(new) => write_beside(&self.path, &new),
+            Some(new) => replace(&self.path, &new),
             None => Ok(()),
         }
     }
@@ -116,17 +117,10 @@ fn with_block(text: &str, cluster: &str, block: &str) -> String {
     kept
 }
 
-fn write_beside(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_file_name(format!(".hosts.kubeon-{}", std::process::id()));
-    let written = std::fs::write(&beside, text)
-        .and_then(|()| std::fs::set_permissions(&beside, std::fs::metadata(path)?.permissions()))
-        .and_then(|()| std::fs::File::open(&beside)?.sync_all())
-        .and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        // What could not be put in place is of no use; the error that matters is the first one.
-        drop(std::fs::remove_file(&beside));
-    }
-    written
+/// Replaces the file and keeps its mode.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mode = std::fs::metadata(path)?.permissions().mode() & 0o7777;
+    kubeon_atomic_file::write_atomically(path, text.as_bytes(), mode)
 }
 
 #[cfg(test)]

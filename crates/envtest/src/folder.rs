@@ -1,11 +1,11 @@
 //! A folder for one API server: in memory where that is allowed, gone when its owner is gone.
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use kubeon_atomic_file::write_atomically;
 use tempfile::TempDir;
 
 use crate::EnvtestError;
@@ -44,15 +44,7 @@ impl Folder {
     /// Writes a file that only its owner may read.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf, EnvtestError> {
         let path = self.path().join(name);
-        let write = || -> io::Result<()> {
-            let mut file = tempfile::Builder::new()
-                .permissions(Permissions::from_mode(0o600))
-                .tempfile_in(self.path())?;
-            file.write_all(text.as_bytes())?;
-            file.persist(&path)?;
-            Ok(())
-        };
-        write().map_err(EnvtestError::file(&path))?;
+        write_atomically(&path, text.as_bytes(), 0o600).map_err(EnvtestError::file(&path))?;
         Ok(path)
     }
 }
@@ -81,6 +73,7 @@ fn is_abandoned(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn removes_what_a_killed_owner_left() {

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
+use kubeon_process::{OutputTail, die_with_parent};
 use parking_lot::Mutex;
 
 use crate::EnvtestError;
@@ -40,8 +41,8 @@ impl Process {
         let start = || -> io::Result<Child> {
             let out = File::create(&log)?;
             // The kernel ends it when the thread that started it is gone, which the keeper's is not before the process.
-            let mut command = Command::new("setpriv");
-            command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(arguments);
+            let mut command = die_with_parent("KILL", program);
+            command.args(arguments);
             command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).current_dir(folder);
             // Nothing of a test's environment should change how the programs behave.
             command
@@ -78,8 +79,9 @@ impl Process {
     pub(crate) fn last_words(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL)..]).into_owned();
-        let lines: Vec<_> = text.lines().map(|line| line.chars().take(LONGEST).collect::<String>()).collect();
-        lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n")
+        let mut tail = OutputTail::new(LAST_WORDS);
+        text.lines().for_each(|line| tail.push(&line.chars().take(LONGEST).collect::<String>()));
+        tail.text()
     }
 }
 

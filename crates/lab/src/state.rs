@@ -2,12 +2,13 @@
 
 use std::{
     fs,
-    io::{ErrorKind, Write as _},
+    io::ErrorKind,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use ipnet::Ipv4Net;
+use kubeon_atomic_file::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -70,13 +71,7 @@ pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<()> {
 
 /// Writes a whole file at once with the given mode: readers see the old or the new one.
 pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
-    let failed = || Error::file("write", path);
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir).map_err(failed())?;
-    file.write_all(content).map_err(failed())?;
-    file.as_file().set_permissions(fs::Permissions::from_mode(mode)).map_err(failed())?;
-    file.persist(path).map_err(|error| failed()(error.error))?;
-    Ok(())
+    write_atomically(path, content, mode).map_err(Error::file("write", path))
 }
 
 #[cfg(test)]

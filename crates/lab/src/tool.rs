@@ -1,16 +1,14 @@
 //! Programs of the machine that a lab uses: running them with a limit of time, and naming the missing ones.
 
 use std::{
-    env,
     ffi::OsStr,
     fs::{self, File},
-    io::{BufRead as _, BufReader, Read, Write as _},
     path::Path,
-    process::{Child, Command, Stdio},
-    sync::mpsc::{self, RecvTimeoutError, Sender},
-    thread,
-    time::{Duration, Instant},
+    process::Stdio,
+    time::Duration,
 };
+
+use kubeon_process::{OutputPipe, ProgramError, ProgramRun, find_program};
 
 use crate::{Error, Result};
 
@@ -39,7 +37,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 /// Checks that the programs are there; `extra` for those that only some operations need.
 pub(crate) fn check(extra: &[(&str, &str)]) -> Result<()> {
-    let absent = |program: &str| !env::split_paths(PATH).any(|dir| dir.join(program).exists());
+    let absent = |program: &str| find_program(program, PATH.as_ref()).is_none();
     let missing: Vec<_> = NEEDED.iter().chain(extra).filter(|(program, _)| absent(program)).collect();
     if missing.is_empty() {
         return Ok(());
@@ -52,51 +50,52 @@ pub(crate) fn check(extra: &[(&str, &str)]) -> Result<()> {
 }
 
 /// One run of a program. Messages are in English, input is empty unless given.
+///
+/// It stays in the process group of this program, so that Ctrl-C of the terminal ends it too.
 pub(crate) struct Tool {
-    command: Command,
+    run: ProgramRun,
     line: String,
-    input: Option<String>,
-    limit: Duration,
 }
 
 impl Tool {
     /// A program by name.
     pub(crate) fn new(program: &str) -> Self {
-        let mut command = Command::new(program);
-        command.env("PATH", PATH).env("LC_ALL", "C");
-        Self { command, line: program.to_owned(), input: None, limit: QUICK }
+        let mut run = ProgramRun::new(program, QUICK).in_our_group();
+        run.command().env("PATH", PATH).env("LC_ALL", "C");
+        Self { run, line: program.to_owned() }
     }
 
     pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         for arg in args {
             self.line.push(' ');
             self.line.push_str(&arg.as_ref().to_string_lossy());
-            self.command.arg(arg);
+            self.run.command().arg(arg);
         }
         self
     }
 
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        self.command.env(name, value);
+        self.run.command().env(name, value);
         self
     }
 
     pub(crate) fn input(mut self, text: impl Into<String>) -> Self {
-        self.input = Some(text.into());
+        self.run = self.run.input(text.into());
         self
     }
 
     pub(crate) fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+        self.run = self.run.limit(limit);
         self
     }
 
-    /// Starts it and waits for its first process only: what that leaves running belongs to nobody and writes to `log`.
+    /// Starts it and waits for its first process only. What that leaves running writes to `log`.
     pub(crate) fn detach(mut self, log: &Path) -> Result<()> {
         let file = File::options().create(true).append(true).open(log).map_err(Error::file("open", log))?;
         let errors = file.try_clone().map_err(Error::file("open", log))?;
         let start = |source| Error::Start { program: self.line.clone(), source };
-        let status = self.command.stdin(Stdio::null()).stdout(file).stderr(errors).status().map_err(start)?;
+        let command = self.run.command().stdin(Stdio::null()).stdout(file).stderr(errors);
+        let status = command.status().map_err(start)?;
         if status.success() {
             return Ok(());
         }
@@ -109,68 +108,34 @@ impl Tool {
         self.run_watched(|_| ())
     }
 
-    /// Runs it, hands each line of output to `watch` as it comes, and returns the whole output.
-    pub(crate) fn run_watched(mut self, watch: impl Fn(&str)) -> Result<String> {
+    /// Runs it, hands each line of standard output to `watch` as it comes, and returns all of them.
+    pub(crate) fn run_watched(self, watch: impl Fn(&str)) -> Result<String> {
         let line = self.line;
-        let start = |source| Error::Start { program: line.clone(), source };
-        let stdin = if self.input.is_some() { Stdio::piped() } else { Stdio::null() };
-        let piped = self.command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.spawn().map_err(start)?;
-        if let (Some(mut pipe), Some(text)) = (child.stdin.take(), self.input) {
-            // A program that ends without reading its input tells why by its status.
-            let _ = pipe.write_all(text.as_bytes());
-        }
-        let (send, receive) = mpsc::channel();
-        read_lines(child.stdout.take(), Stream::Out, send.clone());
-        read_lines(child.stderr.take(), Stream::Err, send);
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        let begin = Instant::now();
-        loop {
-            match receive.recv_timeout(self.limit.saturating_sub(begin.elapsed())) {
-                Ok((Stream::Out, text)) => {
-                    watch(text.trim_end());
-                    stdout.push_str(&text);
-                }
-                Ok((Stream::Err, text)) => stderr.push_str(&text),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => return Err(give_up(child, line, self.limit)),
+        let on_line = |pipe, text: &str| {
+            if pipe == OutputPipe::Stdout {
+                watch(text.trim_end());
             }
+        };
+        let output = self.run.run_with(on_line).map_err(|error| failed(&line, error))?;
+        if output.success() {
+            return Ok(output.stdout);
         }
-        let status = child.wait().map_err(start)?;
-        if status.success() {
-            return Ok(stdout);
-        }
-        let stderr = if stderr.trim().is_empty() { stdout } else { stderr };
-        Err(Error::Program { command: line, status: status.to_string(), stderr })
+        let stderr = if output.stderr.trim().is_empty() { output.stdout } else { output.stderr };
+        Err(Error::Program { command: line, status: output.status.to_string(), stderr })
     }
 }
 
-#[derive(Clone, Copy)]
-enum Stream {
-    Out,
-    Err,
-}
-
-fn give_up(mut child: Child, command: String, limit: Duration) -> Error {
-    // Either may fail only if the program has ended meanwhile; the error to tell is the time-out.
-    let _ = child.kill();
-    let _ = child.wait();
-    Error::Timeout { command, limit }
-}
-
-/// Sends every line until the pipe is closed.
-fn read_lines(pipe: Option<impl Read + Send + 'static>, stream: Stream, send: Sender<(Stream, String)>) {
-    let Some(pipe) = pipe else { return };
-    thread::spawn(move || {
-        let mut reader = BufReader::new(pipe);
-        let mut line = Vec::new();
-        while let Ok(1..) = reader.read_until(b'\n', &mut line) {
-            if send.send((stream, String::from_utf8_lossy(&line).into_owned())).is_err() {
-                return;
-            }
-            line.clear();
+fn failed(line: &str, error: ProgramError) -> Error {
+    let line = line.to_owned();
+    match error {
+        ProgramError::Missing { source, .. } | ProgramError::Start { source, .. } => {
+            Error::Start { program: line, source }
         }
-    });
+        ProgramError::Timeout { limit, .. } => Error::Timeout { command: line, limit },
+        ProgramError::Failed { status, stderr_tail, .. } => {
+            Error::Program { command: line, status, stderr: stderr_tail }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Secret files that are made once: complete and readable by their owner only, or not there at all.
 
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
+
+use kubeon_atomic_file::AtomicFile;
 
 /// Longest key file that is read, in bytes; ours have about 1 KiB.
 const LIMIT: u64 = 64 * 1024;
@@ -27,14 +29,10 @@ pub(crate) fn read_or_create<E: From<io::Error>>(
     }
     let text = content()?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o600)).tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    match file.persist_noclobber(path) {
-        Ok(_) => File::open(folder)?.sync_all()?,
-        Err(lost) if lost.error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(failed) => return Err(failed.error.into()),
-    }
+    let file = AtomicFile::new_in(folder, 0o600)?;
+    file.as_file().write_all(text.as_bytes())?;
+    file.commit_if_absent(path)?;
+    // Another process may have been first.
     Ok(read(path)?)
 }
 

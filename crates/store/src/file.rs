@@ -1,10 +1,11 @@
 //! Private files, written whole.
 
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
+use kubeon_atomic_file::write_atomically;
 use rustix::fs::RenameFlags;
 
 use crate::error::StoreError;
@@ -23,18 +24,7 @@ pub(crate) fn private_folder(path: &Path) -> Result<(), StoreError> {
 pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     private_folder(folder)?;
-    replace(folder, path, content).map_err(StoreError::file("write", path))
-}
-
-fn replace(folder: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::Builder::new()
-        .prefix(".new-")
-        .permissions(Permissions::from_mode(0o600))
-        .tempfile_in(folder)?;
-    file.write_all(content)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|failed| failed.error)?;
-    File::open(folder)?.sync_all()
+    write_atomically(path, content, 0o600).map_err(StoreError::file("write", path))
 }
 
 /// Makes `copy` a second name of what `path` holds now, replacing an older copy in one step.

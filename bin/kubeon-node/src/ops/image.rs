@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kubeon_api::Digest;
 use kubeon_wire::StepFailure;
 
-use crate::command::run as run_program;
+use crate::command::{run as run_program, step_failure};
 use crate::failure::{failed, plain};
 use crate::host::Host;
 use crate::job::{Effect, Job};
@@ -90,10 +90,10 @@ fn ctr(host: &Host, arguments: &[&str], deadline: Instant) -> Result<String, Ste
     let (program, socket) = (program.to_string_lossy(), socket.to_string_lossy());
     let mut all = vec!["--address", &*socket, "--namespace", "k8s.io"];
     all.extend(arguments);
-    let done = run_program(&program, &all, None, deadline)?;
-    if done.success {
+    let done = run_program(&program, &all, None, deadline).map_err(step_failure)?;
+    if done.success() {
         return Ok(done.stdout);
     }
     let what = arguments.iter().take(2).copied().collect::<Vec<_>>().join(" ");
-    Err(failed(format!("ctr {what} failed: {}", done.complaint())))
+    Err(failed(format!("ctr {what} failed: {}", done.last_line())))
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use kubeon_process::ProgramError;
 use kubeon_wire::{Category, StepFailure};
 
 use super::swap;
-use crate::command::{NotRun, run as run_program};
+use crate::command::{run as run_program, step_failure};
 use crate::durable::{read_text, sha256, write_if_different};
 use crate::failure::{failed, of, plain};
 use crate::job::{Effect, Job};
@@ -67,10 +68,10 @@ fn load(job: &Job<'_>, module: &str) -> bool {
         return false;
     }
     let why = match run_program("modprobe", &["--", module], None, job.deadline) {
-        Ok(done) if done.success => return known.exists(),
-        Ok(done) => done.complaint(),
-        Err(NotRun::Missing(_)) => "there is no modprobe".to_owned(),
-        Err(other) => StepFailure::from(other).cause,
+        Ok(done) if done.success() => return known.exists(),
+        Ok(done) => done.last_line(),
+        Err(ProgramError::Missing { .. }) => "there is no modprobe".to_owned(),
+        Err(other) => step_failure(other).cause,
     };
     job.note(format!("module {module} is not loaded, taken for built in: {why}"));
     false

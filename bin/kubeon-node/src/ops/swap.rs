@@ -13,7 +13,7 @@ use std::path::Path;
 
 use kubeon_wire::StepFailure;
 
-use crate::command::run;
+use crate::command::{run, step_failure};
 use crate::durable::{read_text, remove_file, sha256, write_file, write_if_different};
 use crate::failure::Doing;
 use crate::job::{Effect, Job};
@@ -54,9 +54,9 @@ pub fn off(job: &Job<'_>) -> Result<Effect, StepFailure> {
     effect.changed |= undeclare(root)?;
     if root.is_live() && !in_use(root)?.is_empty() {
         match run("swapoff", &["--all"], None, job.deadline) {
-            Ok(done) if done.success => effect.changed = true,
-            Ok(done) => job.note(format!("swap stays on: {}", done.complaint())),
-            Err(error) => job.note(format!("swap stays on: {}", StepFailure::from(error))),
+            Ok(done) if done.success() => effect.changed = true,
+            Ok(done) => job.note(format!("swap stays on: {}", done.last_line())),
+            Err(error) => job.note(format!("swap stays on: {}", step_failure(error))),
         }
     }
     effect.marks.push(Mark::NoSwap);

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use kubeon_process::{ProgramError, ProgramOutput};
 use kubeon_wire::StepFailure;
 
 use super::Left;
-use crate::command::{Finished, NotRun, run};
+use crate::command::{run, step_failure};
 use crate::failure::failed;
 use crate::job::Job;
 
@@ -60,13 +61,13 @@ fn delete_link(link: &str) -> Result<(), StepFailure> {
     match call("ip", &["link", "delete", link], None)? {
         None => Err(failed(format!("the link {link} stays: the host has no program ip"))),
         // It may have gone with the other end in between.
-        Some(done) if done.success || !Path::new("/sys/class/net").join(link).exists() => Ok(()),
-        Some(done) => Err(failed(format!("cannot delete the link {link}: {}", done.complaint()))),
+        Some(done) if done.success() || !Path::new("/sys/class/net").join(link).exists() => Ok(()),
+        Some(done) => Err(failed(format!("cannot delete the link {link}: {}", done.last_line()))),
     }
 }
 
 fn nftables() -> Result<(), StepFailure> {
-    let Some(listed) = call("nft", &["list", "tables"], None)?.filter(|done| done.success) else {
+    let Some(listed) = call("nft", &["list", "tables"], None)?.filter(|done| done.success()) else {
         return Ok(());
     };
     for line in listed.stdout.lines() {
@@ -88,7 +89,7 @@ fn iptables(program: &str, kind: &str) -> Result<(), StepFailure> {
     if kind == "-legacy" && fs::read_to_string(names).unwrap_or_default().trim().is_empty() {
         return Ok(());
     }
-    let Some(saved) = call(&format!("{program}-save"), &[], None)?.filter(|done| done.success) else {
+    let Some(saved) = call(&format!("{program}-save"), &[], None)?.filter(|done| done.success()) else {
         return Ok(());
     };
     let Some(rest) = without_ours(&saved.stdout) else { return Ok(()) };
@@ -115,16 +116,20 @@ fn without_ours(saved: &str) -> Option<String> {
 }
 
 /// `None` where the host does not have the program.
-fn call(program: &str, arguments: &[&str], input: Option<String>) -> Result<Option<Finished>, StepFailure> {
+fn call(
+    program: &str,
+    arguments: &[&str],
+    input: Option<String>,
+) -> Result<Option<ProgramOutput>, StepFailure> {
     match run(program, arguments, input, Instant::now() + ONE) {
         Ok(done) => Ok(Some(done)),
-        Err(NotRun::Missing(_)) => Ok(None),
-        Err(other) => Err(other.into()),
+        Err(ProgramError::Missing { .. }) => Ok(None),
+        Err(other) => Err(step_failure(other)),
     }
 }
 
-fn check(done: &Finished, what: &str) -> Result<(), StepFailure> {
-    if done.success { Ok(()) } else { Err(failed(format!("{what} failed: {}", done.complaint()))) }
+fn check(done: &ProgramOutput, what: &str) -> Result<(), StepFailure> {
+    if done.success() { Ok(()) } else { Err(failed(format!("{what} failed: {}", done.last_line()))) }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use kubeon_api::{ClusterName, Version};
+use kubeon_atomic_file::AtomicFile;
 use kubeon_bundle::{Arch, Bundle, PartKind};
 use serde::Serialize;
 
@@ -188,12 +189,9 @@ fn unpack(bundle: &Bundle, place: &Path) -> Result<(), CliError> {
                 continue;
             }
             let folder = place.parent().unwrap_or(Path::new("."));
-            let mut new = tempfile::NamedTempFile::new_in(folder)?;
-            std::io::copy(&mut entry, &mut new)?;
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            new.as_file().set_permissions(mode)?;
-            new.as_file().sync_all()?;
-            new.persist(place).map_err(|error| error.error)?;
+            let new = AtomicFile::new_in(folder, 0o755)?;
+            std::io::copy(&mut entry, &mut new.as_file())?;
+            new.commit(place)?;
             return Ok(true);
         }
         Ok(false)

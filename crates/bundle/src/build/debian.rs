@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kubeon_process::{ProgramRun, find_on_path};
+
 use super::error::at;
 use super::{BuildError, State, Task};
 use crate::cache::Scratch;
 use crate::catalogue::DebianRecipe;
 use crate::manifest::DebianPackage;
 use crate::pack::{self, Content, Tree};
-use crate::process::{self, Guarded};
 use crate::{Part, PartKind, Source, digest};
 
 const ASK_LIMIT: Duration = Duration::from_secs(120);
@@ -31,16 +32,16 @@ const EMPTY_MACHINE: [&str; 6] = [
 /// The packages that the wanted ones need, with the versions and digests of the distribution's signed index.
 pub(super) fn resolve(task: &Task<'_>, recipe: &DebianRecipe) -> Result<Vec<DebianPackage>, BuildError> {
     for tool in ["apt-get", "apt-cache", "dpkg-deb"] {
-        if process::find(tool).is_none() {
+        if find_on_path(tool).is_none() {
             let why = format!(
                 "{tool} is missing: this needs Debian or Ubuntu; elsewhere bring the parts: --from DIR"
             );
             return Err(task.unexpected(why));
         }
     }
-    let mut apt = Guarded::new("apt-get", ASK_LIMIT);
+    let mut apt = ProgramRun::dying_with_parent("apt-get", ASK_LIMIT);
     apt.command().args(["install", "--print-uris", "-qq", "-y"]).args(EMPTY_MACHINE).args(&recipe.packages);
-    let uris = apt.output().map_err(|source| task.failed("resolve the packages", source))?;
+    let uris = apt.stdout().map_err(|source| task.failed("resolve the packages", source))?;
     let mut exact: Vec<String> = uris
         .lines()
         .filter_map(package_of)
@@ -48,9 +49,9 @@ pub(super) fn resolve(task: &Task<'_>, recipe: &DebianRecipe) -> Result<Vec<Debi
         .map(joined)
         .collect();
     exact.sort();
-    let mut cache = Guarded::new("apt-cache", ASK_LIMIT);
+    let mut cache = ProgramRun::dying_with_parent("apt-cache", ASK_LIMIT);
     cache.command().args(["show", "--no-all-versions"]).args(&EMPTY_MACHINE[..3]).args(&exact);
-    let stanzas = cache.output().map_err(|source| task.failed("read the packages' digests", source))?;
+    let stanzas = cache.stdout().map_err(|source| task.failed("read the packages' digests", source))?;
     let mut packages = Vec::new();
     for exact in &exact {
         let found = stanzas.split("\n\n").find_map(|stanza| package(stanza, exact));
@@ -97,9 +98,9 @@ pub(super) fn make(
     let root = scratch.folder("root").map_err(at("create a folder in", scratch.path()))?;
     for (done, file) in files.iter().enumerate() {
         task.say(State::Building { done, total: files.len() });
-        let mut dpkg = Guarded::new("dpkg-deb", UNPACK_LIMIT);
+        let mut dpkg = ProgramRun::dying_with_parent("dpkg-deb", UNPACK_LIMIT);
         dpkg.command().arg("-x").arg(file).arg(&root);
-        dpkg.output().map_err(|source| task.failed("unpack a package", source))?;
+        dpkg.stdout().map_err(|source| task.failed("unpack a package", source))?;
     }
     task.say(State::Packing);
     let mut tree = pack::tree(&root).map_err(at("read", &root))?;
@@ -126,13 +127,13 @@ fn download(
     scratch: &Scratch,
 ) -> Result<Vec<PathBuf>, BuildError> {
     let folder = scratch.folder("packages").map_err(at("create a folder in", scratch.path()))?;
-    let mut apt = Guarded::new("apt-get", DOWNLOAD_LIMIT);
+    let mut apt = ProgramRun::dying_with_parent("apt-get", DOWNLOAD_LIMIT);
     // Its own unprivileged user could not write into a folder that only we may enter.
     apt.command()
         .args(["download", "-qq", "-oAPT::Sandbox::User=root", "-oAcquire::Retries=3"])
         .args(&EMPTY_MACHINE[1..4]);
     apt.command().args(packages.iter().map(|p| format!("{}={}", p.name, p.version))).current_dir(&folder);
-    apt.output().map_err(|source| task.failed("download the packages", source))?;
+    apt.stdout().map_err(|source| task.failed("download the packages", source))?;
     let mut by_digest = std::collections::BTreeMap::new();
     for entry in fs::read_dir(&folder).map_err(at("read", &folder))? {
         let path = entry.map_err(at("read", &folder))?.path();
@@ -197,11 +198,11 @@ fn check_program(task: &Task<'_>, root: &Path, tree: &Tree, program: &str) -> Re
     let folders =
         [format!("lib/{triplet}"), format!("usr/lib/{triplet}")].map(|f| root.join(f).display().to_string());
     let loader = root.join(task.arch.loader());
-    let mut list = Guarded::new(&loader.display().to_string(), ASK_LIMIT);
+    let mut list = ProgramRun::dying_with_parent(&loader, ASK_LIMIT);
     list.command()
         .args(["--inhibit-cache", "--library-path", &folders.join(":"), "--list"])
         .arg(root.join(&path));
-    let libraries = list.output().map_err(|source| task.failed("list a program's libraries", source))?;
+    let libraries = list.stdout().map_err(|source| task.failed("list a program's libraries", source))?;
     let outside = |line: &&str| {
         line.contains("not found") || (line.contains("=>") && !line.contains(&root.display().to_string()))
     };

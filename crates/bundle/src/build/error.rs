@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::process::ProcessError;
+use kubeon_process::ProgramError;
+
 use crate::{Arch, BundleError};
 
 /// Why a bundle could not be made. What was finished before stays in the cache.
@@ -44,7 +45,7 @@ pub enum BuildError {
         action: &'static str,
         /// How the program ended.
         #[source]
-        source: Box<ProcessError>,
+        source: Box<ProgramError>,
         /// Empty, or the way out.
         hint: &'static str,
     },

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use kubeon_process::{ProgramError, ProgramRun, find_on_path};
+
 use super::error::at;
 use super::{BuildError, State, Task};
 use crate::cache::Scratch;
 use crate::catalogue::{Entry, GoRecipe, Need, ProgramRecipe, Recipe};
 use crate::manifest::GoModule;
 use crate::pack::{self, Content, Tree};
-use crate::process::{self, Guarded, ProcessError};
 use crate::{Arch, Part, PartKind, Source};
 
 const COMPILE_LIMIT: Duration = Duration::from_secs(3600);
@@ -77,7 +78,7 @@ fn oldest_go(entry: &Entry) -> String {
 }
 
 fn is_met(need: &Need) -> bool {
-    let program = need.program.as_deref().is_none_or(|program| process::find(program).is_some());
+    let program = need.program.as_deref().is_none_or(|program| find_on_path(program).is_some());
     let file = need.file.as_deref().is_none_or(|file| {
         // Debian files some headers under the architecture's name.
         let multiarch =
@@ -98,9 +99,9 @@ pub(super) fn prepare(
         let path = modules.join(name);
         fs::write(&path, text).map_err(at("write", &path))?;
     }
-    let mut go = Guarded::new("go", Duration::from_secs(300));
+    let mut go = ProgramRun::dying_with_parent("go", Duration::from_secs(300));
     go.command().args(["env", "GOVERSION"]).current_dir(&modules).env("GOWORK", "off");
-    let version = go.output().map_err(|source| task.failed("ask go for its version", source))?;
+    let version = go.stdout().map_err(|source| task.failed("ask go for its version", source))?;
     Ok(Toolchain { version: version.trim().to_owned(), modules })
 }
 
@@ -124,7 +125,7 @@ pub(super) fn make(
         go.command().arg("-gcflags=all=-dwarf=false");
         go.command().arg("-ldflags").arg(ldflags(recipe)).arg("-o").arg(format!("{}/", bin.display()));
         go.command().args(programs.iter().filter_map(|program| program.package.as_deref()));
-        go.lines(|line| {
+        go.stderr_lines(|line| {
             let is_package = packages.contains(line);
             if is_package && seen.insert(line.to_owned()) {
                 let (done, total) = (seen.len(), packages.len());
@@ -201,7 +202,7 @@ fn fetch(
         let mut go = go_command(task, recipe, scratch, toolchain, FETCH_LIMIT);
         go.command().args(["list", "-deps"]).args(flags(tags));
         go.command().args(programs.iter().filter_map(|program| program.package.as_deref()));
-        let error = match go.output() {
+        let error = match go.stdout() {
             // `unsafe` is a name that the compiler knows, not a package that it compiles.
             Ok(list) => {
                 return Ok(list.lines().filter(|line| *line != "unsafe").map(str::to_owned).collect());
@@ -222,9 +223,9 @@ const FINAL: [&str; 5] =
     ["checksum mismatch", "SECURITY ERROR", "missing go.sum entry", "requires go >=", "GOPROXY=off"];
 
 /// Whether trying again may help. Sums that do not match never will.
-fn is_passing(error: &ProcessError) -> bool {
-    let ProcessError::Failed { words, .. } = error else { return false };
-    !FINAL.iter().any(|word| words.contains(word))
+fn is_passing(error: &ProgramError) -> bool {
+    let ProgramError::Failed { stderr_tail, .. } = error else { return false };
+    !FINAL.iter().any(|word| stderr_tail.contains(word))
 }
 
 /// `go` with the run's compile cache and the user's module cache, which is small and shared.
@@ -234,8 +235,8 @@ fn go_command(
     scratch: &Scratch,
     toolchain: &Toolchain,
     limit: Duration,
-) -> Guarded {
-    let mut go = Guarded::new("go", limit);
+) -> ProgramRun {
+    let mut go = ProgramRun::dying_with_parent("go", limit).without_noise("go: downloading ");
     go.command()
         .current_dir(&toolchain.modules)
         .env("GOFLAGS", "")
@@ -333,10 +334,10 @@ mod tests {
 
     #[test]
     fn fetches_again_only_what_may_pass() {
-        let failed = |words: &str| ProcessError::Failed {
+        let failed = |words: &str| ProgramError::Failed {
             program: "go".into(),
             status: "1".into(),
-            words: words.into(),
+            stderr_tail: words.into(),
         };
         assert!(is_passing(&failed("dial tcp: i/o timeout")));
         assert!(!is_passing(&failed("verifying x: checksum mismatch")));

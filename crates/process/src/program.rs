@@ -1,0 +1,188 @@
+//! One run of a program.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::error::ProgramError;
+use crate::output::{OutputPipe, OutputTail, ProgramOutput};
+use crate::running::RunningProgram;
+
+/// Time between SIGTERM and SIGKILL for programs that die with this process.
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// A program to run once. Its standard input is empty unless [`ProgramRun::input`] sets it.
+#[derive(Debug)]
+pub struct ProgramRun {
+    command: Command,
+    name: String,
+    limit: Duration,
+    grace_period: Duration,
+    own_group: bool,
+    input: Option<Vec<u8>>,
+    noise: Option<&'static str>,
+}
+
+impl ProgramRun {
+    /// A program in a process group of its own. At the limit the whole group gets SIGKILL.
+    pub fn new(program: impl AsRef<OsStr>, limit: Duration) -> Self {
+        let program = program.as_ref();
+        Self::of(Command::new(program), program, limit, Duration::ZERO)
+    }
+
+    /// A program that also ends when this process does, even by SIGKILL.
+    ///
+    /// `setpriv` asks the kernel to end `timeout` when the thread that called [`ProgramRun::run`] is gone, and `timeout`
+    /// ends the program and its children. Where either is missing, the program may outlive this process; the limit
+    /// is kept. At the limit the group gets SIGTERM, and SIGKILL 10 s later.
+    pub fn dying_with_parent(program: impl AsRef<OsStr>, limit: Duration) -> Self {
+        let program = program.as_ref();
+        let command = match (find_on_path("setpriv"), find_on_path("timeout")) {
+            (Some(_), Some(timeout)) => {
+                let mut command = die_with_parent("TERM", timeout);
+                command.args(["--kill-after", "10"]).arg(limit.as_secs().to_string()).arg(program);
+                command
+            }
+            _ => Command::new(program),
+        };
+        Self::of(command, program, limit, GRACE_PERIOD)
+    }
+
+    fn of(command: Command, program: &OsStr, limit: Duration, grace_period: Duration) -> Self {
+        let name = program.to_string_lossy().into_owned();
+        Self { command, name, limit, grace_period, own_group: true, input: None, noise: None }
+    }
+
+    /// Leaves the program in the process group of this process: Ctrl-C of the terminal reaches it. At the limit only
+    /// the program itself is killed.
+    #[must_use]
+    pub fn in_our_group(mut self) -> Self {
+        self.own_group = false;
+        self
+    }
+
+    /// Sets the standard input.
+    #[must_use]
+    pub fn input(mut self, text: impl Into<Vec<u8>>) -> Self {
+        self.input = Some(text.into());
+        self
+    }
+
+    /// Leaves lines that begin with `prefix` out of what a failure reports.
+    #[must_use]
+    pub fn without_noise(mut self, prefix: &'static str) -> Self {
+        self.noise = Some(prefix);
+        self
+    }
+
+    /// Changes the time limit.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The command, to add arguments, variables and a folder.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+
+    /// Runs the program to its end. Another exit code than 0 is no error.
+    ///
+    /// # Errors
+    /// When the program cannot be started or does not end in time.
+    pub fn run(self) -> Result<ProgramOutput, ProgramError> {
+        self.run_with(|_, _| ())
+    }
+
+    /// Runs the program and hands over each line as it comes, with its line end.
+    ///
+    /// # Errors
+    /// When the program cannot be started or does not end in time.
+    pub fn run_with(
+        mut self,
+        mut on_line: impl FnMut(OutputPipe, &str),
+    ) -> Result<ProgramOutput, ProgramError> {
+        self.command.stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() });
+        self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        if self.own_group {
+            self.command.process_group(0);
+        }
+        let child = self.command.spawn().map_err(|source| ProgramError::start(&self.name, source))?;
+        let mut running = RunningProgram::new(child, self.own_group, self.input);
+        match running.follow(self.limit, &mut on_line) {
+            Ok(Some(output)) => Ok(output),
+            Ok(None) => {
+                running.stop(self.grace_period);
+                Err(ProgramError::Timeout { program: self.name, limit: self.limit })
+            }
+            Err(source) => Err(ProgramError::start(&self.name, source)),
+        }
+    }
+
+    /// Runs the program and returns its standard output.
+    ///
+    /// # Errors
+    /// The same as [`ProgramRun::run`], and when the exit code is not 0.
+    pub fn stdout(self) -> Result<String, ProgramError> {
+        let (program, noise) = (self.name.clone(), self.noise);
+        let output = self.run()?;
+        if output.success() {
+            return Ok(output.stdout);
+        }
+        let stderr_tail =
+            output.stderr.lines().filter(|line| !is_noise(noise, line)).collect::<OutputTail>().text();
+        Err(ProgramError::Failed { program, status: output.status.to_string(), stderr_tail })
+    }
+
+    /// Runs the program and hands over each line of its standard error. An error carries the last of the lines for
+    /// which `on_line` returns false.
+    ///
+    /// # Errors
+    /// The same as [`ProgramRun::stdout`].
+    pub fn stderr_lines(self, mut on_line: impl FnMut(&str) -> bool) -> Result<(), ProgramError> {
+        let (program, noise) = (self.name.clone(), self.noise);
+        let mut tail = OutputTail::default();
+        let output = self.run_with(|pipe, line| {
+            let line = line.trim_end();
+            if pipe == OutputPipe::Stderr && !on_line(line) && !is_noise(noise, line) {
+                tail.push(line);
+            }
+        })?;
+        if output.success() {
+            return Ok(());
+        }
+        Err(ProgramError::Failed { program, status: output.status.to_string(), stderr_tail: tail.text() })
+    }
+}
+
+fn is_noise(noise: Option<&str>, line: &str) -> bool {
+    noise.is_some_and(|prefix| line.starts_with(prefix))
+}
+
+/// A command that runs `program` through `setpriv`: the kernel sends it the signal when the thread that starts it ends.
+pub fn die_with_parent(signal: &str, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", signal, "--"]).arg(program);
+    command
+}
+
+/// The first executable file of this name in the folders of `path`, which has the form of `PATH`.
+#[must_use]
+pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(|file| is_executable(file))
+}
+
+/// The same in the folders of this process's `PATH`.
+#[must_use]
+pub fn find_on_path(program: &str) -> Option<PathBuf> {
+    let path: OsString = std::env::var_os("PATH")?;
+    find_program(program, &path)
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,112 @@
+//! Real programs: output, input, limits, groups.
+
+use std::time::{Duration, Instant};
+
+use kubeon_process::{OutputPipe, ProgramError, ProgramRun};
+
+fn shell(script: &str, limit: Duration) -> ProgramRun {
+    with_script(ProgramRun::new("sh", limit), script)
+}
+
+fn with_script(mut run: ProgramRun, script: &str) -> ProgramRun {
+    run.command().args(["-c", script]);
+    run
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn returns_output_and_exit_code() {
+    let output = shell("cat; echo bad >&2; exit 3", LONG).input("in").run().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!((output.stdout.as_str(), output.last_line().as_str()), ("in", "bad"));
+}
+
+#[test]
+fn passes_more_than_a_pipe_holds_in_both_directions() {
+    let text = "line\n".repeat(100_000);
+    assert_eq!(ProgramRun::new("cat", LONG).input(text.clone()).run().unwrap().stdout, text);
+}
+
+#[test]
+fn hands_over_lines_of_both_pipes() {
+    let mut lines = Vec::new();
+    shell("echo one; echo two >&2", LONG)
+        .run_with(|pipe, line| lines.push((pipe == OutputPipe::Stderr, line.to_owned())))
+        .unwrap();
+    lines.sort();
+    assert_eq!(lines, [(false, "one\n".to_owned()), (true, "two\n".to_owned())]);
+}
+
+#[test]
+fn kills_the_program_and_its_children_at_the_limit() {
+    let begin = Instant::now();
+    let folder = std::env::temp_dir().join(format!("kubeon-process-{}", std::process::id()));
+    let script = format!("sleep 60 & echo $! > {}; sleep 60", folder.display());
+    let error = shell(&script, Duration::from_millis(500)).run().unwrap_err();
+    assert!(matches!(error, ProgramError::Timeout { .. }), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(15));
+    let child = std::fs::read_to_string(&folder).unwrap();
+    std::fs::remove_file(&folder).unwrap();
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+    while !(state().is_empty() || state().contains(") Z ")) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "the child lives: {}", state());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_program_that_writes_all_the_time_is_stopped_at_the_limit() {
+    let begin = Instant::now();
+    let error = ProgramRun::new("yes", Duration::from_millis(200)).run().unwrap_err();
+    assert!(matches!(error, ProgramError::Timeout { .. }), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_child_that_keeps_the_output_open_does_not_keep_us() {
+    let begin = Instant::now();
+    let output = shell("sleep 30 & echo done", LONG).run().unwrap();
+    assert_eq!(output.stdout, "done\n");
+    assert!(begin.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_program_that_dies_with_its_parent_keeps_the_limit() {
+    let run = with_script(ProgramRun::dying_with_parent("sh", Duration::from_secs(1)), "sleep 60 & sleep 60");
+    let error = run.stdout().unwrap_err();
+    assert!(matches!(error, ProgramError::Timeout { limit, .. } if limit.as_secs() == 1), "{error}");
+}
+
+#[test]
+fn a_failure_carries_the_end_of_standard_error() {
+    let run = with_script(ProgramRun::dying_with_parent("sh", LONG), "echo no such thing >&2; exit 3");
+    let error = run.stdout().unwrap_err().to_string();
+    assert!(error.contains("no such thing") && error.contains('3'), "{error}");
+}
+
+#[test]
+fn progress_is_not_part_of_the_failure() {
+    let mut progress = Vec::new();
+    let error = shell("echo progress >&2; echo noise: x >&2; echo broken >&2; exit 1", LONG)
+        .without_noise("noise: ")
+        .stderr_lines(|line| {
+            let is_progress = line == "progress";
+            if is_progress {
+                progress.push(line.to_owned());
+            }
+            is_progress
+        })
+        .unwrap_err();
+    assert_eq!(progress, ["progress"]);
+    assert!(matches!(error, ProgramError::Failed { stderr_tail, .. } if stderr_tail == "broken"));
+}
+
+#[test]
+fn names_the_program_that_is_missing() {
+    let error = ProgramRun::new("no-such-program", LONG).run().unwrap_err();
+    assert!(
+        matches!(&error, ProgramError::Missing { program, .. } if program == "no-such-program"),
+        "{error}"
+    );
+}
