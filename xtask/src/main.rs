@@ -22,8 +22,8 @@ struct Arguments {
 enum Task {
     /// Write generated files: custom resource definitions, JSON schema.
     Gen,
-    /// Check layers, file lengths, lints of every package, and that generated files are fresh.
-    Check,
+    /// Check the rules of the workspace: layers, lengths, names, phrases, import cycles, decisions, contracts, generated files.
+    Check(check::CheckArguments),
     /// Measure, side by side with peers, in one run.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     let root = root();
     match Arguments::parse().task {
         Task::Gen => generate::write(&root),
-        Task::Check => check::run(&root),
+        Task::Check(arguments) => check::run(&root, &arguments),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Images(images) => images::run(&root, &images),
     }
