@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kubeon_api::HostAddress;
-use kubeon_plan::Step;
+use kubeon_plan::{Step, StepId};
 use kubeon_wire::Op;
 
 /// The order of a run. Steps are known by their place in the plan.
@@ -13,6 +13,7 @@ pub(crate) struct Order<'a> {
     waits: Vec<usize>,
     /// For each step, the steps that need it.
     followers: Vec<Vec<usize>>,
+    dangling: Vec<(usize, &'a StepId)>,
     phase: Vec<Phase>,
     rooms: BTreeMap<HostAddress, Room>,
     /// Hosts where something may have become startable.
@@ -43,30 +44,43 @@ struct Room {
 
 impl<'a> Order<'a> {
     /// Orders the steps; `room_for` is how many may run at once on a host, besides one part.
-    /// Needs that are not in the plan count as done.
+    /// A step that needs one that is not in the plan never starts: see [`Order::dangling`].
     pub fn new(steps: &'a [Step], room_for: usize) -> Self {
-        let places: HashMap<&str, usize> =
-            steps.iter().enumerate().map(|(place, step)| (step.id.as_str(), place)).collect();
+        let places: HashMap<&StepId, usize> =
+            steps.iter().enumerate().map(|(place, step)| (&step.id, place)).collect();
         let mut followers = vec![Vec::new(); steps.len()];
         let mut waits = vec![0; steps.len()];
+        let mut dangling = Vec::new();
         for (place, step) in steps.iter().enumerate() {
-            let needs: BTreeSet<usize> =
-                step.needs.iter().filter_map(|need| places.get(need.as_str()).copied()).collect();
+            let needs: BTreeSet<&StepId> = step.needs.iter().collect();
             waits[place] = needs.len();
-            needs.into_iter().for_each(|need| followers[need].push(place));
+            for need in needs {
+                match places.get(need) {
+                    Some(before) => followers[*before].push(place),
+                    None => dangling.push((place, need)),
+                }
+            }
         }
         let mut rooms: BTreeMap<HostAddress, Room> = BTreeMap::new();
         for (place, step) in steps.iter().enumerate() {
             rooms.entry(step.host).or_default().all.push(place);
         }
         let phase = vec![Phase::Waiting; steps.len()];
-        let mut order = Self { steps, waits, followers, phase, rooms, stirred: BTreeSet::new(), room_for };
+        let stirred = BTreeSet::new();
+        let mut order = Self { steps, waits, followers, dangling, phase, rooms, stirred, room_for };
         for place in 0..steps.len() {
             if order.waits[place] == 0 {
                 order.ready(place);
             }
         }
         order
+    }
+
+    /// The steps that need one which is not in the plan, each with the first such need.
+    pub fn dangling(&self) -> Vec<(usize, &'a StepId)> {
+        let mut dangling = self.dangling.clone();
+        dangling.dedup_by_key(|(place, _)| *place);
+        dangling
     }
 
     /// The hosts that have steps.

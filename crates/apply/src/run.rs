@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::FuturesUnordered;
 use kubeon_api::HostAddress;
-use kubeon_plan::{Outcome, Plan, Step, StepOutcome};
+use kubeon_plan::{Outcome, Plan, Step, StepId, StepOutcome};
 use kubeon_ports::Report;
 use kubeon_wire::{Category, StepFailure};
 use tokio::sync::{Semaphore, watch};
@@ -56,6 +56,7 @@ pub async fn run(
     }
     let (cluster, standing) = (cluster.clone(), *standing);
     watch.on_event(RunEvent::PlanStarted { cluster, steps: steps.len(), hosts: lines.len(), standing });
+    ledger.refuse_dangling();
     for host in unknown {
         ledger.lose(host, &fault(format!("{host} has steps but is not among the plan's hosts")));
     }
@@ -157,7 +158,7 @@ impl Ledger<'_> {
 
     fn fail(&mut self, place: usize, failure: StepFailure) {
         if failure.category == Category::Cancelled {
-            self.skip(place, "");
+            self.skip(place, None);
         } else {
             self.note_failure(place, failure);
         }
@@ -174,7 +175,7 @@ impl Ledger<'_> {
     fn close(&mut self, stop: &CancellationToken) {
         for place in [self.order.running(), self.order.waiting()].concat() {
             if stop.is_cancelled() {
-                self.skip(place, "");
+                self.skip(place, None);
             } else {
                 self.note_failure(place, fault("its needs lead back to itself".to_owned()));
             }
@@ -188,21 +189,31 @@ impl Ledger<'_> {
     }
 
     fn skip_followers(&mut self, place: usize) {
-        let cause = match self.outcome.steps.get(&self.steps[place].id) {
+        let id = &self.steps[place].id;
+        let cause = match self.outcome.steps.get(id) {
             Some(StepOutcome::Skipped { because }) => because.clone(),
-            _ => self.steps[place].id.clone(),
+            _ => Some(id.clone()),
         };
-        self.order.failed(place).into_iter().for_each(|follower| self.skip(follower, &cause));
+        self.order.failed(place).into_iter().for_each(|follower| self.skip(follower, cause.as_ref()));
     }
 
-    fn skip(&mut self, place: usize, because: &str) {
+    /// Fails the steps that come after one that the plan does not have: their order is not known.
+    fn refuse_dangling(&mut self) {
+        for (place, need) in self.order.dangling() {
+            let cause = format!("it must come after {need}, which is not in the plan");
+            self.note_failure(place, fault(cause));
+            self.skip_followers(place);
+        }
+    }
+
+    fn skip(&mut self, place: usize, because: Option<&StepId>) {
         let (host, step) = self.name(place);
-        let because = because.to_owned();
+        let because = because.cloned();
         self.watch.on_event(RunEvent::Skipped { host, step: step.clone(), because: because.clone() });
         self.outcome.steps.insert(step, StepOutcome::Skipped { because });
     }
 
-    fn name(&self, place: usize) -> (HostAddress, String) {
+    fn name(&self, place: usize) -> (HostAddress, StepId) {
         (self.steps[place].host, self.steps[place].id.clone())
     }
 }

@@ -1,6 +1,7 @@
 //! What a run tells while it goes.
 
 use kubeon_api::{ClusterName, HostAddress};
+use kubeon_plan::StepId;
 use kubeon_wire::StepFailure;
 use serde::{Deserialize, Serialize};
 
@@ -57,14 +58,14 @@ pub enum RunEvent {
         /// The host.
         host: HostAddress,
         /// The step.
-        step: String,
+        step: StepId,
     },
     /// Something countable moved on.
     Progress {
         /// The host.
         host: HostAddress,
         /// The step.
-        step: String,
+        step: StepId,
         /// So far, bytes.
         done: u64,
         /// In all, bytes.
@@ -75,7 +76,7 @@ pub enum RunEvent {
         /// The host.
         host: HostAddress,
         /// The step.
-        step: String,
+        step: StepId,
         /// One line.
         text: String,
     },
@@ -84,7 +85,7 @@ pub enum RunEvent {
         /// The host.
         host: HostAddress,
         /// The step.
-        step: String,
+        step: StepId,
         /// Why it failed.
         failure: StepFailure,
         /// The number of the try that comes next; the first was 1.
@@ -97,7 +98,7 @@ pub enum RunEvent {
         /// The host.
         host: HostAddress,
         /// The step.
-        step: String,
+        step: StepId,
         /// Whether the host changed.
         changed: bool,
         /// How long it took on the host.
@@ -108,7 +109,7 @@ pub enum RunEvent {
         /// The host.
         host: HostAddress,
         /// The step.
-        step: String,
+        step: StepId,
         /// Why.
         failure: StepFailure,
     },
@@ -117,8 +118,8 @@ pub enum RunEvent {
         /// The host.
         host: HostAddress,
         /// The step.
-        step: String,
-        /// The failed step that it needs; empty when the run was told to stop.
-        because: String,
+        step: StepId,
+        /// The failed step that it needs; `None` when the run was cancelled.
+        because: Option<StepId>,
     },
 }

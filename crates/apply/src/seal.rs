@@ -42,7 +42,7 @@ pub(crate) fn seal(step: &Step, hands: &HostPorts<'_>) -> Result<Parcel, StepFai
     } = step;
     let blob = blob_of(op, hands.blobs)?;
     let op = seal_op(op, hands.secrets)?;
-    let (id, digest) = (id.clone(), digest.clone());
+    let (id, digest) = (id.to_string(), digest.clone());
     let step = HostStep { id, digest, timeout_seconds: *timeout_seconds, journal: *journal, op };
     Ok(Parcel { step, blob })
 }

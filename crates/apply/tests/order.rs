@@ -86,10 +86,13 @@ async fn works_on_all_hosts_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn needs_that_are_not_in_the_plan_count_as_done() {
+async fn a_step_that_needs_one_outside_the_plan_fails_and_is_never_sent() {
     let world = world();
-    let ran = ran(&world, &plan_of([step("b", H1).needs(["stood-before"])])).await;
-    assert_eq!(ran.of("b"), "done");
+    let steps = [step("b", H1).needs(["nowhere"]), step("c", H2).needs(["b"]), step("d", H1)];
+    let ran = ran(&world, &plan_of(steps)).await;
+    assert!(ran.failure("b").cause.contains("test/nowhere@test, which is not in the plan"));
+    assert_eq!((ran.of("c").as_str(), ran.of("d").as_str()), ("skipped because of b", "done"));
+    assert_eq!(ran.count(|it| matches!(it, RunEvent::StepStarted { step, .. } if step.what() != "d")), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ use kubeon_wire::{Cgroup, Facts, Fence, NodeFact};
 
 use crate::desired::prepare;
 use crate::input::{ClusterSpec, HostSpec, Intent, LoadBalancer, PartInfo, ProxyMode};
+use crate::step_id::{StageName, StepId};
 
 /// Bytes that a packet has on an ordinary link.
 const USUAL_MTU: u32 = 1500;
@@ -132,8 +133,8 @@ impl Host<'_> {
     }
 
     /// A step's identity on this host.
-    pub(crate) fn id(&self, what: &str) -> String {
-        format!("{what}@{}", self.name)
+    pub(crate) fn id(&self, stage: StageName, what: &str) -> StepId {
+        StepId::new(stage, what, &self.name)
     }
 
     pub(crate) fn cgroup_v2(&self) -> bool {
@@ -159,7 +160,7 @@ impl Host<'_> {
     }
 
     /// Whether the host did this step before, whatever its content was.
-    pub(crate) fn did(&self, id: &str) -> bool {
-        self.facts.journal.iter().any(|entry| entry.id == id)
+    pub(crate) fn did(&self, id: &StepId) -> bool {
+        self.facts.journal.iter().any(|entry| *id == *entry.id)
     }
 }

@@ -9,6 +9,7 @@ use crate::diff::planned_hosts;
 use crate::hosts;
 use crate::input::{Intent, Snapshot};
 use crate::output::{Plan, PlanError, Step};
+use crate::step_id::{StageName, StepId};
 
 /// Plans the removal of a cluster. Hosts that carry nothing of it are left alone, and so are those that were named to be
 /// left out, masters too. Where all are, the plan is empty. A note names those that carry another cluster.
@@ -23,7 +24,7 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
     // A host that was about to leave goes with the workers.
     let leaving = site.leaving.iter().filter(|host| host.facts.as_ref().is_ok_and(|facts| ours(facts)));
     let workers: Vec<_> = workers.chain(leaving.map(|host| (host.spec.address, &host.name))).collect();
-    let before: Vec<String> = workers.iter().map(|(_, name)| reset_id(name)).collect();
+    let before: Vec<StepId> = workers.iter().map(|(_, name)| reset_id(name)).collect();
     let generation = site.generation + 1;
     let masters = site.masters().filter(claimed);
     let steps: Vec<Step> = workers
@@ -43,14 +44,17 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
     })
 }
 
-fn reset_id(name: &HostName) -> String {
-    format!("reset/host@{name}")
+/// The name of the one stage of a removal.
+const STAGE: StageName = StageName::of("reset");
+
+fn reset_id(name: &HostName) -> StepId {
+    StepId::new(STAGE, "host", name)
 }
 
-fn reset(site: &PlanContext<'_>, host: HostAddress, name: &HostName, needs: Vec<String>) -> Step {
+fn reset(site: &PlanContext<'_>, host: HostAddress, name: &HostName, needs: Vec<StepId>) -> Step {
     Step {
         id: reset_id(name),
-        stage: "reset".to_owned(),
+        stage: STAGE.to_string(),
         host,
         title: format!("take everything of {} off {name}", site.spec().name),
         why: "the cluster is to be destroyed".to_owned(),

@@ -11,8 +11,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::context::PlanContext;
 use crate::desired::DesiredStep;
-use crate::output::{Note, Plan, PlannedHost, Step};
+use crate::output::{Note, Plan, PlanError, PlannedHost, Refusal, Step};
 use crate::stages::side_by_side;
+use crate::step_id::StepId;
 
 /// How many pieces the work on all wishes, or on all hosts, is cut into.
 const PIECES: usize = 8;
@@ -29,18 +30,28 @@ struct Found {
     /// Why it is needed; `None` where it stands.
     why: Option<String>,
     /// Where the steps before it lie, in the order in which the wish names them.
-    needs: Vec<Option<usize>>,
+    needs: Vec<usize>,
 }
 
 /// Keeps the wishes that are needed, each with its reason.
-pub(crate) fn plan(site: &PlanContext<'_>, now: i64, wishes: Vec<DesiredStep>, notes: Vec<Note>) -> Plan {
+///
+/// # Errors
+/// When a step names a step before it that does not exist: a fault of the planner. Without the error the order
+/// between the two would be lost.
+pub(crate) fn plan(
+    site: &PlanContext<'_>,
+    now: i64,
+    wishes: Vec<DesiredStep>,
+    notes: Vec<Note>,
+) -> Result<Plan, PlanError> {
     let seen = look(site);
-    let found = find(&wishes, &seen, now);
+    let traced = trace(&wishes).map_err(|faults| internal(site, faults))?;
+    let found = find(&wishes, traced, &seen, now);
     let standing = found.iter().filter(|found| found.why.is_none()).count();
     let needed: Vec<bool> = found.iter().map(|found| found.why.is_some()).collect();
     let steps = steps(wishes, found, &needed);
     let generation = site.generation + u64::from(!steps.is_empty());
-    Plan {
+    Ok(Plan {
         cluster: site.spec().name.clone(),
         version: site.spec().version,
         generation,
@@ -49,7 +60,19 @@ pub(crate) fn plan(site: &PlanContext<'_>, now: i64, wishes: Vec<DesiredStep>, n
         standing,
         facts: seen.values().map(|seen| count(seen.facts)).sum(),
         notes,
-    }
+    })
+}
+
+/// A fault of the planner, not of the request.
+fn internal(site: &PlanContext<'_>, faults: Vec<Dangling>) -> PlanError {
+    let refusals = faults.into_iter().map(|Dangling { id, need }| Refusal {
+        subject: id.to_string(),
+        reason: format!(
+            "internal error: it must come after {need}, and no step of that name comes before it; \
+             nothing was changed; please report this"
+        ),
+    });
+    PlanError { cluster: site.spec().name.to_string(), refusals: refusals.collect(), notes: Vec::new() }
 }
 
 /// The hosts of the cluster and those that leave it, as far as they were seen.
@@ -89,14 +112,26 @@ fn count(facts: &Facts) -> usize {
 /// A wish's effect, and where what it names stands among those before it.
 struct Traced {
     effect: Sha256,
-    needs: Vec<Option<usize>>,
+    needs: Vec<usize>,
     reads: Vec<usize>,
 }
 
+/// A step that names one before it which does not exist.
+#[derive(Debug, PartialEq, Eq)]
+struct Dangling {
+    id: StepId,
+    need: StepId,
+}
+
 /// Looks at every wish once. What a wish comes after stands before it in the list.
-fn find(wishes: &[DesiredStep], seen: &HashMap<HostAddress, Seen<'_>>, now: i64) -> Vec<Found> {
+fn find(
+    wishes: &[DesiredStep],
+    traced: Vec<Traced>,
+    seen: &HashMap<HostAddress, Seen<'_>>,
+    now: i64,
+) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::with_capacity(wishes.len());
-    for (wish, Traced { effect, needs, reads }) in wishes.iter().zip(trace(wishes)) {
+    for (wish, Traced { effect, needs, reads }) in wishes.iter().zip(traced) {
         let read: Vec<&Found> = reads.into_iter().map(|place| &all[place]).collect();
         let digest = digest(effect, &read);
         let why = reason(wish, &digest, &seen[&wish.host], &read, now);
@@ -106,30 +141,46 @@ fn find(wishes: &[DesiredStep], seen: &HashMap<HostAddress, Seen<'_>>, now: i64)
 }
 
 /// What can be found out about each wish alone: most of the work of a large plan.
-fn trace(wishes: &[DesiredStep]) -> Vec<Traced> {
+fn trace(wishes: &[DesiredStep]) -> Result<Vec<Traced>, Vec<Dangling>> {
     let places: HashMap<&str, usize> =
         wishes.iter().enumerate().map(|(place, wish)| (wish.id.as_str(), place)).collect();
     let size = wishes.len().div_ceil(PIECES).max(1);
-    side_by_side(wishes.chunks(size).enumerate().map(|(piece, wishes)| {
+    let traced = side_by_side(wishes.chunks(size).enumerate().map(|(piece, wishes)| {
         let places = &places;
         move || {
             let mut json = Vec::new();
             let one = |(at, wish)| trace_one(wish, piece * size + at, places, &mut json);
             wishes.iter().enumerate().map(one).collect()
         }
-    }))
+    }));
+    let (mut good, mut dangling) = (Vec::with_capacity(traced.len()), Vec::new());
+    for one in traced {
+        match one {
+            Ok(one) => good.push(one),
+            Err(fault) => dangling.push(fault),
+        }
+    }
+    if dangling.is_empty() { Ok(good) } else { Err(dangling) }
 }
 
 /// `json` is room to write in.
-fn trace_one(wish: &DesiredStep, place: usize, places: &HashMap<&str, usize>, json: &mut Vec<u8>) -> Traced {
-    let before = |id: &String| places.get(id.as_str()).copied().filter(|found| *found < place);
-    let needs: Vec<Option<usize>> = wish.needs.iter().map(before).collect();
-    let reads = if wish.check && wish.reads.is_empty() {
-        needs.iter().copied().flatten().collect()
-    } else {
-        wish.reads.iter().filter_map(before).collect()
+fn trace_one(
+    wish: &DesiredStep,
+    place: usize,
+    places: &HashMap<&str, usize>,
+    json: &mut Vec<u8>,
+) -> Result<Traced, Dangling> {
+    let before = |id: &StepId| {
+        let found = places.get(id.as_str()).copied().filter(|found| *found < place);
+        found.ok_or_else(|| Dangling { id: wish.id.clone(), need: id.clone() })
     };
-    Traced { effect: effect(&wish.op, json), needs, reads }
+    let needs: Vec<usize> = wish.needs.iter().map(before).collect::<Result<_, _>>()?;
+    let reads = if wish.check && wish.reads.is_empty() {
+        needs.clone()
+    } else {
+        wish.reads.iter().map(before).collect::<Result<_, _>>()?
+    };
+    Ok(Traced { effect: effect(&wish.op, json), needs, reads })
 }
 
 /// `json` is room to write in.
@@ -216,18 +267,17 @@ fn steps(wishes: Vec<DesiredStep>, found: Vec<Found>, needed: &[bool]) -> Vec<St
 
 fn step(wish: DesiredStep, found: Found, needed: &[bool]) -> Option<Step> {
     let why = found.why?;
-    let remains = |place: Option<usize>| place.is_some_and(|place| needed[place]);
-    let mut needs: Vec<String> = wish
+    let mut needs: Vec<StepId> = wish
         .needs
         .into_iter()
         .zip(found.needs)
-        .filter_map(|(id, place)| remains(place).then_some(id))
+        .filter_map(|(id, place)| needed[place].then_some(id))
         .collect();
     needs.sort_unstable();
     needs.dedup();
     Some(Step {
+        stage: wish.id.stage().to_owned(),
         id: wish.id,
-        stage: wish.stage.to_owned(),
         host: wish.host,
         title: wish.title,
         why,
@@ -239,4 +289,26 @@ fn step(wish: DesiredStep, found: Found, needed: &[bool]) -> Option<Step> {
         destructive: wish.destructive,
         op: wish.op,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desired(id: &str) -> DesiredStep {
+        let op = Op::Await { checks: Vec::new() };
+        DesiredStep::on("10.0.0.1".parse().unwrap(), id.parse().unwrap(), op)
+    }
+
+    #[test]
+    fn a_need_that_resolves_to_nothing_is_an_error() {
+        let id = |text: &str| text.parse::<StepId>().unwrap();
+        let good = [desired("join/keys@h1"), desired("join/kubelet@h1").reads([id("join/keys@h1")])];
+        assert_eq!(trace(&good).ok().unwrap()[1].needs, [0]);
+        let misspelt = [desired("join/keys@h1"), desired("join/kubelet@h1").needs([id("join/key@h1")])];
+        let fault = Dangling { id: id("join/kubelet@h1"), need: id("join/key@h1") };
+        assert_eq!(trace(&misspelt).err().unwrap(), [fault]);
+        let late = [desired("join/kubelet@h1").reads([id("join/keys@h1")]), desired("join/keys@h1")];
+        assert_eq!(trace(&late).err().unwrap()[0].need, "join/keys@h1", "it must come before");
+    }
 }

@@ -21,6 +21,7 @@ pub mod precheck;
 mod quorum;
 pub mod sim;
 pub mod stages;
+mod step_id;
 pub mod validate;
 
 pub use destroy::destroy;
@@ -31,6 +32,7 @@ pub use input::{
 pub use lint::{Finding, Severity, lint};
 pub use output::{Note, Outcome, Plan, PlanError, PlannedHost, Refusal, Step, StepOutcome};
 pub use precheck::precheck;
+pub use step_id::{StageName, StepId, StepIdError};
 pub use validate::validate;
 
 /// Plans the way from what was seen to what is wanted.
@@ -41,5 +43,5 @@ pub use validate::validate;
 pub fn plan(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
     let (site, notes) = hosts::admit(intent, snapshot)?;
     let wishes = stages::wishes(&site);
-    Ok(diff::plan(&site, snapshot.taken_at, wishes, notes))
+    diff::plan(&site, snapshot.taken_at, wishes, notes)
 }

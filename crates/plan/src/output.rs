@@ -6,6 +6,8 @@ use kubeon_api::{ClusterName, HostAddress, HostName, Version};
 use kubeon_wire::{Fence, Op, StepFailure};
 use serde::{Deserialize, Serialize};
 
+use crate::step_id::StepId;
+
 /// An ordered list of steps that leads from what was seen to what is wanted. Nothing is left to decide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,7 +45,7 @@ pub struct PlannedHost {
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// Identity, stable between plans: `STAGE/WHAT@HOST`.
-    pub id: String,
+    pub id: StepId,
     /// The stage, one of [`crate::stages`].
     pub stage: String,
     /// Where it happens.
@@ -53,7 +55,7 @@ pub struct Step {
     /// Why it is needed, in a few words, to follow "because".
     pub why: String,
     /// Steps of this plan that must be done before.
-    pub needs: Vec<String>,
+    pub needs: Vec<StepId>,
     /// SHA-256 over the content and over the content of what it watches.
     pub digest: String,
     /// Seconds until it counts as failed.
@@ -105,7 +107,7 @@ pub struct PlanError {
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// Every step that was started or skipped.
-    pub steps: BTreeMap<String, StepOutcome>,
+    pub steps: BTreeMap<StepId, StepOutcome>,
 }
 
 impl Outcome {
@@ -135,7 +137,7 @@ pub enum StepOutcome {
     },
     /// It was not started because a step it needs failed, or the run was told to stop.
     Skipped {
-        /// The step that it waited for; empty when the run was told to stop.
-        because: String,
+        /// The failed step that it needs; `None` when the run was cancelled.
+        because: Option<StepId>,
     },
 }

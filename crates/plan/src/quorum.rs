@@ -3,6 +3,12 @@
 use kubeon_api::HostName;
 use kubeon_wire::{EtcdFact, Facts};
 
+use crate::step_id::{StageName, StepId};
+
+/// The name of the stage of the members.
+pub(crate) const STAGE: StageName = StageName::of("etcd");
+const MEMBER: &str = "member";
+
 /// What is known of etcd's quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quorum {
@@ -15,8 +21,13 @@ pub(crate) enum Quorum {
 }
 
 /// The step that runs the member of a host.
-pub(crate) fn member_id(host: &HostName) -> String {
-    format!("etcd/member@{host}")
+pub(crate) fn member_id(host: &HostName) -> StepId {
+    StepId::new(STAGE, MEMBER, host)
+}
+
+/// Whether the step runs a member.
+pub(crate) fn is_member(id: &StepId) -> bool {
+    id.stage() == STAGE.as_str() && id.what() == MEMBER
 }
 
 /// What the masters' own words come to.
@@ -44,7 +55,7 @@ pub(crate) fn serves(name: &HostName, facts: &Facts) -> Option<bool> {
     };
     let member = member_id(name);
     // Where a member was never started, there is none that could say anything.
-    told.or_else(|| (!facts.journal.iter().any(|entry| entry.id == member)).then_some(false))
+    told.or_else(|| (!facts.journal.iter().any(|entry| member == *entry.id)).then_some(false))
 }
 
 #[cfg(test)]
@@ -59,7 +70,7 @@ mod tests {
             .into_iter()
             .zip(etcd)
             .map(|(name, etcd)| {
-                let id = member_id(&name);
+                let id = member_id(&name).to_string();
                 let entry = JournalEntry { id, digest: String::new(), standing: Standing::Stands };
                 let cluster = Some(ClusterFacts { etcd, ..ClusterFacts::default() });
                 (name, Facts { journal: vec![entry], cluster, ..Facts::default() })

@@ -15,6 +15,7 @@ use crate::input::{
     Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot,
 };
 use crate::output::{Plan, PlanError, Step};
+use crate::step_id::StepId;
 
 /// A host as bare as the lab's: Linux with systemd, root, room, nothing of Kubernetes.
 #[must_use]
@@ -134,9 +135,9 @@ fn leave(step: &Step, now: i64, facts: &mut Facts) {
         _ => {}
     }
     if step.journal {
-        facts.journal.retain(|entry| entry.id != step.id);
+        facts.journal.retain(|entry| step.id != *entry.id);
         facts.journal.push(JournalEntry {
-            id: step.id.clone(),
+            id: step.id.to_string(),
             digest: step.digest.clone(),
             standing: Standing::Stands,
         });
@@ -204,8 +205,9 @@ pub fn describe(plan: &Plan) -> String {
     }
     for step in &plan.steps {
         let _ = writeln!(text, "  {:<28} {}, because {}", step.id, step.title, step.why);
-        if !step.needs.is_empty() {
-            let _ = writeln!(text, "  {:<28}   after {}", "", step.needs.join(" "));
+        let needs: Vec<&str> = step.needs.iter().map(StepId::as_str).collect();
+        if !needs.is_empty() {
+            let _ = writeln!(text, "  {:<28}   after {}", "", needs.join(" "));
         }
     }
     text

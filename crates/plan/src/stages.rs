@@ -20,29 +20,41 @@ pub struct Stage {
 /// From bare hosts to a working cluster; last, out of it.
 pub const STAGES: &[Stage] = &[
     Stage {
-        name: "prepare",
+        name: prepare::STAGE.as_str(),
         title: "load kernel modules, set parameters, write hosts entries",
         wishes: prepare::host,
     },
-    Stage { name: "artifacts", title: "put parts of the bundle where missing", wishes: prepare::artifacts },
-    Stage { name: "etcd", title: "start the members", wishes: etcd::members },
     Stage {
-        name: "control",
+        name: prepare::ARTIFACTS.as_str(),
+        title: "put parts of the bundle where missing",
+        wishes: prepare::artifacts,
+    },
+    Stage { name: etcd::STAGE.as_str(), title: "start the members", wishes: etcd::members },
+    Stage {
+        name: control::STAGE.as_str(),
         title: "start kube-apiserver, controller-manager, scheduler",
         wishes: control::plane,
     },
     Stage {
-        name: "join",
+        name: join::STAGE.as_str(),
         title: "start containerd and kubelet, approve, haproxy to the masters",
         wishes: join::nodes,
     },
     Stage {
-        name: "network",
+        name: network::STAGE.as_str(),
         title: "start kube-proxy and flannel, apply CoreDNS",
         wishes: network::services,
     },
-    Stage { name: "verify", title: "nodes Ready, DNS answers on every host", wishes: verify::cluster },
-    Stage { name: "leave", title: "empty nodes, take them out, reset their hosts", wishes: leave::workers },
+    Stage {
+        name: verify::STAGE.as_str(),
+        title: "nodes Ready, DNS answers on every host",
+        wishes: verify::cluster,
+    },
+    Stage {
+        name: leave::STAGE.as_str(),
+        title: "empty nodes, take them out, reset their hosts",
+        wishes: leave::workers,
+    },
 ];
 
 /// Everything that should be, in order, whether it is there or not.

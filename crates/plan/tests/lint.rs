@@ -133,7 +133,10 @@ fn steps_come_in_order_once_and_on_hosts_of_the_plan() {
         assert!(found.iter().all(|finding| finding.rule == "order"), "{found:?}");
         found.into_iter().map(|finding| finding.text).collect::<Vec<_>>().join("\n")
     };
-    assert!(broken(|plan| plan.steps[0].needs.push("nowhere".to_owned())).contains("does not come before"));
+    assert!(
+        broken(|plan| plan.steps[0].needs.push("join/nowhere@h1".parse().unwrap()))
+            .contains("does not come before")
+    );
     assert!(broken(|plan| plan.steps.push(plan.steps[0].clone())).contains("in the plan twice"));
     assert!(broken(|plan| plan.steps[0].host = address(9)).contains("not in the plan"));
 }

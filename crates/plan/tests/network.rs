@@ -44,7 +44,7 @@ fn says(plan: &Plan, index: usize, mode: &str) {
     let flannel = config(plan, index, "/etc/kubernetes/flannel.json");
     assert_eq!(proxy["mode"], mode, "{proxy}");
     assert_eq!(flannel["EnableNFTables"], json!(mode == "nftables"), "{flannel}");
-    let step = plan.steps.iter().find(|step| step.id == format!("network/config@h{}", index + 1)).unwrap();
+    let step = plan.steps.iter().find(|step| *step.id == format!("network/config@h{}", index + 1)).unwrap();
     assert!(step.title.contains(&format!("kube-proxy ({mode})")), "{}", step.title);
 }
 

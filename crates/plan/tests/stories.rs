@@ -69,7 +69,7 @@ fn a_load_balancer_that_is_not_managed_is_looked_at_from_every_worker() {
     let made = plan(&wish, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
     let kubelet = made.steps.iter().find(|step| step.id == "join/kubelet@h4").unwrap();
-    assert!(kubelet.needs.contains(&"join/load-balancer@h4".to_owned()), "{:?}", kubelet.needs);
+    assert!(kubelet.needs.contains(&"join/load-balancer@h4".parse().unwrap()), "{:?}", kubelet.needs);
     assert!(made.steps.iter().all(|step| !step.id.starts_with("join/haproxy")));
     golden("external-load-balancer", &story(&wish, &mut snapshot, 3));
 }
@@ -222,7 +222,9 @@ fn members_that_did_not_tell_how_they_are_change_one_after_the_other() {
     stop_etcd(&mut snapshot, &EtcdFact::Untold);
     let mut repair = plan(&intent, &snapshot).unwrap();
     let members = repair.steps.iter().filter(|step| step.id.starts_with("etcd/member"));
-    let needs: Vec<_> = members.map(|step| step.needs.join(" ")).collect();
+    let needs: Vec<_> = members
+        .map(|step| step.needs.iter().map(|need| need.as_str()).collect::<Vec<_>>().join(" "))
+        .collect();
     assert_eq!(needs, ["", "etcd/member@h1", "etcd/member@h1 etcd/member@h2"]);
     assert_eq!(lint(&repair, &snapshot), []);
     // One that stands between two that do not is no way around the rule.

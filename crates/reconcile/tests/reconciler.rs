@@ -15,7 +15,7 @@ use kubeon_apply::{HostPorts, RunEvent, RunObserver};
 use kubeon_plan::{Outcome, Plan, PlanError, Refusal, Snapshot, StepOutcome};
 use kubeon_ports::ProbeHost;
 use kubeon_reconcile::{Planned, ReconcileError, ReconcileHooks, Reconciled, Reconciler, Silent};
-use kubeon_testkit::{Fault, Ports, World, address, host, needed, plan_of, step};
+use kubeon_testkit::{Fault, Ports, World, address, host, needed, plan_of, step, step_id};
 use kubeon_wire::{Category, Facts, Op, StepFailure};
 
 const H1: &str = "10.0.0.1";
@@ -99,7 +99,7 @@ async fn reconciles_again_where_that_may_help() {
     let done = done.unwrap();
     assert!(done.outcome.is_complete());
     assert_eq!(observations, 2);
-    assert_eq!(done.plan.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["b@h2"]);
+    assert_eq!(done.plan.steps.iter().map(|step| &step.id).collect::<Vec<_>>(), [&step_id("b@h2")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn stops_where_another_attempt_cannot_help() {
         let world = world();
         faults.into_iter().for_each(|(step, fault)| world.trouble(step, [fault]));
         let (done, observations) = settle(&world, attempts, toy).await;
-        assert!(matches!(done.unwrap().outcome.steps["b@h2"], StepOutcome::Failed { .. }));
+        assert!(matches!(done.unwrap().outcome.steps[&step_id("b@h2")], StepOutcome::Failed { .. }));
         assert_eq!(observations, 1);
     }
 }
@@ -252,7 +252,7 @@ async fn a_failed_check_that_the_next_plan_does_not_repeat_is_no_success() {
     };
     let (done, calls) = recorded(&world, Recorded::default(), plan).await;
     let outcome = done.unwrap().outcome;
-    assert!(matches!(outcome.steps["check@h2"], StepOutcome::Failed { .. }), "{outcome:?}");
+    assert!(matches!(outcome.steps[&step_id("check@h2")], StepOutcome::Failed { .. }), "{outcome:?}");
     assert_eq!(observations.load(Ordering::SeqCst), 2, "it was planned again");
     assert_eq!(
         calls.iter().filter(|call| call.starts_with("before")).count(),
@@ -271,6 +271,6 @@ async fn the_outcome_stays_when_no_plan_can_be_made_for_a_retry() {
         _ => Err(PlanError { cluster: "demo".to_owned(), refusals: vec![], notes: vec![] }),
     };
     let (done, calls) = recorded(&world, Recorded::default(), plan).await;
-    assert!(matches!(done.unwrap().outcome.steps["b@h2"], StepOutcome::Failed { .. }));
+    assert!(matches!(done.unwrap().outcome.steps[&step_id("b@h2")], StepOutcome::Failed { .. }));
     assert_eq!(calls.last().unwrap(), "no retry: demo cannot be planned, 0 reasons");
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
-use kubeon_plan::{ClusterSpec, HostSpec, Intent, Plan, PlannedHost, Seen, Snapshot, Step, sim, validate};
+use kubeon_plan::{
+    ClusterSpec, HostSpec, Intent, Plan, PlannedHost, Seen, Snapshot, StageName, Step, StepId, sim, validate,
+};
 use kubeon_wire::{Check, Content, Fence, File, Op, SecretRef, Standing};
 
 use crate::hosts::address;
@@ -12,11 +14,18 @@ use crate::text::{fingerprint, sha256_like};
 const VERSION: &str = "v1.36.3";
 const UID: &str = "uid-demo";
 
+/// The id as written, or, for a word that is none, the id of a test's own step of that name.
+#[must_use]
+pub fn step_id(text: &str) -> StepId {
+    let (what, host) = text.split_once('@').unwrap_or((text, "test"));
+    text.parse().unwrap_or_else(|_| StepId::new(StageName::of("test"), what, &host.parse().unwrap()))
+}
+
 /// A step that waits for nothing and does nothing, until told otherwise.
 #[must_use]
 pub fn step(id: &str, host: &str) -> StepBuilder {
     StepBuilder(Step {
-        id: id.to_owned(),
+        id: step_id(id),
         stage: "test".to_owned(),
         host: address(host),
         title: id.to_owned(),
@@ -39,7 +48,7 @@ impl StepBuilder {
     /// Steps that come before.
     #[must_use]
     pub fn needs<'a>(mut self, needs: impl IntoIterator<Item = &'a str>) -> Self {
-        self.0.needs.extend(needs.into_iter().map(str::to_owned));
+        self.0.needs.extend(needs.into_iter().map(step_id));
         self
     }
 
@@ -134,10 +143,10 @@ pub fn needed(mut plan: Plan, snapshot: &Snapshot) -> Plan {
         let facts = snapshot.hosts.get(&step.host).and_then(Seen::fresh);
         let journal = facts.map(|facts| facts.journal.as_slice()).unwrap_or_default();
         !journal.iter().any(|entry| {
-            entry.id == step.id && entry.digest == step.digest && entry.standing == Standing::Stands
+            step.id == *entry.id && entry.digest == step.digest && entry.standing == Standing::Stands
         })
     });
-    let left: BTreeSet<String> = plan.steps.iter().map(|step| step.id.clone()).collect();
+    let left: BTreeSet<StepId> = plan.steps.iter().map(|step| step.id.clone()).collect();
     plan.steps.iter_mut().for_each(|step| step.needs.retain(|need| left.contains(need)));
     plan.standing = all - plan.steps.len();
     let claims = snapshot.hosts.values().filter_map(Seen::fresh).filter_map(|facts| facts.claim.as_ref());

@@ -19,6 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::hosts::{HostBuilder, address};
+use crate::plans::step_id;
 use crate::text::sha256_like;
 use effect::Effect;
 pub use ports::{Ports, SENTINEL};
@@ -117,7 +118,7 @@ impl World {
 
     /// The next time the step is sent, this happens instead; several are used up in order.
     pub fn trouble(&self, step: &str, faults: impl IntoIterator<Item = Fault>) {
-        self.lock().faults.entry(step.to_owned()).or_default().extend(faults);
+        self.lock().faults.entry(step_id(step).to_string()).or_default().extend(faults);
     }
 
     /// The next times that the host is opened, this happens instead.

@@ -125,7 +125,7 @@ pub fn show(
     format: Format,
 ) -> Result<(), CliError> {
     let output = context.output;
-    let names = plan.steps.iter().map(|step| step.id.clone()).collect();
+    let names = plan.steps.iter().map(|step| step.id.to_string()).collect();
     let people = matches!(format, Format::Table | Format::Wide);
     let answer = CommandResult::new(plan, text::table(plan, format == Format::Wide), names)?;
     if !people {

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
 use kubeon_apply::RunEvent;
-use kubeon_plan::Plan;
+use kubeon_plan::{Plan, StepId};
 use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
 /// Turns what happens into what programs are told of it.
 pub struct ProgressEvents {
-    steps: BTreeMap<String, StepText>,
+    steps: BTreeMap<StepId, StepText>,
     begun: Mutex<BTreeSet<String>>,
 }
 

@@ -32,7 +32,7 @@ pub fn line(view: &ProgressView, event: &RunEvent, level: u8) -> Option<String> 
         RunEvent::StepStarted { step, .. } if level >= 4 => format!("{}  ● {}", host(step), title(step)),
         RunEvent::HostRetrying { host, failure, .. } => format!("{host}  ● trying again: {failure}"),
         RunEvent::HostLost { host, failure } => format!("{host}  ✗ {failure}"),
-        RunEvent::Skipped { step, because, .. } if level >= 4 && !because.is_empty() => {
+        RunEvent::Skipped { step, because: Some(because), .. } if level >= 4 => {
             format!("{}  ○ {}: left out, needs {}", host(step), title(step), title(because))
         }
         _ => return None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubeon_api::HostAddress;
 use kubeon_apply::RunEvent;
-use kubeon_plan::Plan;
+use kubeon_plan::{Plan, StepId};
 use kubeon_wire::Op;
 
 use super::estimate::Estimate;
@@ -21,7 +21,7 @@ pub struct ProgressView {
     /// Steps in the plan's order.
     pub steps: Vec<StepProgress>,
     estimate: Estimate,
-    places: BTreeMap<String, usize>,
+    places: BTreeMap<StepId, usize>,
     addresses: BTreeMap<HostAddress, usize>,
 }
 

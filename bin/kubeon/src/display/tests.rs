@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubeon_api::HostAddress;
 use kubeon_apply::RunEvent;
-use kubeon_plan::{Plan, PlannedHost, Step};
+use kubeon_plan::{Plan, PlannedHost, Step, StepId};
 use kubeon_wire::{Category, Fence, Op, StepFailure};
 
 use super::events::ProgressEvents;
@@ -20,12 +20,12 @@ fn address(i: u8) -> HostAddress {
 
 fn step(i: u8, stage: &str, title: &str, needs: &[&str], op: Op) -> Step {
     Step {
-        id: format!("{stage}/{title}@h{i}"),
+        id: format!("{stage}/{title}@h{i}").parse().unwrap(),
         stage: stage.to_owned(),
         host: address(i),
         title: title.to_owned(),
         why: format!("{stage} is missing"),
-        needs: needs.iter().map(|&need| need.to_owned()).collect(),
+        needs: needs.iter().map(|need| need.parse().unwrap()).collect(),
         digest: String::new(),
         timeout_seconds: 60,
         tries: 2,
@@ -86,11 +86,16 @@ fn plan() -> Plan {
 }
 
 fn done(i: u8, step: &str) -> RunEvent {
-    RunEvent::Done { host: address(i), step: format!("{step}@h{i}"), changed: true, milliseconds: 1234 }
+    RunEvent::Done {
+        host: address(i),
+        step: format!("{step}@h{i}").parse().unwrap(),
+        changed: true,
+        milliseconds: 1234,
+    }
 }
 
 fn started(i: u8, step: &str) -> RunEvent {
-    RunEvent::StepStarted { host: address(i), step: format!("{step}@h{i}") }
+    RunEvent::StepStarted { host: address(i), step: format!("{step}@h{i}").parse().unwrap() }
 }
 
 fn failure(cause: &str) -> StepFailure {
@@ -111,11 +116,11 @@ fn midway() -> ProgressView {
     }
     view.on_event(&started(1, "control/start kube-apiserver v1.36.3"), at(12));
     let note = "waiting for /readyz".to_owned();
-    let step = "control/start kube-apiserver v1.36.3@h1".to_owned();
+    let step: StepId = "control/start kube-apiserver v1.36.3@h1".parse().unwrap();
     view.on_event(&RunEvent::Note { host: address(1), step, text: note }, at(12));
     view.on_event(&done(2, "artifacts/put kubelet v1.36.3"), at(4));
     view.on_event(&started(2, "artifacts/put containerd v2.4.2"), at(11));
-    let step = "artifacts/put containerd v2.4.2@h2".to_owned();
+    let step: StepId = "artifacts/put containerd v2.4.2@h2".parse().unwrap();
     view.on_event(&RunEvent::Progress { host: address(2), step, done: 112 * MIB, total: 212 * MIB }, at(12));
     view
 }
@@ -177,7 +182,7 @@ fn a_check_reads_as_something_that_is_waited_for() {
 #[test]
 fn a_failed_step_stays_on_the_board() {
     let mut view = midway();
-    let step = "artifacts/put containerd v2.4.2@h2".to_owned();
+    let step: StepId = "artifacts/put containerd v2.4.2@h2".parse().unwrap();
     let failed =
         RunEvent::Failed { host: address(2), step, failure: failure("no space left on /var/lib/kubeon") };
     view.on_event(&failed, Duration::from_secs(13));
@@ -228,10 +233,10 @@ fn a_plan_is_one_line_a_stage() {
 #[test]
 fn programs_are_told_what_begins_ends_and_fails() {
     let events = ProgressEvents::new(&plan());
-    let step = "artifacts/put containerd v2.4.2@h2".to_owned();
-    let failed = |step: &str| RunEvent::Failed {
+    let step: StepId = "artifacts/put containerd v2.4.2@h2".parse().unwrap();
+    let failed = |step: &StepId| RunEvent::Failed {
         host: address(2),
-        step: step.to_owned(),
+        step: step.clone(),
         failure: failure("no space left"),
     };
     assert_eq!(events.line(&failed(&step)), None, "a step that never began is told of with its lost host");

@@ -13,7 +13,7 @@ fn host(i: u8) -> HostAddress {
 
 fn step(i: u8, title: &str, op: Op) -> Step {
     Step {
-        id: format!("{title}@h{i}"),
+        id: format!("artifacts/{title}@h{i}").parse().unwrap(),
         stage: "artifacts".to_owned(),
         host: host(i),
         title: title.to_owned(),
@@ -89,7 +89,7 @@ continue with: kubeon create demo
 
 #[test]
 fn an_interrupted_run_says_how_to_go_on() {
-    let skipped = StepOutcome::Skipped { because: String::new() };
+    let skipped = StepOutcome::Skipped { because: None };
     let stop = incomplete(&turn(&[DONE, skipped.clone(), skipped]), true, "kubeon create demo");
     assert_eq!(stop.code, Code::Interrupted);
     assert_eq!(

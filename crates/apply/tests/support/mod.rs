@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use kubeon_apply::{HostPorts, RunEvent, run};
 use kubeon_plan::{Outcome, Plan, StepOutcome};
-use kubeon_testkit::World;
+use kubeon_testkit::{World, step_id};
 use kubeon_wire::{Category, StepFailure};
 
 /// What came of a run.
@@ -32,18 +32,18 @@ pub async fn ran_until(world: &World, plan: &Plan, stop: &CancellationToken) -> 
 impl Ran {
     /// `done`, `failed`, `skipped because of ID`, `skipped, stopped`, or `never mentioned`.
     pub fn of(&self, step: &str) -> String {
-        match self.outcome.steps.get(step) {
+        match self.outcome.steps.get(&step_id(step)) {
             Some(StepOutcome::Done { .. }) => "done".to_owned(),
             Some(StepOutcome::Failed { .. }) => "failed".to_owned(),
-            Some(StepOutcome::Skipped { because }) if because.is_empty() => "skipped, stopped".to_owned(),
-            Some(StepOutcome::Skipped { because }) => format!("skipped because of {because}"),
+            Some(StepOutcome::Skipped { because: None }) => "skipped, stopped".to_owned(),
+            Some(StepOutcome::Skipped { because: Some(id) }) => format!("skipped because of {}", id.what()),
             None => "never mentioned".to_owned(),
         }
     }
 
     /// The failure of a step.
     pub fn failure(&self, step: &str) -> &StepFailure {
-        match self.outcome.steps.get(step) {
+        match self.outcome.steps.get(&step_id(step)) {
             Some(StepOutcome::Failed { failure }) => failure,
             other => panic!("{step} did not fail: {other:?}"),
         }

@@ -8,23 +8,55 @@ use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, File, Leaf, Op, SecretRef, Usage};
 
 use super::etcd::member_id;
+use super::prepare::hosts_id;
 use super::{Daemon, DesiredStep, authority, choose, client, pair, plain, secret, server};
 use crate::context::{Host, PlanContext};
 use crate::input::LoadBalancer;
+use crate::step_id::{StageName, StepId};
+
+/// The name of this stage.
+pub(crate) const STAGE: StageName = StageName::of("control");
 
 /// The cluster-wide step after which agents may use the API.
-pub(crate) fn rights_id(site: &PlanContext<'_>) -> String {
-    site.first().id("control/rights")
+pub(crate) fn rights_id(site: &PlanContext<'_>) -> StepId {
+    site.first().id(STAGE, "rights")
 }
 
 /// The step that runs the API server of a host.
-pub(crate) fn apiserver_id(host: &Host<'_>) -> String {
-    host.id("control/apiserver")
+pub(crate) fn apiserver_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "apiserver")
+}
+
+/// The step that runs the controller manager of a host.
+pub(crate) fn controller_manager_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "controller-manager")
+}
+
+/// The step that runs the scheduler of a host.
+pub(crate) fn scheduler_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "scheduler")
+}
+
+/// The first look at a load balancer that is not managed.
+pub(crate) fn load_balancer_id(site: &PlanContext<'_>) -> StepId {
+    site.first().id(STAGE, "load-balancer")
+}
+
+fn keys_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "keys")
+}
+
+fn config_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "config")
+}
+
+fn choose_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "choose")
 }
 
 /// Keys, configuration, programs and services of every master.
 pub(crate) fn plane(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
-    let mut before: Vec<String> = Vec::new();
+    let mut before: Vec<StepId> = Vec::new();
     for host in site.masters() {
         wishes.push(keys(site, host));
         wishes.push(configuration(site, host));
@@ -43,14 +75,7 @@ pub(crate) fn plane(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
 }
 
 fn programs(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
-    choose(
-        site,
-        host,
-        "control",
-        "choose",
-        &["kube-apiserver", "kube-controller-manager", "kube-scheduler"],
-        &[],
-    )
+    choose(site, host, choose_id(host), &["kube-apiserver", "kube-controller-manager", "kube-scheduler"], &[])
 }
 
 fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
@@ -74,7 +99,7 @@ fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
         ("admin", client("kubernetes", "kubernetes-admin", &["system:masters"])),
     ];
     files.extend(pairs.into_iter().flat_map(|(name, leaf)| pair(&pki(name), leaf)));
-    DesiredStep::new("control", host, "keys", Op::Files { files })
+    DesiredStep::new(host, keys_id(host), Op::Files { files })
         .title("write the control plane's keys and certificates")
         .because("the control plane has no keys")
 }
@@ -117,7 +142,7 @@ fn configuration(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
         as_user("scheduler.conf", "system:kube-scheduler", "scheduler", own),
         as_user("admin.conf", "kubernetes-admin", "admin", &site.server(host)),
     ];
-    DesiredStep::new("control", host, "config", Op::Files { files })
+    DesiredStep::new(host, config_id(host), Op::Files { files })
         .title("write the control plane's configuration")
         .because("the control plane has no configuration")
 }
@@ -135,8 +160,7 @@ fn apiserver(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let files =
         ["ca.crt", "apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "sa.pub"];
     Daemon {
-        stage: "control",
-        what: "apiserver",
+        id: apiserver_id(host),
         unit_name: "kube-apiserver.service",
         unit,
         watches: files
@@ -149,8 +173,8 @@ fn apiserver(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     .wish(host)
     .title(format!("start kube-apiserver {}", spec.version))
     .because("/readyz does not answer")
-    .needs([host.id("prepare/hosts"), member_id(host)])
-    .reads([host.id("control/keys"), host.id("control/config"), host.id("control/choose")])
+    .needs([hosts_id(host), member_id(host)])
+    .reads([keys_id(host), config_id(host), choose_id(host)])
 }
 
 /// The API server of the host itself is ready.
@@ -175,20 +199,20 @@ fn controller_manager(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
         node_mask_size: spec.node_mask_size,
         feature_gates: &spec.feature_gates,
     });
-    follower(host, "controller-manager", "kube-controller-manager.service", unit, 10257)
+    follower(host, controller_manager_id(host), "kube-controller-manager.service", unit, 10257)
 }
 
 fn scheduler(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let unit = systemd::scheduler(&site.spec().feature_gates);
-    follower(host, "scheduler", "kube-scheduler.service", unit, 10259)
+    follower(host, scheduler_id(host), "kube-scheduler.service", unit, 10259)
 }
 
 /// A program that works through the API server beside it.
-fn follower(host: &Host<'_>, what: &str, unit_name: &str, unit: String, port: u16) -> DesiredStep {
+fn follower(host: &Host<'_>, id: StepId, unit_name: &str, unit: String, port: u16) -> DesiredStep {
+    let what = id.what().to_owned();
     let part = unit_name.trim_end_matches(".service");
     Daemon {
-        stage: "control",
-        what,
+        id,
         unit_name,
         unit,
         watches: vec![
@@ -202,12 +226,12 @@ fn follower(host: &Host<'_>, what: &str, unit_name: &str, unit: String, port: u1
     }
     .wish(host)
     .needs([apiserver_id(host)])
-    .reads([host.id("control/keys"), host.id("control/config"), host.id("control/choose")])
+    .reads([keys_id(host), config_id(host), choose_id(host)])
 }
 
 fn rights(site: &PlanContext<'_>) -> DesiredStep {
     let first = site.first();
-    DesiredStep::new("control", first, "rights", Op::Objects { objects: manifests::rights() })
+    DesiredStep::new(first, rights_id(site), Op::Objects { objects: manifests::rights() })
         .title("apply the rights of kubelets, joining hosts and flannel")
         .because("the objects are absent")
         .needs([apiserver_id(first)])
@@ -215,17 +239,13 @@ fn rights(site: &PlanContext<'_>) -> DesiredStep {
 
 /// The first look at the load balancer, once every API server behind it serves.
 fn load_balancer(site: &PlanContext<'_>) -> Option<DesiredStep> {
-    let look = leads_to_masters(site, "control", site.first())?;
+    let look = leads_to_masters(site, load_balancer_id(site), site.first())?;
     Some(look.because("workers reach the API through it").needs(site.masters().map(apiserver_id)))
 }
 
 /// A look whether a load balancer that is not managed leads from the host to the API servers: it answers with a
 /// certificate of this cluster. What it has to do stands in the title, which is told when it does not.
-pub(crate) fn leads_to_masters(
-    site: &PlanContext<'_>,
-    stage: &'static str,
-    host: &Host<'_>,
-) -> Option<DesiredStep> {
+pub(crate) fn leads_to_masters(site: &PlanContext<'_>, id: StepId, host: &Host<'_>) -> Option<DesiredStep> {
     let LoadBalancer::External { address, port } = site.spec().load_balancer else { return None };
     let masters: Vec<String> = site.masters().map(|master| format!("{}:6443", master.ip())).collect();
     let check = Check::Https {
@@ -242,5 +262,5 @@ pub(crate) fn leads_to_masters(
         masters.join(", ")
     );
     let op = Op::Await { checks: vec![check] };
-    Some(DesiredStep::new(stage, host, "load-balancer", op).title(title).check(None))
+    Some(DesiredStep::new(host, id, op).title(title).check(None))
 }

@@ -6,12 +6,25 @@ use kubeon_render::paths::{current, pki};
 use kubeon_render::systemd::{EtcdMember, etcd};
 use kubeon_wire::{Check, Op, Usage};
 
+use super::prepare::{hosts_id, kernel_id};
 use super::{Daemon, DesiredStep, authority, choose, client, pair, server};
 use crate::context::{Host, PlanContext};
 use crate::quorum::{self, Quorum, quorum};
+use crate::step_id::{StageName, StepId};
+
+/// The name of this stage.
+pub(crate) const STAGE: StageName = quorum::STAGE;
+
+fn keys_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "keys")
+}
+
+fn choose_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "choose")
+}
 
 /// The step that runs the member of a host.
-pub(crate) fn member_id(host: &Host<'_>) -> String {
+pub(crate) fn member_id(host: &Host<'_>) -> StepId {
     quorum::member_id(&host.name)
 }
 
@@ -22,7 +35,7 @@ pub(crate) fn members(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let initial = site.master_addresses();
     let in_turn = quorum(site.masters().map(|host| (&host.name, host.facts))) != Quorum::Lost;
     // All of them, not the last alone: what stands is no step, and nothing could be waited for through it.
-    let mut before: Vec<String> = Vec::new();
+    let mut before: Vec<StepId> = Vec::new();
     let mut masters: Vec<&Host<'_>> = site.masters().collect();
     masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
     for host in masters {
@@ -30,8 +43,7 @@ pub(crate) fn members(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
         wishes.push(choose(
             site,
             host,
-            "etcd",
-            "choose",
+            choose_id(host),
             &["etcd"],
             &[("etcd", "etcdctl"), ("etcd", "etcdutl")],
         ));
@@ -49,7 +61,7 @@ fn keys(host: &Host<'_>) -> DesiredStep {
     files.extend(pair(&pki("etcd/server"), server("etcd", host.name.as_str(), host, Usage::Both)));
     files.extend(pair(&pki("etcd/peer"), server("etcd", host.name.as_str(), host, Usage::Both)));
     files.extend(pair(&pki("etcd/healthcheck-client"), client("etcd", "kube-etcd-healthcheck-client", &[])));
-    DesiredStep::new("etcd", host, "keys", Op::Files { files })
+    DesiredStep::new(host, keys_id(host), Op::Files { files })
         .title("write the member's keys and certificates")
         .because("the member has no keys")
 }
@@ -58,8 +70,7 @@ fn member(site: &PlanContext<'_>, host: &Host<'_>, initial: &[(String, Ipv4Addr)
     let unit =
         etcd(&EtcdMember { name: host.name.as_str(), address: host.ip(), initial, token: &site.intent.uid });
     Daemon {
-        stage: "etcd",
-        what: "member",
+        id: member_id(host),
         unit_name: "etcd.service",
         unit,
         watches: ["ca.crt", "server.crt", "peer.crt"]
@@ -72,8 +83,8 @@ fn member(site: &PlanContext<'_>, host: &Host<'_>, initial: &[(String, Ipv4Addr)
     .wish(host)
     .title(format!("start etcd member {}", host.name))
     .because("no member exists")
-    .needs([host.id("prepare/kernel"), host.id("prepare/hosts")])
-    .reads([host.id("etcd/keys"), host.id("etcd/choose")])
+    .needs([kernel_id(host), hosts_id(host)])
+    .reads([keys_id(host), choose_id(host)])
 }
 
 fn healthy() -> Check {

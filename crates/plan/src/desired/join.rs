@@ -9,34 +9,98 @@ use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, current, etc, p
 use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, Leaf, Op, Usage};
 
-use super::control::{leads_to_masters, rights_id};
-use super::prepare::NODE_IMAGES;
-use super::{Daemon, DesiredStep, authority, choose, client, pair, part_id, plain, server};
+use super::control::{self, apiserver_id, controller_manager_id, leads_to_masters, rights_id};
+use super::prepare::{NODE_IMAGES, hosts_id, kernel_id, part_id};
+use super::{Daemon, DesiredStep, authority, choose, client, pair, plain, server};
 use crate::context::{Host, PlanContext};
 use crate::input::LoadBalancer;
+use crate::step_id::{StageName, StepId};
+
+/// The name of this stage.
+pub(crate) const STAGE: StageName = StageName::of("join");
 
 /// The step after which the cluster has the node and it is Ready.
-pub(crate) fn ready_id(site: &PlanContext<'_>, host: &Host<'_>) -> String {
-    site.first().id(&format!("join/ready-{}", host.name))
+pub(crate) fn ready_id(site: &PlanContext<'_>, host: &Host<'_>) -> StepId {
+    about(site, "ready", &host.name)
 }
 
 /// The step after which a master keeps ordinary pods off, or takes them.
-pub(crate) fn taint_id(site: &PlanContext<'_>, host: &Host<'_>) -> String {
-    site.first().id(&format!("join/taint-{}", host.name))
+pub(crate) fn taint_id(site: &PlanContext<'_>, host: &Host<'_>) -> StepId {
+    about(site, "taint", &host.name)
+}
+
+fn labels_id(site: &PlanContext<'_>, name: &HostName) -> StepId {
+    about(site, "labels", name)
+}
+
+/// A step about a node that the first master does.
+fn about(site: &PlanContext<'_>, what: &str, node: &HostName) -> StepId {
+    site.first().id(STAGE, &format!("{what}-{node}"))
 }
 
 /// The steps that are about a worker's node and are remembered elsewhere than on its host.
-pub(crate) fn about_node(site: &PlanContext<'_>, name: &HostName) -> Vec<String> {
-    ["ready", "labels"].map(|what| site.first().id(&format!("join/{what}-{name}"))).into()
+pub(crate) fn about_node(site: &PlanContext<'_>, name: &HostName) -> Vec<StepId> {
+    vec![about(site, "ready", name), labels_id(site, name)]
+}
+
+/// The step that runs the kubelet of a host.
+pub(crate) fn kubelet_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "kubelet")
+}
+
+/// The step that writes the keys of a host's kubelet.
+pub(crate) fn keys_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "keys")
+}
+
+/// The step that gives an image of the role to containerd.
+pub(crate) fn image_id(role: &str, host: &Host<'_>) -> StepId {
+    host.id(STAGE, &format!("image-{role}"))
+}
+
+fn runtime_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "runtime")
+}
+
+fn runtime_config_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "runtime-config")
+}
+
+fn choose_runtime_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "choose-runtime")
+}
+
+fn haproxy_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "haproxy")
+}
+
+fn haproxy_config_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "haproxy-config")
+}
+
+fn choose_haproxy_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "choose-haproxy")
+}
+
+fn load_balancer_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "load-balancer")
+}
+
+fn kubelet_config_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "kubelet-config")
+}
+
+fn choose_kubelet_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "choose-kubelet")
 }
 
 /// The steps after which a host's programs reach the API.
-pub(crate) fn reach_api(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<String> {
-    let mut needs = vec![rights_id(site), host.id("prepare/hosts")];
+pub(crate) fn reach_api(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<StepId> {
+    let mut needs = vec![rights_id(site), hosts_id(host)];
     match site.spec().load_balancer {
-        _ if host.master => needs.push(super::control::apiserver_id(host)),
-        LoadBalancer::Haproxy => needs.push(host.id("join/haproxy")),
-        LoadBalancer::External { .. } => needs.push(host.id("join/load-balancer")),
+        _ if host.master => needs.push(apiserver_id(host)),
+        LoadBalancer::Haproxy => needs.push(haproxy_id(host)),
+        LoadBalancer::External { .. } => needs.push(load_balancer_id(host)),
     }
     needs
 }
@@ -75,16 +139,15 @@ fn runtime(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
         plain(etc("cni.json.template"), config::cni_template(host.pod_mtu())),
     ];
     wishes.push(
-        DesiredStep::new("join", host, "runtime-config", Op::Files { files })
+        DesiredStep::new(host, runtime_config_id(host), Op::Files { files })
             .title("write containerd's configuration")
             .because("containerd has no configuration"),
     );
     let parts = ["containerd", "runc", "cni-plugins"];
-    wishes.push(choose(site, host, "join", "choose-runtime", &parts, &[("containerd", "ctr")]));
+    wishes.push(choose(site, host, choose_runtime_id(host), &parts, &[("containerd", "ctr")]));
     wishes.push(
         Daemon {
-            stage: "join",
-            what: "runtime",
+            id: runtime_id(host),
             unit_name: "containerd.service",
             unit: systemd::containerd(),
             watches: vec![
@@ -95,18 +158,18 @@ fn runtime(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
             ready: vec![Check::Socket { path: CONTAINERD_SOCKET.to_owned() }],
         }
         .wish(host)
-        .needs([host.id("prepare/kernel")])
-        .reads([host.id("join/runtime-config"), host.id("join/choose-runtime")]),
+        .needs([kernel_id(host)])
+        .reads([runtime_config_id(host), choose_runtime_id(host)]),
     );
     for role in NODE_IMAGES {
         let image = &site.intent.artifacts.images[*role];
         let op = Op::Image { name: image.name.clone(), part: image.part.digest.clone() };
         wishes.push(
-            DesiredStep::new("join", host, &format!("image-{role}"), op)
+            DesiredStep::new(host, image_id(role, host), op)
                 .title(format!("import {}", image.name))
                 .because("containerd does not have it")
                 .within(180)
-                .needs([part_id(&format!("image-{role}"), host), host.id("join/runtime")]),
+                .needs([part_id(&format!("image-{role}"), host), runtime_id(host)]),
         );
     }
 }
@@ -126,7 +189,7 @@ fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let bootstrap_config =
         config::kubeconfig(&site.server(host), "bootstrap", KUBELET_BOOTSTRAP, &format!("{name}.key"));
     files.push(plain(etc("bootstrap-kubelet.conf"), bootstrap_config));
-    DesiredStep::new("join", host, "keys", Op::Files { files })
+    DesiredStep::new(host, keys_id(host), Op::Files { files })
         .title("write the kubelet's keys")
         .because("the kubelet has no keys")
 }
@@ -137,17 +200,16 @@ fn way_to_masters(
     masters: &[(String, Ipv4Addr)],
     wishes: &mut Vec<DesiredStep>,
 ) {
-    wishes.push(choose(site, host, "join", "choose-haproxy", &["haproxy"], &[]));
+    wishes.push(choose(site, host, choose_haproxy_id(host), &["haproxy"], &[]));
     let files = vec![plain(etc("haproxy.cfg"), config::haproxy(masters))];
     wishes.push(
-        DesiredStep::new("join", host, "haproxy-config", Op::Files { files })
+        DesiredStep::new(host, haproxy_config_id(host), Op::Files { files })
             .title("write haproxy's configuration")
             .because("haproxy does not know the masters"),
     );
     wishes.push(
         Daemon {
-            stage: "join",
-            what: "haproxy",
+            id: haproxy_id(host),
             unit_name: "haproxy.service",
             unit: systemd::haproxy(site.arch()),
             watches: vec![etc("haproxy.cfg"), pki("ca.crt"), current("haproxy")],
@@ -155,15 +217,15 @@ fn way_to_masters(
         }
         .wish(host)
         .title("start haproxy to the masters")
-        .reads([host.id("join/haproxy-config"), host.id("join/choose-haproxy")])
-        .needs([host.id("join/keys")]),
+        .reads([haproxy_config_id(host), choose_haproxy_id(host)])
+        .needs([keys_id(host)]),
     );
 }
 
 /// A load balancer that is not managed must be reached from every worker, before its kubelet tries to.
 fn load_balancer(site: &PlanContext<'_>, host: &Host<'_>) -> Option<DesiredStep> {
-    let look = leads_to_masters(site, "join", host)?;
-    let before = [site.first().id("control/load-balancer"), host.id("prepare/hosts"), host.id("join/keys")];
+    let look = leads_to_masters(site, load_balancer_id(host), host)?;
+    let before = [control::load_balancer_id(site), hosts_id(host), keys_id(host)];
     Some(look.because("its programs reach the API through it").needs(before))
 }
 
@@ -180,17 +242,16 @@ fn kubelet(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
     });
     let files = vec![plain("/var/lib/kubelet/config.yaml".to_owned(), text)];
     wishes.push(
-        DesiredStep::new("join", host, "kubelet-config", Op::Files { files })
+        DesiredStep::new(host, kubelet_config_id(host), Op::Files { files })
             .title("write the kubelet's configuration")
             .because("the kubelet has no configuration"),
     );
     let tools: &[(&str, &str)] = if host.master { &[("kubectl", "kubectl")] } else { &[] };
     let parts: &[&str] = if host.master { &["kubelet", "kubectl"] } else { &["kubelet"] };
-    wishes.push(choose(site, host, "join", "choose-kubelet", parts, tools));
+    wishes.push(choose(site, host, choose_kubelet_id(host), parts, tools));
     wishes.push(
         Daemon {
-            stage: "join",
-            what: "kubelet",
+            id: kubelet_id(host),
             unit_name: "kubelet.service",
             unit: systemd::kubelet(host.name.as_str(), host.ip()),
             watches: vec![
@@ -203,28 +264,21 @@ fn kubelet(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
         .wish(host)
         .title(format!("start kubelet {}, ask for its certificate", spec.version))
         .because("the cluster does not know the host")
-        .needs([host.id("join/runtime"), host.id("join/image-pause")])
+        .needs([runtime_id(host), image_id("pause", host)])
         .needs(reach_api(site, host))
-        .reads([
-            host.id("join/kubelet-config"),
-            host.id("join/keys"),
-            host.id("join/choose-kubelet"),
-        ]),
+        .reads([kubelet_config_id(host), keys_id(host), choose_kubelet_id(host)]),
     );
 }
 
 fn ready(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
-    let first = site.first();
     let op = Op::Await { checks: vec![Check::NodesReady { nodes: vec![host.name.clone()] }] };
-    let mut wish = DesiredStep::new("join", first, &format!("ready-{}", host.name), op)
+    DesiredStep::new(site.first(), ready_id(site, host), op)
         .title(format!("node {} is Ready", host.name))
         .because("its agents were changed")
         .within(180)
-        .needs([host.id("join/kubelet"), rights_id(site)])
-        .needs(site.masters().map(|master| master.id("control/controller-manager")))
-        .check(not_ready(site, host));
-    wish.id = ready_id(site, host);
-    wish
+        .needs([kubelet_id(host), rights_id(site)])
+        .needs(site.masters().map(controller_manager_id))
+        .check(not_ready(site, host))
 }
 
 /// What the cluster says when it does not have the node as Ready; `None` when all is well or untold.
@@ -241,15 +295,10 @@ fn labels(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let role = if host.master { "control-plane" } else { "worker" };
     labels.insert(format!("node-role.kubernetes.io/{role}"), String::new());
     let object = manifests::node_labels(host.name.as_str(), &labels);
-    DesiredStep::new(
-        "join",
-        site.first(),
-        &format!("labels-{}", host.name),
-        Op::Objects { objects: vec![object] },
-    )
-    .title(format!("label node {}", host.name))
-    .because("the node has no role")
-    .needs([ready_id(site, host)])
+    DesiredStep::new(site.first(), labels_id(site, &host.name), Op::Objects { objects: vec![object] })
+        .title(format!("label node {}", host.name))
+        .because("the node has no role")
+        .needs([ready_id(site, host)])
 }
 
 /// A worker that was about to leave and stays was cordoned on the way out; others are cordoned by people.
@@ -261,7 +310,7 @@ fn uncordon(site: &PlanContext<'_>, host: &Host<'_>) -> Option<DesiredStep> {
     };
     let op = Op::Uncordon { node: host.name.clone() };
     (site.intent.returns(host.address()) && !open).then(|| {
-        DesiredStep::new("join", site.first(), &format!("uncordon-{}", host.name), op)
+        DesiredStep::new(site.first(), about(site, "uncordon", &host.name), op)
             .title(format!("let pods onto node {} again", host.name))
             .needs([ready_id(site, host)])
             .once(format!("{} was about to leave the cluster and stays", host.name))
@@ -272,7 +321,7 @@ fn taint(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let present = site.taints_masters();
     let title = if present { "keep ordinary pods off" } else { "let ordinary pods onto" };
     let op = Op::Taint { node: host.name.clone(), present };
-    DesiredStep::new("join", site.first(), &format!("taint-{}", host.name), op)
+    DesiredStep::new(site.first(), taint_id(site, host), op)
         .title(format!("{title} {}", host.name))
         .because(if present { "workers take them" } else { "there are no workers" })
         .needs([ready_id(site, host)])

@@ -7,6 +7,15 @@ use super::DesiredStep;
 use super::control::{apiserver_id, rights_id};
 use super::join::{about_node, ready_id, taint_id};
 use crate::context::{Leaving, PlanContext};
+use crate::step_id::{StageName, StepId};
+
+/// The name of this stage.
+pub(crate) const STAGE: StageName = StageName::of("leave");
+
+/// A step about a node that the first master does.
+fn about(site: &PlanContext<'_>, what: &str, leaving: &Leaving<'_>) -> StepId {
+    site.first().id(STAGE, &format!("{what}-{}", leaving.name))
+}
 
 /// Drain, remove, reset, for each worker that is to leave; they leave side by side.
 pub(crate) fn workers(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
@@ -36,14 +45,14 @@ fn why(site: &PlanContext<'_>, leaving: &Leaving<'_>) -> String {
 }
 
 /// Evicted pods need somewhere to go: hosts that join, and masters that take pods again, come first.
-fn before_drains(site: &PlanContext<'_>) -> Vec<String> {
+fn before_drains(site: &PlanContext<'_>) -> Vec<StepId> {
     let first = site.first();
     let joining = site.hosts.iter().filter(|host| !first.did(&ready_id(site, host)));
     let joined = joining.map(|host| ready_id(site, host));
     joined.chain(site.masters().map(|host| taint_id(site, host))).collect()
 }
 
-fn drain(site: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[String]) -> Option<DesiredStep> {
+fn drain(site: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) -> Option<DesiredStep> {
     let node = site.node(&leaving.name);
     // Pods end by the hand of their kubelet: where that is known to be silent, nobody ends them before their node is
     // gone. Where nothing is known they may run on, so their end is waited for.
@@ -54,7 +63,7 @@ fn drain(site: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[String]) -> Op
     let first = site.first();
     let op = Op::Drain { node: leaving.name.clone() };
     Some(
-        DesiredStep::new("leave", first, &format!("drain-{}", leaving.name), op)
+        DesiredStep::new(first, about(site, "drain", leaving), op)
             .title(format!("empty node {}, as disruption budgets allow", leaving.name))
             .within(site.intent.drain_seconds)
             .needs([apiserver_id(first), rights_id(site)])
@@ -71,9 +80,10 @@ fn remove(site: &PlanContext<'_>, leaving: &Leaving<'_>, drain: Option<&DesiredS
     if matches!(site.node(&leaving.name), Some(None)) && !remembered {
         return None;
     }
+    let forget = forget.into_iter().map(String::from).collect();
     let op = Op::RemoveNode { node: leaving.name.clone(), forget };
     Some(
-        DesiredStep::new("leave", first, &format!("remove-{}", leaving.name), op)
+        DesiredStep::new(first, about(site, "remove", leaving), op)
             .title(format!("take node {} out of the cluster", leaving.name))
             .needs([apiserver_id(first), rights_id(site)])
             .needs(drain.map(|drain| drain.id.clone()))
@@ -87,7 +97,7 @@ fn reset(site: &PlanContext<'_>, leaving: &Leaving<'_>, remove: Option<&DesiredS
     let ours = facts.claim.as_ref().is_some_and(|claim| claim.uid == site.intent.uid);
     let op = Op::Reset { cluster: site.spec().name.clone() };
     ours.then(|| {
-        DesiredStep::on("leave", leaving.spec.address, &leaving.name, "reset", op)
+        DesiredStep::on(leaving.spec.address, StepId::new(STAGE, "reset", &leaving.name), op)
             .title(format!("take everything of {} off {}", site.spec().name, leaving.name))
             .within(180)
             .needs(remove.map(|remove| remove.id.clone()))

@@ -8,24 +8,24 @@ pub(crate) mod network;
 pub(crate) mod prepare;
 pub(crate) mod verify;
 
-use kubeon_api::{HostAddress, HostName};
+use kubeon_api::HostAddress;
 use kubeon_wire::{Check, Content, File, Leaf, Link, Op, SecretRef, Usage};
 
 use crate::context::{Host, PlanContext};
+use crate::step_id::StepId;
 
 /// A step as it should be. [`crate::diff`] decides whether it is needed.
 #[derive(Debug, Clone)]
 pub(crate) struct DesiredStep {
-    pub(crate) id: String,
-    pub(crate) stage: &'static str,
+    pub(crate) id: StepId,
     pub(crate) host: HostAddress,
     pub(crate) title: String,
     /// Why it is needed on a host that never did it.
     pub(crate) because: &'static str,
     /// Steps that come before.
-    pub(crate) needs: Vec<String>,
+    pub(crate) needs: Vec<StepId>,
     /// Those of the needs whose content this step reads: when they change, it is done again.
-    pub(crate) reads: Vec<String>,
+    pub(crate) reads: Vec<StepId>,
     pub(crate) timeout_seconds: u32,
     pub(crate) tries: u8,
     /// Whether it is a look, not a change: done again whenever something that it reads is, or, where it names
@@ -41,14 +41,13 @@ pub(crate) struct DesiredStep {
 }
 
 impl DesiredStep {
-    pub(crate) fn new(stage: &'static str, host: &Host<'_>, what: &str, op: Op) -> Self {
-        Self::on(stage, host.address(), &host.name, what, op)
+    pub(crate) fn new(host: &Host<'_>, id: StepId, op: Op) -> Self {
+        Self::on(host.address(), id, op)
     }
 
-    pub(crate) fn on(stage: &'static str, host: HostAddress, name: &HostName, what: &str, op: Op) -> Self {
+    pub(crate) fn on(host: HostAddress, id: StepId, op: Op) -> Self {
         Self {
-            id: format!("{stage}/{what}@{name}"),
-            stage,
+            id,
             host,
             title: String::new(),
             because: "it was not done yet",
@@ -74,12 +73,12 @@ impl DesiredStep {
         self
     }
 
-    pub(crate) fn needs(mut self, needs: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn needs(mut self, needs: impl IntoIterator<Item = StepId>) -> Self {
         self.needs.extend(needs);
         self
     }
 
-    pub(crate) fn reads(mut self, reads: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn reads(mut self, reads: impl IntoIterator<Item = StepId>) -> Self {
         for id in reads {
             self.needs.push(id.clone());
             self.reads.push(id);
@@ -115,17 +114,11 @@ impl DesiredStep {
     }
 }
 
-/// The step that unpacks a part on a host.
-pub(crate) fn part_id(part: &str, host: &Host<'_>) -> String {
-    host.id(&format!("artifacts/{part}"))
-}
-
 /// Links that choose the bundle's version of parts, and put programs where people look for them.
 pub(crate) fn choose(
     site: &PlanContext<'_>,
     host: &Host<'_>,
-    stage: &'static str,
-    what: &str,
+    id: StepId,
     parts: &[&str],
     programs: &[(&str, &str)],
 ) -> DesiredStep {
@@ -136,16 +129,15 @@ pub(crate) fn choose(
     let visible = programs
         .iter()
         .map(|(part, name)| Link { path: format!("/usr/local/bin/{name}"), target: program(part, name) });
-    DesiredStep::new(stage, host, what, Op::Links { links: chosen.chain(visible).collect() })
+    DesiredStep::new(host, id, Op::Links { links: chosen.chain(visible).collect() })
         .title(format!("choose {}", parts.join(", ")))
         .because("no version is chosen")
-        .needs(parts.iter().map(|part| part_id(part, host)))
+        .needs(parts.iter().map(|part| prepare::part_id(part, host)))
 }
 
 /// One systemd service of a host.
 pub(crate) struct Daemon<'a> {
-    pub(crate) stage: &'static str,
-    pub(crate) what: &'a str,
+    pub(crate) id: StepId,
     pub(crate) unit_name: &'a str,
     pub(crate) unit: String,
     pub(crate) watches: Vec<String>,
@@ -154,8 +146,8 @@ pub(crate) struct Daemon<'a> {
 
 impl Daemon<'_> {
     pub(crate) fn wish(self, host: &Host<'_>) -> DesiredStep {
-        let Self { stage, what, unit_name, unit, watches, ready } = self;
-        DesiredStep::new(stage, host, what, Op::Service { name: unit_name.to_owned(), unit, watches, ready })
+        let Self { id, unit_name, unit, watches, ready } = self;
+        DesiredStep::new(host, id, Op::Service { name: unit_name.to_owned(), unit, watches, ready })
             .title(format!("start {}", unit_name.trim_end_matches(".service")))
             .because("its unit is not running")
             .within(180)

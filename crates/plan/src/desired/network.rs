@@ -6,19 +6,46 @@ use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, File, Op};
 
 use super::control::rights_id;
-use super::join::{reach_api, ready_id};
+use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::{Daemon, DesiredStep, choose, client, pair, plain};
 use crate::context::{Host, PlanContext};
 use crate::input::ProxyMode;
+use crate::step_id::{StageName, StepId};
+
+/// The name of this stage.
+pub(crate) const STAGE: StageName = StageName::of("network");
+
+/// The step that runs kube-proxy on a host.
+pub(crate) fn kube_proxy_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "kube-proxy")
+}
+
+/// The step that runs flannel on a host.
+pub(crate) fn flannel_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "flannel")
+}
+
+/// The cluster-wide step that applies CoreDNS.
+pub(crate) fn dns_id(site: &PlanContext<'_>) -> StepId {
+    site.first().id(STAGE, "dns")
+}
+
+fn config_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "config")
+}
+
+fn choose_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "choose")
+}
 
 /// Agents on every host, then DNS.
 pub(crate) fn services(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     for host in &site.hosts {
         wishes.push(files(site, host));
-        wishes.push(choose(site, host, "network", "choose", &["kube-proxy", "flannel"], &[]));
+        wishes.push(choose(site, host, choose_id(host), &["kube-proxy", "flannel"], &[]));
         let tools = tools(site, host);
-        let needs: Vec<String> = tools.iter().map(|wish| wish.id.clone()).collect();
+        let needs: Vec<StepId> = tools.iter().map(|wish| wish.id.clone()).collect();
         wishes.extend(tools);
         wishes.push(kube_proxy(site, host).needs(needs.clone()));
         wishes.push(flannel(site, host).needs(needs));
@@ -32,11 +59,11 @@ fn tools(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<DesiredStep> {
     if !host.lacks_tools(wanted) {
         return Vec::new();
     }
-    let chosen = choose(site, host, "network", "choose-tools", &[NET_TOOLS], &[]);
+    let chosen = choose(site, host, host.id(STAGE, "choose-tools"), &[NET_TOOLS], &[]);
     let scripts = network(site.arch(), host.facts.has_nftables);
     let file = |(path, text): (String, String)| File { mode: 0o755, ..plain(path, text) };
     let files = Op::Files { files: scripts.into_iter().map(file).collect() };
-    let callable = DesiredStep::new("network", host, "tools", files)
+    let callable = DesiredStep::new(host, host.id(STAGE, "tools"), files)
         .title("make nft and iptables of the bundle callable")
         .because("the host has none")
         .needs([chosen.id.clone()]);
@@ -68,16 +95,15 @@ fn files(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     ];
     files.extend(pair(&pki("kube-proxy"), client("kubernetes", "system:kube-proxy", &[])));
     files.extend(pair(&pki("flannel"), client("kubernetes", manifests::FLANNEL_USER, &[])));
-    DesiredStep::new("network", host, "config", Op::Files { files })
+    DesiredStep::new(host, config_id(host), Op::Files { files })
         .title(format!("write keys and configuration of kube-proxy ({mode}) and flannel"))
         .because("the agents have no configuration")
-        .needs([host.id("join/keys")])
+        .needs([join::keys_id(host)])
 }
 
 fn kube_proxy(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     Daemon {
-        stage: "network",
-        what: "kube-proxy",
+        id: kube_proxy_id(host),
         unit_name: "kube-proxy.service",
         unit: systemd::kube_proxy(),
         watches: vec![
@@ -92,13 +118,12 @@ fn kube_proxy(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     .title("start kube-proxy")
     .needs(reach_api(site, host))
     .needs([ready_id(site, host)])
-    .reads([host.id("network/config"), host.id("network/choose")])
+    .reads([config_id(host), choose_id(host)])
 }
 
 fn flannel(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     Daemon {
-        stage: "network",
-        what: "flannel",
+        id: flannel_id(host),
         unit_name: "flanneld.service",
         unit: systemd::flannel(host.name.as_str(), host.ip()),
         watches: vec![etc("flannel.json"), etc("flannel.conf"), pki("flannel.crt"), current("flannel")],
@@ -108,13 +133,13 @@ fn flannel(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     .title("start flannel (vxlan)")
     .needs(reach_api(site, host))
     .needs([ready_id(site, host)])
-    .reads([host.id("network/config"), host.id("network/choose")])
+    .reads([config_id(host), choose_id(host)])
 }
 
 fn dns(site: &PlanContext<'_>) -> DesiredStep {
     let image = &site.intent.artifacts.images["coredns"].name;
     let objects = manifests::coredns(image, site.service_dns(), &site.spec().dns_domain);
-    DesiredStep::new("network", site.first(), "dns", Op::Objects { objects })
+    DesiredStep::new(site.first(), dns_id(site), Op::Objects { objects })
         .title("apply CoreDNS")
         .because("the objects are absent")
         .needs([rights_id(site)])

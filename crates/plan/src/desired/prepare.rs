@@ -5,9 +5,10 @@ use std::net::Ipv4Addr;
 
 use kubeon_wire::{Facts, HostsEntry, Op};
 
-use super::{DesiredStep, part_id};
+use super::DesiredStep;
 use crate::context::{Host, PlanContext};
 use crate::input::{LoadBalancer, PartInfo, ProxyMode};
+use crate::step_id::{StageName, StepId};
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
 
@@ -59,6 +60,26 @@ pub(crate) fn parts(master: bool) -> impl Iterator<Item = &'static str> {
     first.iter().chain(NODE_PARTS).chain(last).copied()
 }
 
+/// The name of the stage of the host itself.
+pub(crate) const STAGE: StageName = StageName::of("prepare");
+/// The name of the stage of the parts.
+pub(crate) const ARTIFACTS: StageName = StageName::of("artifacts");
+
+/// The step that prepares a host's kernel.
+pub(crate) fn kernel_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "kernel")
+}
+
+/// The step that writes a host's hosts file.
+pub(crate) fn hosts_id(host: &Host<'_>) -> StepId {
+    host.id(STAGE, "hosts")
+}
+
+/// The step that unpacks a part on a host.
+pub(crate) fn part_id(part: &str, host: &Host<'_>) -> StepId {
+    host.id(ARTIFACTS, part)
+}
+
 /// Kernel and hosts file.
 pub(crate) fn host(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let shared = shared_names(site);
@@ -72,7 +93,7 @@ pub(crate) fn host(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
             optional: PARAMETERS[1..].iter().map(|&(k, _)| k.to_owned()).collect(),
         };
         wishes.push(
-            DesiredStep::new("prepare", host, "kernel", kernel)
+            DesiredStep::new(host, kernel_id(host), kernel)
                 .title(format!(
                     "load {} kernel modules, set {} parameters, swap off",
                     MODULES.len(),
@@ -81,14 +102,9 @@ pub(crate) fn host(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
                 .because("the host is not prepared"),
         );
         wishes.push(
-            DesiredStep::new(
-                "prepare",
-                host,
-                "hosts",
-                Op::Hosts { entries: hosts_file(site, host, &shared) },
-            )
-            .title("write hosts entries")
-            .because("the host does not know the names"),
+            DesiredStep::new(host, hosts_id(host), Op::Hosts { entries: hosts_file(site, host, &shared) })
+                .title("write hosts entries")
+                .because("the host does not know the names"),
         );
     }
 }
@@ -143,10 +159,8 @@ fn part(host: &Host<'_>, what: &str, name: &str, info: &PartInfo) -> DesiredStep
         size: info.size,
         unpacked_size: info.unpacked_size,
     };
-    let mut wish = DesiredStep::new("artifacts", host, what, op)
+    DesiredStep::new(host, part_id(what, host), op)
         .title(format!("put {name} {} ({} MiB)", info.version, info.unpacked_size.div_ceil(1 << 20)))
         .because("its digest is not on the host")
-        .within(600);
-    wish.id = part_id(what, host);
-    wish
+        .within(600)
 }

@@ -3,9 +3,18 @@
 use kubeon_wire::{Check, Op};
 
 use super::DesiredStep;
-use super::control::api_ready;
-use super::join::ready_id;
+use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_id};
+use super::join::{image_id, ready_id};
+use super::network::{self, flannel_id, kube_proxy_id};
 use crate::context::PlanContext;
+use crate::step_id::{StageName, StepId};
+
+/// The name of this stage.
+pub(crate) const STAGE: StageName = StageName::of("verify");
+
+fn dns_id(site: &PlanContext<'_>) -> StepId {
+    site.first().id(STAGE, "dns")
+}
 
 /// API servers ready, DNS deployed, names resolved on every host.
 pub(crate) fn cluster(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
@@ -13,39 +22,40 @@ pub(crate) fn cluster(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     for host in site.masters() {
         let unmet = host.facts.cluster.as_ref().filter(|seen| !seen.api_ready);
         wishes.push(
-            DesiredStep::new("verify", host, "api", Op::Await { checks: vec![api_ready()] })
+            DesiredStep::new(host, host.id(STAGE, "api"), Op::Await { checks: vec![api_ready()] })
                 .title(format!("the API server on {} is ready", host.name))
                 .because("it was changed")
                 .within(60)
-                .needs([host.id("control/apiserver"), host.id("control/controller-manager")])
-                .needs([host.id("control/scheduler")])
+                .needs([apiserver_id(host), controller_manager_id(host), scheduler_id(host)])
                 .check(unmet.map(|_| "the API server does not answer /readyz".to_owned())),
         );
     }
     let available =
         Check::DeploymentAvailable { namespace: "kube-system".to_owned(), name: "coredns".to_owned() };
     wishes.push(
-        DesiredStep::new("verify", first, "dns", Op::Await { checks: vec![available] })
+        DesiredStep::new(first, dns_id(site), Op::Await { checks: vec![available] })
             .title("CoreDNS is available")
             .because("it was changed")
             .within(180)
-            .needs([first.id("network/dns")])
-            .needs(site.hosts.iter().flat_map(|host| {
-                [ready_id(site, host), host.id("network/flannel"), host.id("join/image-coredns")]
-            }))
+            .needs([network::dns_id(site)])
+            .needs(
+                site.hosts
+                    .iter()
+                    .flat_map(|host| [ready_id(site, host), flannel_id(host), image_id("coredns", host)]),
+            )
             .check(None),
     );
     let name = format!("kubernetes.default.svc.{}.", site.spec().dns_domain);
     for host in &site.hosts {
         let check = Check::Dns { server: site.service_dns(), name: name.clone() };
         wishes.push(
-            DesiredStep::new("verify", host, "resolve", Op::Await { checks: vec![check] })
+            DesiredStep::new(host, host.id(STAGE, "resolve"), Op::Await { checks: vec![check] })
                 .title(format!("DNS answers on {}", host.name))
                 .because("what it rests on was changed")
                 .within(120)
-                .needs([first.id("verify/dns")])
+                .needs([dns_id(site)])
                 // What happens to other hosts is no reason to ask here again.
-                .reads([first.id("network/dns"), host.id("network/kube-proxy"), host.id("network/flannel")])
+                .reads([network::dns_id(site), kube_proxy_id(host), flannel_id(host)])
                 .check(None),
         );
     }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::Snapshot;
 use crate::output::{Plan, Step};
+use crate::step_id::StepId;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +74,7 @@ fn one_address_one_name(plan: &Plan, _: &Snapshot) -> Vec<Finding> {
 }
 
 /// Whether `target` lies before `from` along the needs.
-fn reaches(plan: &Plan, from: &Step, target: &str) -> bool {
+fn reaches(plan: &Plan, from: &Step, target: &StepId) -> bool {
     let (mut open, mut done) = (vec![from], HashSet::new());
     while let Some(step) = open.pop() {
         for need in &step.needs {

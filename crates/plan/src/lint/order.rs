@@ -5,12 +5,13 @@ use std::collections::HashSet;
 use super::Finding;
 use crate::input::Snapshot;
 use crate::output::Plan;
+use crate::step_id::StepId;
 
 pub(super) fn check(plan: &Plan, _: &Snapshot) -> Vec<Finding> {
-    let mut before: HashSet<&str> = HashSet::with_capacity(plan.steps.len());
+    let mut before: HashSet<&StepId> = HashSet::with_capacity(plan.steps.len());
     let mut findings = Vec::new();
     for step in &plan.steps {
-        for need in step.needs.iter().filter(|need| !before.contains(need.as_str())) {
+        for need in step.needs.iter().filter(|need| !before.contains(need)) {
             findings.push(Finding::fatal(
                 "order",
                 format!("{} needs {need}, which does not come before it", step.id),

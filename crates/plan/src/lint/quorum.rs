@@ -6,19 +6,18 @@ use kubeon_api::HostAddress;
 use super::{Finding, reaches};
 use crate::input::{Seen, Snapshot};
 use crate::output::{Plan, Step};
-use crate::quorum::{Quorum, quorum};
+use crate::quorum::{Quorum, is_member, quorum};
 
 pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
     let facts = |address: &HostAddress| snapshot.hosts.get(address).and_then(Seen::fresh);
     let existed = |step: &&Step| {
-        facts(&step.host).is_some_and(|facts| facts.journal.iter().any(|entry| entry.id == step.id))
+        facts(&step.host).is_some_and(|facts| facts.journal.iter().any(|entry| step.id == *entry.id))
     };
     let masters = plan.hosts.iter().filter(|(_, host)| host.fence.role == "master");
     if quorum(masters.filter_map(|(address, host)| Some((&host.name, facts(address)?)))) == Quorum::Lost {
         return Vec::new();
     }
-    let changes: Vec<&Step> =
-        plan.steps.iter().filter(|step| step.id.starts_with("etcd/member@")).filter(existed).collect();
+    let changes: Vec<&Step> = plan.steps.iter().filter(|step| is_member(&step.id)).filter(existed).collect();
     changes
         .windows(2)
         .filter(|pair| !reaches(plan, pair[1], &pair[0].id))
