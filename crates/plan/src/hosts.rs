@@ -35,7 +35,7 @@ pub(crate) fn admit<'a>(
 fn bare_first(site: &mut PlanContext<'_>, notes: &mut Vec<Note>) {
     let gone = |site: &PlanContext<'_>, host: &Host<'_>| {
         let ours = host.facts.claim.as_ref().is_some_and(|claim| claim.uid == site.intent.uid);
-        let joined = ours && host.did(&crate::desired::join::kubelet_id(&host));
+        let joined = ours && host.did(&crate::desired::join::kubelet_id(host));
         site.intent.returns(host.address()) && joined && matches!(site.node(&host.name), Some(None))
     };
     let half: Vec<HostAddress> =
