@@ -19,13 +19,13 @@ pub(crate) fn files() -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// What is applied to a meta cluster: one manifest, kustomize, a chart, and what watches over it.
+/// The files for a meta cluster: the manifest, kustomize, the chart's custom resource definitions, monitoring.
 fn installation() -> Result<Vec<(PathBuf, String)>> {
     let options = kubeon_install::InstallOptions::default();
     let mut files = vec![("kubeon.yaml".to_owned(), kubeon_install::manifest::manifest(&options)?)];
     files.extend(kubeon_install::kustomize::files(&options)?);
     let below = |folder: &'static str| move |(path, text)| (format!("{folder}/{path}"), text);
-    files.extend(kubeon_install::chart::files()?.into_iter().map(below("chart")));
+    files.extend(kubeon_api::crds()?.into_iter().map(below("chart/files/crds")));
     files.extend(kubeon_install::monitoring::files()?.into_iter().map(below("monitoring")));
     Ok(files.into_iter().map(|(path, text)| (Path::new("deploy").join(path), text)).collect())
 }

@@ -1,15 +1,12 @@
-//! Everything that is installed into a meta cluster, as data.
+//! The objects that are installed into a meta cluster, as data.
 //!
 //! ```text
-//!                       ┌─► objects ──────► `kubeon meta install`, deploy/kubeon.yaml, kustomize
-//!   InstallOptions ─────┤
-//!                       └─► the same objects, with marks ──► deploy/chart
+//!   InstallOptions ──► objects ──► `kubeon meta install`, deploy/kubeon.yaml, deploy/kustomize
 //! ```
 //!
-//! One source: what the manifest, the chart and kustomize say can only differ in what a person sets. Pure: nothing here
-//! reads a file or asks a cluster.
+//! The chart in deploy/chart is written by hand; a test compares its objects with the manifest. Pure: this crate reads no
+//! file and calls no cluster.
 
-pub mod chart;
 pub mod kustomize;
 pub mod manifest;
 pub mod monitoring;
@@ -23,14 +20,14 @@ pub use options::{BUNDLE_IMAGE, InstallOptions, OPERATOR_IMAGE, RUNNER_IMAGES};
 
 use serde_json::Value;
 
-/// Why nothing could be generated.
+/// Why the objects could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The definitions of the kinds.
-    #[error("generating the definitions of the kinds")]
+    /// The custom resource definitions.
+    #[error("cannot generate the custom resource definitions")]
     Definitions(#[from] kubeon_api::GenerateError),
-    /// An object that does not become YAML.
-    #[error("writing {kind} {name} as YAML")]
+    /// An object cannot be written as YAML.
+    #[error("cannot write {kind} {name} as YAML")]
     Yaml {
         /// Its kind.
         kind: String,
@@ -39,14 +36,6 @@ pub enum InstallError {
         /// The writer's error.
         #[source]
         source: Box<serde_saphyr::ser::Error>,
-    },
-    /// A mark of the chart that no template took the place of.
-    #[error("the chart's template {file} still holds the mark {mark}")]
-    Mark {
-        /// The template.
-        file: String,
-        /// The mark.
-        mark: String,
     },
 }
 
@@ -57,15 +46,14 @@ impl InstallError {
         match self {
             Self::Definitions(_) => "definitions",
             Self::Yaml { .. } => "yaml",
-            Self::Mark { .. } => "chart",
         }
     }
 }
 
-/// All objects, in the order in which they are to be applied: what others refer to comes first.
+/// All objects in the order of applying: an object comes after those that it refers to.
 ///
 /// # Errors
-/// When the types do not become definitions.
+/// When the custom resource definitions cannot be generated.
 pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
     let mut all = vec![objects::namespace(options)];
     for part in Part::ALL {

@@ -1,4 +1,4 @@
-//! The objects, by part. A part is a folder of kustomize and a template of the chart.
+//! The objects, by part. A part is a folder of kustomize.
 
 pub mod config;
 pub mod deployment;
@@ -85,7 +85,7 @@ pub(crate) fn namespace(options: &InstallOptions) -> Value {
     })
 }
 
-/// Metadata of an object of the installation; `namespace` is empty for what has none.
+/// Metadata of an object; `namespace` is empty for a cluster-scoped object.
 pub(crate) fn metadata(namespace: &str, name: &str) -> Value {
     let mut metadata = json!({
         "name": name,

@@ -1,4 +1,4 @@
-//! What is installed, looked at without a cluster.
+//! Tests of the installed objects without a cluster.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn names_every_object_once() {
             object["metadata"]["namespace"].to_string(),
             object["metadata"]["name"].to_string(),
         );
-        assert!(seen.insert(key.clone()), "{key:?} twice");
+        assert!(seen.insert(key.clone()), "{key:?} exists twice");
     }
     assert!(objects.len() > 30, "{}", objects.len());
 }
@@ -73,17 +73,17 @@ fn runs_the_operator_restricted() {
 }
 
 #[test]
-fn refuses_when_the_webhook_is_away() {
+fn requests_are_refused_while_the_webhook_is_unavailable() {
     let objects = all();
     let hook =
         &named(&objects, "ValidatingWebhookConfiguration", names::WEBHOOK_CONFIGURATION)["webhooks"][0];
     assert_eq!(hook["failurePolicy"], "Fail");
     assert_eq!(hook["timeoutSeconds"], 5);
-    assert!(hook["clientConfig"].get("caBundle").is_none(), "the operator's, not the manifest's");
+    assert!(hook["clientConfig"].get("caBundle").is_none(), "the operator writes it");
 }
 
 #[test]
-fn tells_the_operator_of_a_listener_when_there_is_one() {
+fn passes_the_callback_to_the_operator_when_it_is_set() {
     let flags = |options: &InstallOptions| {
         let objects = objects(options).unwrap();
         let pod = named(&objects, "Deployment", names::OPERATOR)["spec"]["template"]["spec"].clone();
@@ -105,7 +105,7 @@ fn tells_the_operator_of_a_listener_when_there_is_one() {
 }
 
 #[test]
-fn tells_the_operator_of_a_collector_when_there_is_one() {
+fn passes_the_collector_to_the_operator_when_it_is_set() {
     let flags = |endpoint: &str| {
         let options = InstallOptions { otlp_endpoint: endpoint.to_owned(), ..InstallOptions::default() };
         let objects = objects(&options).unwrap();
@@ -115,11 +115,4 @@ fn tells_the_operator_of_a_collector_when_there_is_one() {
     };
     assert!(flags("").is_empty());
     assert_eq!(flags("http://collector:4318"), ["--otlp-endpoint=http://collector:4318"]);
-}
-
-#[test]
-fn leaves_no_mark_in_the_chart() {
-    for (file, text) in chart::files().unwrap() {
-        assert!(!text.contains('«') && !text.contains('»'), "{file}");
-    }
 }

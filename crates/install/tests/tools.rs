@@ -1,5 +1,5 @@
-//! Helm and kustomize themselves read what is committed in `deploy/`, and make of it what `deploy/kubeon.yaml` says; a real
-//! API server takes it.
+//! The chart, rendered by Helm's engine, and the bases of kustomize, built by kubectl, contain the objects of
+//! `deploy/kubeon.yaml`; a real API server accepts them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -10,15 +10,13 @@ use std::sync::OnceLock;
 
 use kubeon_envtest::{ApiServer, Options};
 use serde_json::{Value, json};
-
-/// The version that is built when there is no helm.
-const HELM_PACKAGE: &str = "helm.sh/helm/v4/cmd/helm@v4.3.1";
+use sha2::{Digest as _, Sha256};
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-/// Objects by kind, namespace and name, whatever their order.
+/// Objects by kind, namespace and name.
 fn objects(yaml: &str) -> BTreeMap<String, Value> {
     let documents: Vec<Option<Value>> = serde_saphyr::from_multiple(yaml).unwrap();
     let key = |object: &Value| {
@@ -39,7 +37,7 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Numbers as one kind: kustomize writes `1` for `1.0`.
+/// Numbers as floating point: kustomize writes `1` for `1.0`.
 fn plain(value: Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().into(),
@@ -53,9 +51,9 @@ fn plain(value: Value) -> Value {
 fn same(mut found: BTreeMap<String, Value>, wanted: &BTreeMap<String, Value>) {
     for (key, wanted) in wanted {
         let found = found.remove(key).unwrap_or_else(|| panic!("{key} is missing"));
-        assert!(plain(found) == plain(wanted.clone()), "{key} is otherwise");
+        assert!(plain(found) == plain(wanted.clone()), "{key} differs");
     }
-    assert!(found.is_empty(), "more than the manifest: {:?}", found.keys());
+    assert!(found.is_empty(), "not in the manifest: {:?}", found.keys());
 }
 
 fn runs(program: &str, arguments: &[&str]) -> bool {
@@ -71,7 +69,7 @@ fn kubectl() -> PathBuf {
 }
 
 #[test]
-fn kustomize_makes_the_manifest() {
+fn kustomize_builds_the_manifest() {
     let kubectl = kubectl();
     let built = output(Command::new(&kubectl).arg("kustomize").arg(deploy().join("kustomize/default")));
     same(objects(&built), &manifest());
@@ -82,68 +80,108 @@ fn kustomize_makes_the_manifest() {
     }
 }
 
-/// A helm: `$KUBEON_HELM`, one on the PATH, one that was built before, or one that is built now, both tests of which may
-/// want it at once.
-fn helm() -> PathBuf {
-    static HELM: OnceLock<PathBuf> = OnceLock::new();
-    HELM.get_or_init(find_helm).clone()
+/// The program in `tests/render`, which renders charts with Helm's engine. It is built once for each content of its
+/// sources and kept in the user's cache folder.
+fn renderer() -> &'static Path {
+    static RENDERER: OnceLock<PathBuf> = OnceLock::new();
+    RENDERER.get_or_init(build_renderer)
 }
 
-fn find_helm() -> PathBuf {
-    if let Some(given) = std::env::var_os("KUBEON_HELM") {
-        return given.into();
+fn build_renderer() -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/render");
+    let mut digest = Sha256::new();
+    for file in ["main.go", "go.mod", "go.sum"] {
+        digest.update(std::fs::read(sources.join(file)).unwrap());
     }
-    if runs("helm", &["version"]) {
-        return "helm".into();
-    }
+    let digest: String = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let folder = cache.or_else(home).expect("a place for helm").join("kubeon/tools");
-    let built = folder.join("helm");
+    let folder = cache.or_else(home).expect("a cache folder").join("kubeon/tools");
+    let built = folder.join(format!("chart-renderer-{digest}"));
     if !built.exists() {
-        // Without what only debuggers and other machines read it is there in half the time.
+        std::fs::create_dir_all(&folder).unwrap();
+        // Another test process may build it at the same time: the finished program is renamed into place.
+        let scratch = tempfile::tempdir_in(&folder).unwrap();
+        let program = scratch.path().join("render");
+        // Without debugging information, which takes half of the time.
         let mut go = Command::new("go");
-        go.args(["install", "-trimpath", "-ldflags=-s -w", "-gcflags=all=-dwarf=false"]).arg(HELM_PACKAGE);
-        output(go.env("GOBIN", &folder).env("GOFLAGS", "-mod=mod").env("CGO_ENABLED", "0"));
+        go.args(["build", "-trimpath", "-ldflags=-s -w", "-gcflags=all=-dwarf=false", "-o"]).arg(&program);
+        output(go.arg(".").current_dir(&sources).env("GOFLAGS", "-mod=readonly").env("CGO_ENABLED", "0"));
+        std::fs::rename(&program, &built).unwrap();
     }
     built
 }
 
-fn template(helm: &Path, arguments: &[&str]) -> BTreeMap<String, Value> {
-    let chart = deploy().join("chart");
-    let mut command = Command::new(helm);
-    command.args(["template", "kubeon"]).arg(chart).args(["--namespace", "kubeon-system"]).args(arguments);
-    objects(&output(&mut command))
+fn render(values: &Value) -> Command {
+    let mut command = Command::new(renderer());
+    command.arg(deploy().join("chart")).args(["kubeon-system", &values.to_string()]);
+    command
+}
+
+fn rendered(values: &Value) -> BTreeMap<String, Value> {
+    objects(&output(&mut render(values)))
 }
 
 #[test]
-fn helm_makes_the_manifest() {
-    let helm = helm();
-    output(Command::new(&helm).args(["lint", "--strict"]).arg(deploy().join("chart")));
+fn the_chart_with_default_values_is_the_manifest() {
     let mut wanted = manifest();
-    wanted.remove("Namespace /kubeon-system").expect("helm makes the namespace itself");
+    wanted.remove("Namespace /kubeon-system").expect("helm creates the namespace itself");
     for (key, object) in &mut wanted {
         if key.starts_with("CustomResourceDefinition") {
             object["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
         }
     }
-    same(template(&helm, &[]), &wanted);
+    same(rendered(&json!({})), &wanted);
 }
 
 #[test]
-fn helm_takes_what_a_person_sets() {
-    let helm = helm();
-    let made = template(
-        &helm,
-        &[
-            "--set=replicas=3,leaderElection=false,image.repository=r.example.com/op,image.tag=v9,historyLimit=5",
-            "--set=watchNamespaces={a,b,kubeon-system},operators={alice},crds.install=false",
-            "--set=callback.url=https://gateway.example,callback.caConfigMap=gateway-ca",
-            "--set=traces.endpoint=http://collector:4318",
-            "--set=nodeSelector.disk=ssd,resources.requests.cpu=1",
-            "--set-json=tolerations=[{\"key\":\"x\",\"operator\":\"Exists\"}]",
-        ],
-    );
+fn the_chart_has_the_version_of_the_workspace() {
+    let text = std::fs::read_to_string(deploy().join("chart/Chart.yaml")).unwrap();
+    let chart: Value = serde_saphyr::from_str(&text).unwrap();
+    for key in ["version", "appVersion"] {
+        assert_eq!(chart[key], env!("CARGO_PKG_VERSION"), "{key}");
+    }
+}
+
+#[test]
+fn the_schema_refuses_wrong_values() {
+    for (values, field) in [
+        (json!({"replicas": "two"}), "replicas"),
+        (json!({"replicas": -1}), "replicas"),
+        (json!({"historyLimit": 0}), "historyLimit"),
+        (json!({"historyLimit": 201}), "historyLimit"),
+        (json!({"leaderElection": "yes"}), "leaderElection"),
+        (json!({"runnerImages": []}), "runnerImages"),
+        (json!({"watchNamespaces": ["Not_A_Name"]}), "watchNamespaces"),
+        (json!({"callback": {"url": "http://plain.example"}}), "url"),
+        (json!({"traces": {"endpoint": "collector:4318"}}), "endpoint"),
+        (json!({"nodeSelector": {"disk": 1}}), "nodeSelector"),
+        (json!({"image": {"name": "misspelled"}}), "name"),
+        (json!({"replica": 3}), "replica"),
+    ] {
+        let refused = render(&values).output().unwrap();
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success(), "{values} is accepted");
+        assert!(error.contains(field) && error.contains("schema"), "{values}: {error}");
+    }
+}
+
+#[test]
+fn the_chart_with_other_values_has_them() {
+    let made = rendered(&json!({
+        "replicas": 3,
+        "leaderElection": false,
+        "image": {"repository": "r.example.com/op", "tag": "v9"},
+        "historyLimit": 5,
+        "watchNamespaces": ["a", "b", "kubeon-system"],
+        "operators": ["alice"],
+        "crds": {"install": false},
+        "callback": {"url": "https://gateway.example", "caConfigMap": "gateway-ca"},
+        "traces": {"endpoint": "http://collector:4318"},
+        "nodeSelector": {"disk": "ssd"},
+        "resources": {"requests": {"cpu": 1}},
+        "tolerations": [{"key": "x", "operator": "Exists"}],
+    }));
     let deployment = &made["Deployment kubeon-system/kubeon-operator"];
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
@@ -180,14 +218,14 @@ fn helm_takes_what_a_person_sets() {
     assert!(policy.contains("['system:serviceaccount:kubeon-system:kubeon-operator', 'alice']"), "{policy}");
 }
 
-/// kubectl, going to an API server of its own.
-struct Meta {
+/// An API server of its own, and kubectl.
+struct MetaCluster {
     kubectl: PathBuf,
     server: ApiServer,
     home: tempfile::TempDir,
 }
 
-impl Meta {
+impl MetaCluster {
     async fn start() -> Self {
         let server = ApiServer::start(Options::default()).await.unwrap();
         Self { kubectl: kubectl(), server, home: tempfile::tempdir().unwrap() }
@@ -199,7 +237,7 @@ impl Meta {
         output(command.args(arguments))
     }
 
-    /// Writes objects where kubectl reads them.
+    /// Writes objects into a file for kubectl.
     fn file(&self, objects: impl Iterator<Item = Value>) -> String {
         let file = self.home.path().join("objects.yaml");
         let documents: String = objects.map(|object| format!("---\n{object}\n")).collect();
@@ -207,8 +245,8 @@ impl Meta {
         file.display().to_string()
     }
 
-    /// Whether all of these are there.
-    fn holds(&self, wanted: &BTreeMap<String, Value>) {
+    /// Checks that all of these objects exist.
+    fn has(&self, wanted: &BTreeMap<String, Value>) {
         let file = self.file(wanted.values().cloned());
         let names = self.kubectl(&["get", "-f", &file, "-o", "name"]);
         assert_eq!(names.lines().count(), wanted.len(), "{names}");
@@ -216,36 +254,37 @@ impl Meta {
 }
 
 #[tokio::test]
-async fn an_api_server_takes_what_kustomize_makes() {
-    let meta = Meta::start().await;
+async fn an_api_server_accepts_the_bases_of_kustomize() {
+    let meta = MetaCluster::start().await;
     let (folder, file) = (deploy().join("kustomize/default"), deploy().join("kubeon.yaml"));
     let (folder, file) = (folder.to_str().unwrap(), file.to_str().unwrap());
     let applied = meta.kubectl(&["apply", "--server-side", "-k", folder]);
     assert_eq!(applied.lines().count(), manifest().len(), "{applied}");
-    meta.holds(&manifest());
-    // The manifest would change nothing of it: kubectl fails where it would.
+    meta.has(&manifest());
+    // The manifest changes nothing: kubectl diff fails when it would.
     assert_eq!(meta.kubectl(&["diff", "--server-side", "-f", file]), "");
 }
 
 #[tokio::test]
-async fn an_api_server_takes_what_helm_makes() {
-    let meta = Meta::start().await;
+async fn an_api_server_accepts_the_chart() {
+    let meta = MetaCluster::start().await;
     meta.kubectl(&["create", "namespace", "kubeon-system"]);
-    let made = template(&helm(), &[]);
+    let made = rendered(&json!({}));
     let file = meta.file(made.values().cloned());
     let applied = meta.kubectl(&["apply", "--server-side", "-f", &file]);
     assert_eq!(applied.lines().count(), made.len(), "{applied}");
-    meta.holds(&made);
-    // And what a person sets. Namespaces that are watched must exist.
+    meta.has(&made);
+    // Other values. Watched namespaces must exist.
     meta.kubectl(&["create", "namespace", "team-a"]);
-    let set = template(
-        &helm(),
-        &[
-            "--set=watchNamespaces={team-a},replicas=3,historyLimit=5,callback.url=https://gateway.example",
-            "--set=callback.caConfigMap=gateway-ca,nodeSelector.disk=ssd,operators={alice}",
-        ],
-    );
+    let set = rendered(&json!({
+        "watchNamespaces": ["team-a"],
+        "replicas": 3,
+        "historyLimit": 5,
+        "callback": {"url": "https://gateway.example", "caConfigMap": "gateway-ca"},
+        "nodeSelector": {"disk": "ssd"},
+        "operators": ["alice"],
+    }));
     let file = meta.file(set.values().cloned());
     meta.kubectl(&["apply", "--server-side", "-f", &file]);
-    meta.holds(&set);
+    meta.has(&set);
 }
