@@ -97,7 +97,7 @@ async fn one(context: &OperatorContext, work: &QueueItem) -> ReconcileOutcome {
             }
         }
     }
-    tracing::warn!(%queue_key, "the lane does not come to rest; it is looked at again later");
+    tracing::warn!(%queue_key, "the reconcile does not converge; it is retried later");
     ReconcileOutcome::Failed
 }
 
@@ -200,7 +200,7 @@ fn until(when: Timestamp) -> Instant {
 /// world changed, is made again as if it had never begun.
 fn stopped(queue_key: &QueueKey, failure: &WriteFailure) -> ReconcileOutcome {
     let WriteFailure::Link(error) = failure else { return ReconcileOutcome::Rest };
-    tracing::warn!(%queue_key, error = %error, category = error.category(), "the turn failed; it is made again");
+    tracing::warn!(%queue_key, error = %error, category = error.category(), "the reconcile failed; it is retried");
     ReconcileOutcome::Failed
 }
 

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kubeon_api::kubeonkube::ClusterCondition;
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::operation::wait::Wait;
 use crate::operation::{
     OperationChanges, archive, guarded, name, running, shown, start, status, target, wait,
 };
 use crate::view::{ClusterObject, Data, Observed, View};
-use crate::write::{Change, ClusterChanges, Decision, Notice, ObjectKind, ObjectRef, Write};
+use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
 use crate::{QueueKey, job_state, names, order};
 
 /// Entries that a status takes.
@@ -30,23 +31,24 @@ pub fn home<'l>(queue_key: &'l QueueKey, own: &'l str) -> &'l str {
 }
 
 /// The `ownerReferences` entry of a Cluster.
-pub(crate) fn owner(cluster: &Cluster) -> Value {
-    json!({
-        "apiVersion": "kubeonkube.clay.io/v1alpha1",
-        "kind": "Cluster",
-        "name": cluster.metadata.name,
-        "uid": cluster.metadata.uid,
-    })
+pub(crate) fn owner(cluster: &Cluster) -> OwnerReference {
+    OwnerReference {
+        api_version: "kubeonkube.clay.io/v1alpha1".to_owned(),
+        kind: "Cluster".to_owned(),
+        name: cluster.metadata.name.clone().unwrap_or_default(),
+        uid: cluster.metadata.uid.clone().unwrap_or_default(),
+        ..OwnerReference::default()
+    }
 }
 
 /// What is to be done for a Cluster and its operations.
-pub(crate) fn decide(s: &View<'_>) -> Decision {
-    let ClusterObject::Cluster(seen) = &s.subject else { return Decision::Apply(ClusterChanges::default()) };
+pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
+    let ClusterObject::Cluster(seen) = &s.subject else { return Ok(ClusterChanges::default()) };
     let cluster = seen.object().map(AsRef::as_ref);
     let mut operations = s.operations.clone();
     order::queue(&mut operations);
-    if let Some(plan) = archive::before_all_else(s, &operations) {
-        return plan;
+    if let Some(changes) = archive::before_all_else(s, &operations)? {
+        return Ok(changes);
     }
     let mut changes = ClusterChanges::default();
     let mut view = BTreeMap::new();
@@ -54,10 +56,7 @@ pub(crate) fn decide(s: &View<'_>) -> Decision {
     let mut starts = None;
     let open: Vec<_> = operations.iter().filter(|operation| !order::ended(operation)).cloned().collect();
     if let Some((head, rest)) = open.split_first() {
-        let progress = first(s, head, seen);
-        if !progress.reads.is_empty() {
-            return Decision::Read(progress.reads);
-        }
+        let progress = first(s, head, seen)?;
         let claims = progress.claims;
         let behind = rest.iter().map(|operation| (operation, wait::behind(s, operation, head)));
         for (operation, progress) in std::iter::once((head, progress)).chain(behind) {
@@ -82,12 +81,12 @@ pub(crate) fn decide(s: &View<'_>) -> Decision {
     }
     changes.beside(archive::prune(s, &operations));
     if changes.is_done()
-        && let Some(plan) = archive::logs(s, &operations)
+        && let Some(changes) = archive::logs(s, &operations)?
     {
-        return plan;
+        return Ok(changes);
     }
     changes.stages.retain(|stage| !stage.is_empty());
-    Decision::Apply(changes)
+    Ok(changes)
 }
 
 /// One write in the stage with this number.
@@ -97,21 +96,31 @@ fn staged(stage: usize, write: Write) -> Vec<Vec<Write>> {
     stages
 }
 
-fn first(s: &View<'_>, head: &Arc<ClusterOperation>, cluster: &Observed<Arc<Cluster>>) -> OperationChanges {
+fn first(
+    s: &View<'_>,
+    head: &Arc<ClusterOperation>,
+    cluster: &Observed<Arc<Cluster>>,
+) -> Result<OperationChanges, NeedsReads> {
     if let Some(at) = running::job_of(s, head) {
         return running::decide(s, head, &at, None);
     }
     if let Some(pod) = left_over(s) {
-        return wait::waits(s, head, &Wait::Until(pod));
+        return Ok(wait::waits(s, head, &Wait::Until(pod)));
     }
-    if let Some(progress) = cluster.object().and_then(|cluster| rival(s, head, cluster)) {
-        return progress;
+    if let Some(cluster) = cluster.object()
+        && let Some(progress) = rival(s, head, cluster)?
+    {
+        return Ok(progress);
     }
     start::decide(s, head, cluster)
 }
 
 /// An operation that another operator has claimed and that this one has not seen yet.
-fn rival(s: &View<'_>, head: &ClusterOperation, cluster: &Cluster) -> Option<OperationChanges> {
+fn rival(
+    s: &View<'_>,
+    head: &ClusterOperation,
+    cluster: &Cluster,
+) -> Result<Option<OperationChanges>, NeedsReads> {
     let claimed = cluster.status.iter().flat_map(|status| &status.conditions);
     let unknown = claimed.filter(|entry| {
         entry.status == "Running" && !s.operations.iter().any(|known| name(known) == entry.cluster_ops)
@@ -119,12 +128,12 @@ fn rival(s: &View<'_>, head: &ClusterOperation, cluster: &Cluster) -> Option<Ope
     for entry in unknown {
         let target = ObjectRef::new(ObjectKind::Operation, "", &entry.cluster_ops);
         match s.data.get(&target) {
-            None => return Some(OperationChanges::reads(vec![target])),
+            None => return Err(NeedsReads(vec![target])),
             Some(Data::Absent) => {}
-            Some(_) => return Some(wait::waits(s, head, &Wait::Operation(entry.cluster_ops.clone()))),
+            Some(_) => return Ok(Some(wait::waits(s, head, &Wait::Operation(entry.cluster_ops.clone())))),
         }
     }
-    None
+    Ok(None)
 }
 
 /// What still works for an operation that ended or is gone: nothing new starts beside it.

@@ -33,8 +33,8 @@ pub use write::{Change, ClusterChanges, Decision, FAILURES, Notice, ObjectKind, 
 #[must_use]
 pub fn decide(view: &View<'_>) -> Decision {
     match &view.subject {
-        ClusterObject::Cluster(_) => cluster::decide(view),
-        ClusterObject::KubernetesCluster(_) => kubernetes_cluster::decide(view),
+        ClusterObject::Cluster(_) => cluster::decide(view).into(),
+        ClusterObject::KubernetesCluster(_) => kubernetes_cluster::decide(view).into(),
     }
 }
 

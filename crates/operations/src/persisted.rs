@@ -2,6 +2,8 @@
 //! SSH keys of its hosts. The operator makes them empty; the runner of the Job that is named on them, and no other, writes
 //! what is in them.
 
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::{DataRef, labels};
 use serde_json::{Value, json};
 
@@ -20,7 +22,7 @@ pub(crate) struct PersistedObject<'a> {
     /// The cluster that it is for, as a label has it.
     pub cluster: &'a str,
     /// What it goes with by itself, if anything.
-    pub owner: Option<Value>,
+    pub owner: Option<OwnerReference>,
 }
 
 /// The cluster of that name in that namespace, as a label has it.
@@ -58,19 +60,18 @@ pub(crate) fn hand_over(
     Ok(Some(Write { why: why.to_owned(), target, change, operation: Some(operation.to_owned()) }))
 }
 
-fn empty(target: &ObjectRef, kept: PersistedObject<'_>, job: &str) -> Value {
-    let mut metadata = json!({
-        "name": target.name,
-        "namespace": target.namespace,
-        "labels": {labels::CLUSTER: kept.cluster},
-        "annotations": {labels::JOB: job},
-    });
-    if let Some(owner) = kept.owner {
-        metadata["ownerReferences"] = json!([owner]);
-    }
-    let mut object = json!({"apiVersion": "v1", "kind": target.kind.as_str(), "metadata": metadata});
+fn empty(target: &ObjectRef, object: PersistedObject<'_>, job: &str) -> Value {
+    let metadata = ObjectMeta {
+        name: Some(target.name.clone()),
+        namespace: Some(target.namespace.clone()),
+        labels: Some([(labels::CLUSTER.to_owned(), object.cluster.to_owned())].into()),
+        annotations: Some([(labels::JOB.to_owned(), job.to_owned())].into()),
+        owner_references: object.owner.map(|owner| vec![owner]),
+        ..ObjectMeta::default()
+    };
     if target.kind == ObjectKind::Secret {
-        object["type"] = json!("Opaque");
+        json!(Secret { metadata, type_: Some("Opaque".to_owned()), ..Secret::default() })
+    } else {
+        json!(ConfigMap { metadata, ..ConfigMap::default() })
     }
-    object
 }

@@ -206,14 +206,27 @@ impl ClusterChanges {
     }
 }
 
-/// What a lane needs next.
+/// What an operator does next for a queue key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// Read these, then ask again.
+    /// Read these objects, then decide again.
     Read(Vec<ObjectRef>),
-    /// Do this; when something was written, ask again.
+    /// Write these changes; when something was written, decide again.
     Apply(ClusterChanges),
 }
+
+impl From<Result<ClusterChanges, NeedsReads>> for Decision {
+    fn from(result: Result<ClusterChanges, NeedsReads>) -> Self {
+        match result {
+            Ok(changes) => Self::Apply(changes),
+            Err(NeedsReads(targets)) => Self::Read(targets),
+        }
+    }
+}
+
+/// Nothing can be decided before these objects are read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NeedsReads(pub Vec<ObjectRef>);
 
 #[cfg(test)]
 mod tests {

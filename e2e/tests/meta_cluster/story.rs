@@ -59,7 +59,7 @@ fn life(ground: &Ground, told: &[Told]) -> Result<()> {
         ("Prechecked", &[]),
         ("Creating", &["Creating by Job create-default-shop-job-"]),
         ("HostKeysPinned", &["2 new: ", master, first]),
-        ("CreateKubeJobSuccess", &["it is as declared"]),
+        ("CreateKubeJobSuccess", &["up to date"]),
         ("ScalingUp", &[&up]),
         ("JobMade", &["Job scale-up-default-shop-job-"]),
         ("Prechecked", &[]),
@@ -70,13 +70,13 @@ fn life(ground: &Ground, told: &[Told]) -> Result<()> {
         ("CreateScaleUpJobFailed", &[]),
         ("ScalingUp", &[&up]),
         ("JobMade", &["Job scale-up-default-shop-job-"]),
-        ("CreateScaleUpJobSuccess", &["it is as declared"]),
+        ("CreateScaleUpJobSuccess", &["up to date"]),
         ("ScalingDown", &[&down]),
         ("JobMade", &["Job scale-down-default-shop-job-"]),
         ("CreateScaleDownJobFailed", &[]),
         ("ScalingDown", &[&down]),
         ("JobMade", &["Job scale-down-default-shop-job-"]),
-        ("CreateScaleDownJobSuccess", &["it is as declared"]),
+        ("CreateScaleDownJobSuccess", &["up to date"]),
     ];
     let mut rest = told.iter();
     for (reason, words) in &wanted {

@@ -32,5 +32,5 @@ async fn an_operations_trace_holds_its_turns_and_goes_on_in_its_job() {
     assert_eq!(format!("00-{trace}-{}-01", root.span), *traceparent);
     let turns: Vec<_> = sent.iter().filter(|span| span.name == "turn").collect();
     assert!(turns.len() >= 2 && turns.iter().all(|turn| turn.parent == root.span), "{sent:#?}");
-    assert!(turns.iter().any(|turn| turn.says("kubeon.writes").unwrap().contains("its turn has come")));
+    assert!(turns.iter().any(|turn| turn.says("kubeon.writes").unwrap().contains("the operation starts")));
 }

@@ -15,7 +15,7 @@ use crate::condition::{self, PRECHECKED, STEP_FAILED};
 use crate::job_state::{self, JobState};
 use crate::operation::{at, running};
 use crate::view::{Data, View};
-use crate::write::{Change, ClusterChanges, Decision, ObjectKind, ObjectRef, Write};
+use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
 
 /// Settles an operation that ended, one write at a time: each leaves a state from which the next follows.
 pub(super) fn settle(
@@ -165,21 +165,25 @@ fn words(operation: &ClusterOperation) -> String {
     let status = operation.status.clone().unwrap_or_default();
     match condition::find(&status.conditions, PRECHECKED) {
         Some(found) if found.status == "False" => format!("[precheck] failed with:\n {}", found.message),
-        _ => status.reason.unwrap_or_else(|| "it failed without a word".to_owned()),
+        _ => status.reason.unwrap_or_else(|| "it failed and left no message".to_owned()),
     }
 }
 
 /// The operation that was claimed is gone: somebody deleted it.
-pub(super) fn lost(s: &View<'_>, object: &KubernetesCluster, claimed: &str) -> Decision {
+pub(super) fn lost(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    claimed: &str,
+) -> Result<ClusterChanges, NeedsReads> {
     let target = ObjectRef::new(ObjectKind::Operation, "", claimed);
     match s.data.get(&target) {
         // A watch may lag behind what another operator wrote.
-        None => return Decision::Read(vec![target]),
+        None => return Err(NeedsReads(vec![target])),
         Some(Data::Absent) => {}
-        Some(_) => return Decision::Apply(ClusterChanges::default()),
+        Some(_) => return Ok(ClusterChanges::default()),
     }
     if let Some(left) = cluster::left_over(s) {
-        return Decision::Apply(abandoned(s, object, claimed, &left));
+        return Ok(abandoned(s, object, claimed, &left));
     }
     let mut new = object.status.clone().unwrap_or_default();
     let text = format!("its operation {claimed} was deleted before it ended");
@@ -193,7 +197,7 @@ pub(super) fn lost(s: &View<'_>, object: &KubernetesCluster, claimed: &str) -> D
     let mut changes = ClusterChanges::default();
     changes.stages.push(status_write(object, &new, text.as_str()).into_iter().collect());
     changes.notices.push(object_notice(object, true, "OperationDeleted", text));
-    Decision::Apply(changes)
+    Ok(changes)
 }
 
 /// What works for an operation that was deleted. Its Job is the object's or nobody's, so that it does not go with it: it is

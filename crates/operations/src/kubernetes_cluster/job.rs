@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::kubernetes_cluster::AuthConfig;
 use kubeon_api::{
     ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, PrivateKey, PrivateKeyError, labels,
@@ -18,7 +20,7 @@ use crate::operation::wait::{Wait, waits};
 use crate::operation::{OperationChanges, archive, name, start as common, uid};
 use crate::persisted;
 use crate::view::{Data, View};
-use crate::write::{Change, ObjectKind, ObjectRef, Write};
+use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
 /// Bytes that one variable of an environment may hold; Linux refuses 128 KiB.
 const MOST_IN_ENV: usize = 96 * 1024;
@@ -39,12 +41,12 @@ pub(super) fn start(
     s: &View<'_>,
     object: &KubernetesCluster,
     operation: &ClusterOperation,
-) -> OperationChanges {
+) -> Result<OperationChanges, NeedsReads> {
     match prepared(s, object, operation) {
-        Ok(progress) => progress,
-        Err(Obstacle::Read(targets)) => OperationChanges::reads(targets),
-        Err(Obstacle::Wait(wait)) => waits(s, operation, &wait),
-        Err(Obstacle::Refuse(word, text)) => finish(s, operation, End::failed(word, text)),
+        Ok(changes) => Ok(changes),
+        Err(Obstacle::Read(targets)) => Err(NeedsReads(targets)),
+        Err(Obstacle::Wait(wait)) => Ok(waits(s, operation, &wait)),
+        Err(Obstacle::Refuse(word, text)) => Ok(finish(s, operation, End::failed(word, text))),
     }
 }
 
@@ -70,9 +72,9 @@ fn prepared(
         let owner = archive::owner(operation);
         let labels = [(OPERATION_LABEL, uid(operation).to_owned())];
         copies.push(Write {
-            why: "what it logs in with is what was seen first".to_owned(),
+            why: "the Job uses the credentials as they are now".to_owned(),
             target: ObjectRef::new(ObjectKind::Secret, ns, &copy),
-            change: Change::Create(common::secret(ns, &copy, &credentials, "Opaque", &labels, &owner)),
+            change: Change::Create(json!(common::secret(ns, &copy, &credentials, "Opaque", &labels, &owner))),
             operation: Some(name(operation).to_owned()),
         });
         secret = Some(copy);
@@ -80,7 +82,7 @@ fn prepared(
     copies.retain(|copy| s.objects.meta(&copy.target).is_none());
     copies.extend(kept(s, object, operation, &at)?);
     let made = Write {
-        why: "its turn has come".to_owned(),
+        why: "the operation starts".to_owned(),
         target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
         change: Change::Create(the_job(s, object, operation, &spec, &at, &map.target.name, secret)),
         operation: Some(name(operation).to_owned()),
@@ -264,30 +266,30 @@ fn config(
     // Whoever takes a cluster down is told its name. Elsewhere the logins stand in the wish, and room is scarce: a ConfigMap
     // of 5,000 hosts is nearly full.
     let hosts = if takes_down(operation) { inventory::with_logins } else { inventory::yaml };
-    let mut data = json!({
-        "job-name": at.name,
-        "cluster.json": desired.to_string(),
-        "hosts.yml": hosts(&spec.cluster),
-    });
+    let mut data = BTreeMap::from([
+        ("job-name".to_owned(), at.name.clone()),
+        ("cluster.json".to_owned(), desired.to_string()),
+        ("hosts.yml".to_owned(), hosts(&spec.cluster)),
+    ]);
     if let Some(authorities) = callback::authorities(s.settings) {
-        data[callback::AUTHORITIES] = json!(authorities);
+        data.insert(callback::AUTHORITIES.to_owned(), authorities.to_owned());
     }
-    let map = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": target.name,
-            "namespace": target.namespace,
-            "labels": {OPERATION_LABEL: uid(operation)},
-            "ownerReferences": [archive::owner(operation)],
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(target.name.clone()),
+            namespace: Some(target.namespace.clone()),
+            labels: Some([(OPERATION_LABEL.to_owned(), uid(operation).to_owned())].into()),
+            owner_references: Some(vec![archive::owner(operation)]),
+            ..ObjectMeta::default()
         },
-        "immutable": true,
-        "data": data,
-    });
+        immutable: Some(true),
+        data: Some(data),
+        ..ConfigMap::default()
+    };
     Ok(Write {
-        why: "what it does is what was seen first".to_owned(),
+        why: "the Job uses the declaration as it is now".to_owned(),
         target,
-        change: Change::Create(map),
+        change: Change::Create(json!(map)),
         operation: Some(name(operation).to_owned()),
     })
 }

@@ -30,7 +30,7 @@ use crate::operation::wait::{Wait, refusal};
 use crate::operation::{OperationChanges, archive, guarded, name, running, target, uid, wait};
 use crate::order;
 use crate::view::{ClusterObject, Data, Observed, View};
-use crate::write::{Change, ClusterChanges, Decision, Notice, ObjectKind, ObjectRef, Write};
+use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
 
 pub use applied::without_secrets;
 pub(crate) use cluster_action::ClusterAction;
@@ -38,9 +38,9 @@ pub(crate) use history::told;
 pub use next_action::{NextAction, next_action};
 
 /// What is to be done for a `KubernetesCluster` and its operations.
-pub(crate) fn decide(s: &View<'_>) -> Decision {
+pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     let ClusterObject::KubernetesCluster(seen) = &s.subject else {
-        return Decision::Apply(ClusterChanges::default());
+        return Ok(ClusterChanges::default());
     };
     let mut operations = s.operations.clone();
     order::queue(&mut operations);
@@ -54,32 +54,30 @@ pub(crate) fn decide(s: &View<'_>) -> Decision {
             == object.metadata.uid.as_ref()
     };
     let (mine, others): (Vec<_>, Vec<_>) = operations.into_iter().partition(belongs);
-    if let Some(plan) = archive::before_all_else(s, &mine) {
-        return plan;
+    if let Some(changes) = archive::before_all_else(s, &mine)? {
+        return Ok(changes);
     }
-    let mut changes = match orphans(s, &others) {
-        Decision::Read(targets) => return Decision::Read(targets),
-        Decision::Apply(changes) => changes,
-    };
+    let mut changes = orphans(s, &others)?;
     if !changes.is_done() || others.iter().any(|other| !order::ended(other)) {
-        return Decision::Apply(changes);
+        return Ok(changes);
     }
-    match step(s, object, &mine) {
-        Decision::Read(targets) => return Decision::Read(targets),
-        Decision::Apply(step) => changes.beside(step),
-    }
+    changes.beside(step(s, object, &mine)?);
     changes.beside(archive::prune(s, &mine));
     if changes.is_done()
-        && let Some(plan) = archive::logs(s, &mine)
+        && let Some(changes) = archive::logs(s, &mine)?
     {
-        return plan;
+        return Ok(changes);
     }
     changes.stages.retain(|stage| !stage.is_empty());
-    Decision::Apply(changes)
+    Ok(changes)
 }
 
 /// The one thing that is next: go on with what works, settle what ended, or begin what is wanted.
-fn step(s: &View<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Decision {
+fn step(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+) -> Result<ClusterChanges, NeedsReads> {
     let done: Vec<Write> = mine
         .iter()
         .filter(|one| order::ended(one))
@@ -87,45 +85,43 @@ fn step(s: &View<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]
         .collect();
     let mut changes = ClusterChanges { stages: vec![done], ..ClusterChanges::default() };
     let claimed = object.status.as_ref().and_then(|status| status.operation.as_deref());
-    let plan = match claimed.map(|claimed| (claimed, mine.iter().find(|one| name(one) == claimed))) {
-        Some((_, Some(operation))) if order::ended(operation) => {
-            Decision::Apply(completion::settle(s, object, operation))
-        }
-        Some((_, Some(operation))) => go_on(s, object, operation),
-        Some((claimed, None)) => completion::lost(s, object, claimed),
-        None => begin(s, object, mine),
+    let next = match claimed.map(|claimed| (claimed, mine.iter().find(|one| name(one) == claimed))) {
+        Some((_, Some(operation))) if order::ended(operation) => completion::settle(s, object, operation),
+        Some((_, Some(operation))) => go_on(s, object, operation)?,
+        Some((claimed, None)) => completion::lost(s, object, claimed)?,
+        None => begin(s, object, mine)?,
     };
-    match plan {
-        Decision::Read(targets) => Decision::Read(targets),
-        Decision::Apply(next) => {
-            changes.beside(next);
-            Decision::Apply(changes)
-        }
-    }
+    changes.beside(next);
+    Ok(changes)
 }
 
-fn go_on(s: &View<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> Decision {
+fn go_on(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Result<ClusterChanges, NeedsReads> {
     let deleting = object.metadata.deletion_timestamp.is_some();
     let leaving = deleting && ClusterAction::of(operation) != Some(ClusterAction::Terminate);
     let ordered = leaving.then(|| ("Deleted", "the KubernetesCluster is being deleted".to_owned()));
     let progress = match running::job_of(s, operation) {
-        Some(at) => running::decide(s, operation, &at, ordered),
+        Some(at) => running::decide(s, operation, &at, ordered)?,
         None => match ordered.or_else(|| refusal(operation)) {
             Some((word, text)) => finish(s, operation, End::failed(word, text)),
-            None => not_started(s, object, operation),
+            None => not_started(s, object, operation)?,
         },
     };
-    if !progress.reads.is_empty() {
-        return Decision::Read(progress.reads);
-    }
     let mut changes = progress.changes;
     changes.beside(status::works(s, object, operation));
-    Decision::Apply(changes)
+    Ok(changes)
 }
 
-fn not_started(s: &View<'_>, object: &KubernetesCluster, operation: &ClusterOperation) -> OperationChanges {
+fn not_started(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    operation: &ClusterOperation,
+) -> Result<OperationChanges, NeedsReads> {
     if let Some(text) = crate::cluster::left_over(s) {
-        return wait::waits(s, operation, &Wait::Until(text));
+        return Ok(wait::waits(s, operation, &Wait::Until(text)));
     }
     let whose = match (object.spec.paused, operation.spec.paused) {
         (true, _) => Some("KubernetesCluster"),
@@ -133,25 +129,26 @@ fn not_started(s: &View<'_>, object: &KubernetesCluster, operation: &ClusterOper
         (false, false) => None,
     };
     if let Some(whose) = whose {
-        return wait::waits(
+        return Ok(wait::waits(
             s,
             operation,
             &Wait::Until(format!("paused: spec.paused of the {whose} is true")),
-        );
+        ));
     }
     job::start(s, object, operation)
 }
 
 /// Begins what is wanted: the finalizer before the first effect, then the operation, then its claim.
-fn begin(s: &View<'_>, object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Decision {
-    let wanted = match untouched(s, object, mine, next_action(s.settings, object, mine)) {
-        Ok(wanted) => wanted,
-        Err(targets) => return Decision::Read(targets),
-    };
-    if let Some(plan) = superseded(s, mine, &wanted, object) {
-        return plan;
+fn begin(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    mine: &[Arc<ClusterOperation>],
+) -> Result<ClusterChanges, NeedsReads> {
+    let wanted = untouched(s, object, mine, next_action(s.settings, object, mine))?;
+    if let Some(changes) = superseded(s, mine, &wanted, object)? {
+        return Ok(changes);
     }
-    Decision::Apply(match &wanted {
+    Ok(match &wanted {
         NextAction::Operation(desired) if needs_finalizer(object) => finalizer(object, desired.action),
         NextAction::Operation(desired) => derived_operation::begin(s, object, desired, mine),
         NextAction::Release(why) => completion::release(s, object, why),
@@ -169,7 +166,7 @@ fn untouched(
     object: &KubernetesCluster,
     mine: &[Arc<ClusterOperation>],
     wanted: NextAction,
-) -> Result<NextAction, Vec<ObjectRef>> {
+) -> Result<NextAction, NeedsReads> {
     let leaves =
         matches!(&wanted, NextAction::Operation(desired) if desired.action == ClusterAction::Terminate);
     // What was applied once stands, whoever took its state away; a runner that still works may be about to save.
@@ -181,7 +178,7 @@ fn untouched(
     let begun = begun(object, mine);
     let saved = match (s.objects.meta(&state), s.data.get(&state)) {
         (None, _) if !begun => false,
-        (_, None) => return Err(vec![state]),
+        (_, None) => return Err(NeedsReads(vec![state])),
         (_, Some(Data::Values { values, .. })) => {
             values.get(names::STATE_KEY).is_some_and(|state| !state.is_empty())
         }
@@ -205,11 +202,11 @@ fn begun(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> bool {
     object.status.as_ref().is_some_and(|status| status.job_name.is_some()) || mine.iter().any(has_job)
 }
 
-/// What to do when nothing tells any more what was put on which host.
+/// The message when the Secret with the cluster's state is missing: what to do.
 fn state_gone(object: &KubernetesCluster, state: &ObjectRef) -> String {
     format!(
-        "Secret {0}/{1} is gone, in which stands what was put on which host, and a Job has worked: put it back with label \
-         {2}={3}, or leave the hosts as they are: kubectl -n {0} patch ecs {4} --type merge -p \
+        "Secret {0}/{1} with the cluster's state is missing and a Job has already run: restore it with label {2}={3}, or set \
+         `spec.deletionPolicy: Retain` to leave the hosts as they are: kubectl -n {0} patch ecs {4} --type merge -p \
          '{{\"spec\":{{\"deletionPolicy\":\"Retain\"}}}}'",
         state.namespace,
         state.name,
@@ -225,7 +222,7 @@ fn superseded(
     mine: &[Arc<ClusterOperation>],
     wanted: &NextAction,
     object: &KubernetesCluster,
-) -> Option<Decision> {
+) -> Result<Option<ClusterChanges>, NeedsReads> {
     let keep = match wanted {
         NextAction::Operation(desired) => Some(derived_operation::name_of(object, desired)),
         _ => None,
@@ -235,19 +232,16 @@ fn superseded(
     for operation in mine.iter().filter(unwanted) {
         let stop = ("Superseded", "another change was asked for before it began".to_owned());
         let progress = match running::job_of(s, operation) {
-            Some(at) => running::decide(s, operation, &at, Some(stop)),
+            Some(at) => running::decide(s, operation, &at, Some(stop))?,
             None => finish(s, operation, End::failed(stop.0, stop.1)),
         };
-        if !progress.reads.is_empty() {
-            return Some(Decision::Read(progress.reads));
-        }
         changes.get_or_insert_with(ClusterChanges::default).beside(progress.changes);
     }
-    changes.map(Decision::Apply)
+    Ok(changes)
 }
 
 /// Operations whose `KubernetesCluster` is gone: what works is ended, what ended is removed.
-fn orphans(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Decision {
+fn orphans(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Result<ClusterChanges, NeedsReads> {
     let mut changes = ClusterChanges::default();
     for operation in operations {
         if order::ended(operation) {
@@ -263,16 +257,13 @@ fn orphans(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Decision {
         }
         let stop = ("Deleted", "its KubernetesCluster is gone".to_owned());
         let progress = match running::job_of(s, operation) {
-            Some(at) => running::decide(s, operation, &at, Some(stop)),
+            Some(at) => running::decide(s, operation, &at, Some(stop))?,
             None => finish(s, operation, End::failed(stop.0, stop.1)),
         };
-        if !progress.reads.is_empty() {
-            return Decision::Read(progress.reads);
-        }
         changes.beside(progress.changes);
     }
     changes.stages.retain(|stage| !stage.is_empty());
-    Decision::Apply(changes)
+    Ok(changes)
 }
 
 /// The status of a `KubernetesCluster` of which the API server refuses what is to be done next. A `Cluster` has no place for
@@ -284,19 +275,16 @@ pub fn refused(subject: &ClusterObject, text: &str, now: Timestamp) -> Option<Wr
 }
 
 /// While the object cannot be read, what works goes on and nothing begins.
-fn carry_on(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Decision {
+fn carry_on(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Result<ClusterChanges, NeedsReads> {
     let mut changes = ClusterChanges::default();
     for operation in operations.iter().filter(|operation| !order::ended(operation)) {
         if let Some(at) = running::job_of(s, operation) {
-            let progress = running::decide(s, operation, &at, None);
-            if !progress.reads.is_empty() {
-                return Decision::Read(progress.reads);
-            }
+            let progress = running::decide(s, operation, &at, None)?;
             changes.beside(progress.changes);
         }
     }
     changes.stages.retain(|stage| !stage.is_empty());
-    Decision::Apply(changes)
+    Ok(changes)
 }
 
 /// What outlives the Jobs of a cluster: the engine's state, the admin kubeconfig, the SSH keys of its hosts.

@@ -259,7 +259,7 @@ pub(super) fn stands(s: &View<'_>, object: &KubernetesCluster, wanted: &NextActi
             changes.notices.push(object_notice(object, true, "Held", text.clone()));
         }
         (NextAction::Declared, _) if new.phase != before.phase => {
-            changes.notices.push(object_notice(object, false, Phase::Running.as_str(), "it is as declared"));
+            changes.notices.push(object_notice(object, false, Phase::Running.as_str(), "up to date"));
         }
         _ => {}
     }
@@ -283,11 +283,11 @@ pub(super) fn refused(object: &KubernetesCluster, text: &str, now: Timestamp) ->
 /// What stands after a success, and what a person may do about a host that was left out.
 pub(super) fn as_declared(object: &KubernetesCluster, left_out: &[HostAddress]) -> String {
     if left_out.is_empty() {
-        return "it is as declared".to_owned();
+        return "up to date".to_owned();
     }
     let hosts: Vec<String> = left_out.iter().map(ToString::to_string).collect();
     format!(
-        "it is as declared, but {0} did not answer and was left out; once it answers: kubectl -n {1} annotate --overwrite ecs {2} \
+        "up to date, but {0} did not answer and was skipped; when it answers again, run: kubectl -n {1} annotate --overwrite ecs {2} \
          {3}- {4}=scaling-up",
         hosts.join(", "),
         namespace(object),

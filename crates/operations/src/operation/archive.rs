@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::SignedDuration;
 use kubeon_api::ClusterOperation;
 use serde_json::json;
@@ -13,12 +13,19 @@ use crate::job_state;
 use crate::names;
 use crate::order;
 use crate::view::{Data, View};
-use crate::write::{Change, ClusterChanges, Decision, ObjectKind, ObjectRef, Write};
+use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
 
 /// Keeps the log of operations that ended, one after the other.
-pub(crate) fn logs(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Decision> {
-    let mut ended = operations.iter().filter(|operation| order::ended(operation));
-    ended.find_map(|operation| log(s, operation, |_| true))
+pub(crate) fn logs(
+    s: &View<'_>,
+    operations: &[Arc<ClusterOperation>],
+) -> Result<Option<ClusterChanges>, NeedsReads> {
+    for operation in operations.iter().filter(|operation| order::ended(operation)) {
+        if let Some(changes) = log(s, operation, |_| true)? {
+            return Ok(Some(changes));
+        }
+    }
+    Ok(None)
 }
 
 /// How long everything else waits for the log of a pod that is being removed, or whose operation just ended: its node may
@@ -27,63 +34,84 @@ const AWAITED: SignedDuration = SignedDuration::from_secs(30);
 
 /// Keeps the log of a pod that is being removed, or whose operation just ended, before anything else is done: a moment later
 /// there may be none to read.
-pub(crate) fn before_all_else(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Option<Decision> {
+pub(crate) fn before_all_else(
+    s: &View<'_>,
+    operations: &[Arc<ClusterOperation>],
+) -> Result<Option<ClusterChanges>, NeedsReads> {
     let lately = |time: &Time| time.0.saturating_add(AWAITED).is_ok_and(|due| s.now < due);
     let parts =
         |pod: &Pod| !job_state::lives(pod) && pod.metadata.deletion_timestamp.as_ref().is_some_and(lately);
-    operations.iter().find_map(|operation| {
+    for operation in operations {
         let ended = operation.status.as_ref().and_then(|status| status.end_time.as_ref());
         let just_ended = order::ended(operation) && ended.is_some_and(lately);
-        log(s, operation, |pod| just_ended || parts(pod))
-    })
+        if let Some(changes) = log(s, operation, |pod| just_ended || parts(pod))? {
+            return Ok(Some(changes));
+        }
+    }
+    Ok(None)
 }
 
-fn log(s: &View<'_>, operation: &ClusterOperation, of: impl Fn(&Pod) -> bool) -> Option<Decision> {
-    let at = operation.status.as_ref()?.job_ref.as_ref()?;
-    let kept = ObjectRef::new(ObjectKind::ConfigMap, &at.namespace, names::log(&at.name));
-    if !s.settings.watches(&at.namespace) || s.objects.meta(&kept).is_some() {
-        return None;
-    }
-    let job = s.job(at)?;
-    let pod = s.pods_of(job).filter(|pod| job_state::has_log(pod) && of(pod)).last()?;
-    let pod = pod.metadata.name.as_deref()?;
-    let source = ObjectRef::new(ObjectKind::Log, &at.namespace, pod);
+/// Writes the log of the last such pod of the operation's Job to its ConfigMap, unless that exists.
+fn log(
+    s: &View<'_>,
+    operation: &ClusterOperation,
+    of: impl Fn(&Pod) -> bool,
+) -> Result<Option<ClusterChanges>, NeedsReads> {
+    let Some((archive, source)) = unarchived(s, operation, of) else { return Ok(None) };
+    let pod = &source.name;
     let text = match s.data.get(&source) {
-        None => return Some(Decision::Read(vec![source])),
+        None => return Err(NeedsReads(vec![source])),
         Some(Data::Log(text)) => text.clone(),
         Some(Data::Denied(why)) => format!("(the log of pod {pod} could not be read: {why})\n"),
         Some(_) => format!("(pod {pod} was gone before its log was read)\n"),
     };
-    let map = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": kept.name,
-            "namespace": kept.namespace,
-            "labels": {names::OPERATION_LABEL: uid(operation)},
-            "ownerReferences": [owner(operation)],
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(archive.name.clone()),
+            namespace: Some(archive.namespace.clone()),
+            labels: Some([(names::OPERATION_LABEL.to_owned(), uid(operation).to_owned())].into()),
+            owner_references: Some(vec![owner(operation)]),
+            ..ObjectMeta::default()
         },
-        "immutable": true,
-        "data": {"log": text},
-    });
-    Some(Decision::Apply(ClusterChanges::of(Write {
+        immutable: Some(true),
+        data: Some([("log".to_owned(), text)].into()),
+        ..ConfigMap::default()
+    };
+    Ok(Some(ClusterChanges::of(Write {
         why: "the log outlives its pod".to_owned(),
-        target: kept,
-        change: Change::Create(map),
+        target: archive,
+        change: Change::Create(json!(map)),
         operation: None,
     })))
 }
 
-/// What goes with an operation when it is deleted.
-pub(crate) fn owner(operation: &ClusterOperation) -> serde_json::Value {
-    json!({
-        "apiVersion": "kubeonkube.clay.io/v1alpha1",
-        "kind": ObjectKind::Operation.as_str(),
-        "name": name(operation),
-        "uid": uid(operation),
-        "controller": true,
-        "blockOwnerDeletion": false,
-    })
+/// The ConfigMap that is to hold the log of the operation's Job, and the pod that has it; `None` when the ConfigMap exists
+/// or no pod has a log.
+fn unarchived(
+    s: &View<'_>,
+    operation: &ClusterOperation,
+    of: impl Fn(&Pod) -> bool,
+) -> Option<(ObjectRef, ObjectRef)> {
+    let at = operation.status.as_ref()?.job_ref.as_ref()?;
+    let archive = ObjectRef::new(ObjectKind::ConfigMap, &at.namespace, names::log(&at.name));
+    if !s.settings.watches(&at.namespace) || s.objects.meta(&archive).is_some() {
+        return None;
+    }
+    let job = s.job(at)?;
+    let pod = s.pods_of(job).filter(|pod| job_state::has_log(pod) && of(pod)).last()?;
+    Some((archive, ObjectRef::new(ObjectKind::Log, &at.namespace, pod.metadata.name.as_deref()?)))
+}
+
+/// The owner reference of an object that is deleted with its operation.
+pub(crate) fn owner(operation: &ClusterOperation) -> OwnerReference {
+    OwnerReference {
+        api_version: "kubeonkube.clay.io/v1alpha1".to_owned(),
+        kind: ObjectKind::Operation.as_str().to_owned(),
+        name: name(operation).to_owned(),
+        uid: uid(operation).to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }
 }
 
 /// Removes operations that the history lets go.

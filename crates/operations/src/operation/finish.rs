@@ -94,7 +94,7 @@ pub(crate) fn finish_from(
 fn well(operation: &ClusterOperation) -> &str {
     let conditions = operation.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let idle = condition::find(conditions, PROGRESSING).filter(|found| found.reason == NOTHING_TO_DO);
-    idle.map_or("it did what was asked", |found| &found.message)
+    idle.map_or("completed", |found| &found.message)
 }
 
 fn is_derived(operation: &ClusterOperation) -> bool {

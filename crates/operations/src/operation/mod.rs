@@ -19,20 +19,12 @@ use crate::write::{Change, ClusterChanges, Notice, ObjectKind, ObjectRef, Write}
 /// What an operation does in this turn, and how its cluster shows it then.
 #[derive(Debug, Default)]
 pub(crate) struct OperationChanges {
-    /// What must be read before anything can be said.
-    pub reads: Vec<ObjectRef>,
     /// What is written.
     pub changes: ClusterChanges,
     /// How the cluster's status shows it, and with which stage that is written.
     pub shown: Option<(usize, ClusterCondition)>,
     /// The stages before which the cluster's status must have been written: a claim.
     pub claims: bool,
-}
-
-impl OperationChanges {
-    pub(crate) fn reads(reads: Vec<ObjectRef>) -> Self {
-        Self { reads, ..Self::default() }
-    }
 }
 
 pub(crate) fn name(operation: &ClusterOperation) -> &str {

@@ -17,7 +17,7 @@ use crate::kubernetes_cluster::ClusterAction;
 use crate::names::{self, OPERATION_LABEL, SPEC_ANNOTATION};
 use crate::queue_key::QueueKey;
 use crate::view::{ClusterObject, Data, Observed, View};
-use crate::write::{Change, ObjectKind, ObjectRef, Write};
+use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
 /// Why a Job must not go on: one word, and a text for a person.
 pub(crate) type EndReason = (&'static str, String);
@@ -143,14 +143,14 @@ pub(crate) fn decide(
     operation: &ClusterOperation,
     at: &DataRef,
     ordered: Option<EndReason>,
-) -> OperationChanges {
+) -> Result<OperationChanges, NeedsReads> {
     let Some(job) = s.job(at) else { return lost(s, operation, at) };
     let current = status(operation);
     if current.job_ref.is_none() || current.status.is_none() {
-        return adopt(s, operation, at, job);
+        return Ok(adopt(s, operation, at, job));
     }
     if let Some(end) = ended(s, operation, job) {
-        return finish(s, operation, end);
+        return Ok(finish(s, operation, end));
     }
     let state = job_state::job_state(job);
     let stopping =
@@ -165,24 +165,24 @@ pub(crate) fn decide(
     if progress.shown.is_none() {
         progress.shown = Some((0, shown(operation, &current)));
     }
-    progress
+    Ok(progress)
 }
 
 /// A Job that is not among those that are watched: asked for once more, because a watch may lag.
-fn lost(s: &View<'_>, operation: &ClusterOperation, at: &DataRef) -> OperationChanges {
+fn lost(s: &View<'_>, operation: &ClusterOperation, at: &DataRef) -> Result<OperationChanges, NeedsReads> {
     match s.read(ObjectKind::Job, at) {
-        None => OperationChanges::reads(vec![ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name)]),
+        None => Err(NeedsReads(vec![ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name)])),
         Some(Data::Absent) => {
             let current = status(operation);
             let stopped = condition::find(&current.conditions, STOPPING).map(|stop| stop.message.clone());
             let reason = stopped.unwrap_or_else(|| format!("its Job {at} was deleted"));
-            finish(s, operation, End::failed("JobDeleted", reason))
+            Ok(finish(s, operation, End::failed("JobDeleted", reason)))
         }
         // It is there and the watch will tell, or it cannot be asked for: the next event decides.
-        Some(_) => OperationChanges {
+        Some(_) => Ok(OperationChanges {
             shown: Some((0, shown(operation, &status(operation)))),
             ..OperationChanges::default()
-        },
+        }),
     }
 }
 
@@ -217,7 +217,7 @@ fn end_of(s: &View<'_>, operation: &ClusterOperation, job: &Job, state: &JobStat
 fn wordless(s: &View<'_>, job: &Job, said: &str) -> String {
     match s.pods_of(job).next() {
         Some(_) => format!("its Job failed: {said}"),
-        None => format!("its pod is gone without a word, as when it or its node is taken away ({said})"),
+        None => format!("its pod is gone and left no message: the pod or its node was removed ({said})"),
     }
 }
 

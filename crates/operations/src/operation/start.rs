@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 use kubeon_render::entrypoint::entrypoint;
 use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
@@ -17,19 +18,19 @@ use crate::names::{self, CLUSTER_LABEL, OPERATION_LABEL, QUEUE_KEY_ANNOTATION};
 use crate::operation::finish::{End, finish};
 use crate::queue_key::QueueKey;
 use crate::view::{Observed, View};
-use crate::write::{Change, ObjectKind, ObjectRef, Write};
+use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
 
 /// What the first operation of a lane does, when it has no Job yet.
 pub(crate) fn decide(
     s: &View<'_>,
     operation: &ClusterOperation,
     cluster: &Observed<std::sync::Arc<Cluster>>,
-) -> OperationChanges {
+) -> Result<OperationChanges, NeedsReads> {
     match ready(s, operation, cluster) {
-        Ok(ready) => start(s, operation, ready),
-        Err(Obstacle::Read(targets)) => OperationChanges::reads(targets),
-        Err(Obstacle::Wait(wait)) => waits(s, operation, &wait),
-        Err(Obstacle::Refuse(word, text)) => finish(s, operation, End::failed(word, text)),
+        Ok(ready) => Ok(start(s, operation, ready)),
+        Err(Obstacle::Read(targets)) => Err(NeedsReads(targets)),
+        Err(Obstacle::Wait(wait)) => Ok(waits(s, operation, &wait)),
+        Err(Obstacle::Refuse(word, text)) => Ok(finish(s, operation, End::failed(word, text))),
     }
 }
 
@@ -122,7 +123,7 @@ fn start(s: &View<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Operat
     copies.extend(job_extras.secrets.iter().cloned());
     let at = job_at(s, operation);
     let made = Write {
-        why: "its turn has come".to_owned(),
+        why: "the operation starts".to_owned(),
         target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
         change: Change::Create(the_job(
             s,
@@ -150,22 +151,22 @@ fn copy_of_files(s: &View<'_>, operation: &ClusterOperation, files: &BTreeMap<St
     let mut parts: Vec<&[u8]> = vec![uid(operation).as_bytes()];
     parts.extend(files.iter().flat_map(|(key, text)| [key.as_bytes(), text.as_bytes()]));
     let copy = names::entrypoint(name(operation), &names::hash(&parts, 10));
-    let map = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": copy,
-            "namespace": s.settings.namespace,
-            "labels": {OPERATION_LABEL: uid(operation), CLUSTER_LABEL: names::label(&operation.spec.cluster)},
-            "ownerReferences": [archive::owner(operation)],
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(copy.clone()),
+            namespace: Some(s.settings.namespace.clone()),
+            labels: Some(labels(operation)),
+            owner_references: Some(vec![archive::owner(operation)]),
+            ..ObjectMeta::default()
         },
-        "immutable": true,
-        "data": files,
-    });
+        immutable: Some(true),
+        data: Some(files.clone()),
+        ..ConfigMap::default()
+    };
     Write {
-        why: "what it runs is what was seen first".to_owned(),
+        why: "the Job uses the inputs as they are now".to_owned(),
         target: ObjectRef::new(ObjectKind::ConfigMap, &s.settings.namespace, copy),
-        change: Change::Create(map),
+        change: Change::Create(json!(map)),
         operation: Some(name(operation).to_owned()),
     }
 }
@@ -180,7 +181,7 @@ fn copy_of_key(
     kind: &str,
 ) -> Write {
     let owner = crate::cluster::owner(cluster);
-    let text = owner.to_string();
+    let text = json!(owner).to_string();
     let mut parts: Vec<&[u8]> = vec![text.as_bytes(), kind.as_bytes()];
     parts.extend(values.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]));
     let copy = names::secret_copy(original, &names::hash(&parts, 10));
@@ -193,9 +194,9 @@ fn copy_of_key(
         &owner,
     );
     Write {
-        why: "what it logs in with is what was seen first".to_owned(),
+        why: "the Job uses the key as it is now".to_owned(),
         target: ObjectRef::new(ObjectKind::Secret, &s.settings.namespace, copy),
-        change: Change::Create(write),
+        change: Change::Create(json!(write)),
         operation: Some(name(operation).to_owned()),
     }
 }
@@ -207,19 +208,21 @@ pub(crate) fn secret(
     values: &BTreeMap<String, Vec<u8>>,
     kind: &str,
     labels: &[(&str, String)],
-    owner: &Value,
-) -> Value {
-    let data: BTreeMap<&String, String> =
-        values.iter().map(|(key, value)| (key, STANDARD.encode(value))).collect();
-    let labels: BTreeMap<&str, &String> = labels.iter().map(|(key, value)| (*key, value)).collect();
-    json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner]},
-        "immutable": true,
-        "type": kind,
-        "data": data,
-    })
+    owner: &OwnerReference,
+) -> Secret {
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(labels.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()),
+            owner_references: Some(vec![owner.clone()]),
+            ..ObjectMeta::default()
+        },
+        immutable: Some(true),
+        type_: Some(kind.to_owned()),
+        data: Some(values.iter().map(|(key, value)| (key.clone(), ByteString(value.clone()))).collect()),
+        ..Secret::default()
+    }
 }
 
 /// Annotations that a Job and its pods get: the operation's, and the lane.
@@ -288,7 +291,7 @@ fn the_job(
     job(&OperationJob {
         name: &at.name,
         namespace: &at.namespace,
-        owner: Some(archive::owner(operation)),
+        owner: Some(json!(archive::owner(operation))),
         labels: labels(operation),
         annotations: annotations(operation, s.queue_key),
         container: "kubeonkube",
@@ -326,10 +329,10 @@ pub(crate) fn meta(operation: &ClusterOperation, cluster: Option<&Cluster>, done
         metadata["labels"] = json!(wanted);
     }
     if let Some(cluster) = cluster {
-        let mut all: Vec<Value> = owners.iter().map(|owner| json!(owner)).collect();
+        let mut all = owners.clone();
         let mut owner = crate::cluster::owner(cluster);
         let controlled = owners.iter().any(|owner| owner.controller == Some(true));
-        owner["controller"] = json!(!controlled);
+        owner.controller = Some(!controlled);
         all.push(owner);
         metadata["ownerReferences"] = json!(all);
         metadata["resourceVersion"] = json!(operation.metadata.resource_version);

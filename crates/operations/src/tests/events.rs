@@ -111,15 +111,12 @@ fn a_cluster_is_told_what_becomes_of_its_operations() {
     world.job_says("kubeonkube-o-job", "Failed");
     let ended = told(&mut world);
     let [(ObjectKind::Cluster, text)] = of(&ended, "OperationFailed")[..] else { panic!("{ended:?}") };
-    assert!(text.starts_with("o: its pod is gone without a word"), "{text}");
+    assert!(text.starts_with("o: its pod is gone and left no message"), "{text}");
     assert_eq!(of(&ended, "StepFailed"), [(ObjectKind::Operation, LAST)]);
     world.ask("p", |_| {});
     told(&mut world);
     world.job_says("kubeonkube-p-job", "Complete");
-    assert_eq!(
-        of(&told(&mut world), "OperationSucceeded"),
-        [(ObjectKind::Cluster, "p: it did what was asked")]
-    );
+    assert_eq!(of(&told(&mut world), "OperationSucceeded"), [(ObjectKind::Cluster, "p: completed")]);
 }
 
 #[test]

@@ -287,7 +287,7 @@ fn making_it_goes_not_on_with_a_new_state_when_somebody_took_the_first_one_away(
     assert_eq!(world.jobs().len(), jobs);
     let operation = object(&world)["status"]["operation"].as_str().unwrap();
     let reason = world.status(operation)["reason"].as_str().unwrap();
-    assert!(reason.contains(STATE) && reason.contains("is gone"), "{reason}");
+    assert!(reason.contains(STATE) && reason.contains("is missing"), "{reason}");
     deleted(&mut world);
     assert_eq!(object(&world)["metadata"]["finalizers"].as_array().unwrap().len(), 2);
 }
