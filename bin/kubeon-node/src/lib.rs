@@ -10,6 +10,7 @@
 //! to check that they answer, and it writes only under the lock and the claim of [`fence`].
 
 pub mod api;
+mod backoff;
 pub mod checks;
 pub mod command;
 pub mod durable;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+
 /// Exponential backoff.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Backoff {
-    next: Duration,
+    pauses: ExponentialBackoff,
     most: Duration,
 }
 
@@ -13,13 +15,12 @@ impl Backoff {
     /// Starts with `first` and doubles up to `most`.
     #[must_use]
     pub fn new(first: Duration, most: Duration) -> Self {
-        Self { next: first, most }
+        let builder = ExponentialBuilder::default().with_min_delay(first).with_max_delay(most);
+        Self { pauses: builder.without_max_times().build(), most }
     }
 
     /// Waits, and doubles the next wait.
     pub async fn wait(&mut self) {
-        let now = self.next;
-        self.next = self.most.min(now * 2);
-        tokio::time::sleep(now).await;
+        tokio::time::sleep(self.pauses.next().unwrap_or(self.most)).await;
     }
 }

@@ -8,15 +8,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 /// A password or passphrase.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
     /// Takes the text.
     #[must_use]
-    pub fn new(text: String) -> Self {
-        Self(text)
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
     }
 
     /// The text itself, for the one place that needs it.
@@ -171,8 +171,7 @@ mod tests {
 
     #[test]
     fn hides_itself_in_debug_output() {
-        let shown =
-            format!("{:?} {:?}", Secret::new("hunter2".into()), sample().parse::<PrivateKey>().unwrap());
+        let shown = format!("{:?} {:?}", Secret::new("hunter2"), sample().parse::<PrivateKey>().unwrap());
         assert_eq!(shown, "(hidden) (hidden)");
     }
 }

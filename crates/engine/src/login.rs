@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-use kubeon_api::HostAddress;
-use kubeon_link_host::{Login, Method, Secret};
+use kubeon_api::{HostAddress, Secret};
+use kubeon_link_host::{Login, Method};
 use kubeon_store::HostLogin;
 
 use crate::engine::Engine;
@@ -70,7 +70,7 @@ impl Engine<'_> {
         let HostLoginRequest { flags, private_key, password, sudo_password } = said;
         let user = flags.user.clone().unwrap_or_else(|| "root".to_owned());
         let mut login = Login::new(user.clone()).at_port(flags.port.unwrap_or(22));
-        let file_password = password.as_ref().map(|secret| Secret::new(secret.expose()));
+        let file_password = password.clone();
         let mut word = flags
             .password
             .as_ref()
@@ -104,7 +104,7 @@ impl Engine<'_> {
             }
             login = login.with(Method::Password(password));
         }
-        let sudo = sudo_password.as_ref().map(|secret| Secret::new(secret.expose())).or(said_sudo);
+        let sudo = sudo_password.clone().or(said_sudo);
         if let Some(password) = sudo.filter(|_| user != "root") {
             login = login.with_sudo_password(password);
         }

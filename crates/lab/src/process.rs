@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Error, LabName, Result};
@@ -22,6 +23,10 @@ const EXEC: Duration = Duration::from_millis(100);
 
 /// Limit for killed processes to be gone.
 const DEATH: Duration = Duration::from_secs(10);
+
+/// The first pause before a look at processes that were killed; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Processes with the lab's mark, and with `LAB_HOST=host` too where one is given; never this process.
 pub(crate) fn marked(name: &LabName, host: Option<&str>) -> Result<Vec<i32>> {
@@ -64,7 +69,8 @@ fn environment(process: &Path) -> io::Result<Vec<u8>> {
 /// Kills what `find` lists until it lists nothing. Fails with what is left after 10 s.
 pub(crate) fn kill_all(what: &str, find: impl Fn() -> Result<Vec<i32>>) -> Result<()> {
     let begin = Instant::now();
-    let mut pause = Duration::from_millis(1);
+    let pauses = ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
+    let mut pauses = pauses.without_max_times().build();
     loop {
         let pids = find()?;
         if pids.is_empty() {
@@ -80,8 +86,7 @@ pub(crate) fn kill_all(what: &str, find: impl Fn() -> Result<Vec<i32>>) -> Resul
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
+        thread::sleep(pauses.next().unwrap_or(LONGEST_PAUSE));
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::connection::Guard;
 use crate::login::{Login, Method};
-use crate::secret::Secret;
+use kubeon_api::Secret;
 
 /// Most keys of an agent that are offered: sshd ends the connection after six refusals.
 const MOST_AGENT_KEYS: usize = 5;
@@ -65,7 +65,7 @@ impl Keys {
 
 fn load(path: &Path, passphrase: Option<&Secret>) -> Opened {
     use russh::keys::Error;
-    match load_secret_key(path, passphrase.map(Secret::reveal)) {
+    match load_secret_key(path, passphrase.map(Secret::expose)) {
         Ok(key) => Ok(Arc::new(key)),
         Err(Error::IO(error)) if error.kind() == std::io::ErrorKind::NotFound => Err(Unusable::Missing),
         Err(Error::KeyIsEncrypted) => Err(Unusable::Protected),
@@ -228,7 +228,7 @@ impl<'a> Attempt<'a> {
     }
 
     async fn password(&mut self, password: &Secret) -> Result<bool, Refusal> {
-        let result = self.handle.authenticate_password(&self.login.user, password.reveal()).await?;
+        let result = self.handle.authenticate_password(&self.login.user, password.expose()).await?;
         if matches!(result, AuthResult::Success) {
             return Ok(true);
         }
@@ -248,7 +248,7 @@ impl<'a> Attempt<'a> {
                 KeyboardInteractiveAuthResponse::Success => return Ok(true),
                 KeyboardInteractiveAuthResponse::Failure { .. } => break,
                 KeyboardInteractiveAuthResponse::InfoRequest { prompts, .. } => {
-                    let words = prompts.iter().map(|_| password.reveal().to_owned()).collect();
+                    let words = prompts.iter().map(|_| password.expose().to_owned()).collect();
                     answer = self.handle.authenticate_keyboard_interactive_respond(words).await?;
                 }
             }

@@ -1,4 +1,7 @@
 //! The text of OpenSSH's `known_hosts`: plain and hashed names, patterns, ports, `@revoked`.
+//!
+//! The parser of the crate `ssh-key` splits lines, but does not compare a host with a line: it has no match for
+//! wildcards (`*`, `?`), negation (`!`) and hashed names, and no line numbers for errors.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

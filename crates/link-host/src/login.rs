@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::secret::Secret;
+use kubeon_api::Secret;
 
 /// User, port and the ways to prove who one is, tried in order.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use kubeon_api::HostAddress;
 use kubeon_wire::{Category, StepFailure};
 use parking_lot::{Mutex, MutexGuard};
@@ -189,6 +190,7 @@ impl Pool {
         let _turn = self.dialing.acquire().await;
         let login = self.login(host);
         let mut attempt = 1;
+        let mut pauses = ExponentialBuilder::default().with_min_delay(PAUSE).without_max_times().build();
         loop {
             if state.logins >= limits.logins_per_host {
                 let cause =
@@ -209,7 +211,7 @@ impl Pool {
                     tracing::debug!(%host, %failure, attempt, "trying again");
                 }
             }
-            tokio::time::sleep(PAUSE * attempt).await;
+            tokio::time::sleep(pauses.next().unwrap_or(PAUSE)).await;
             attempt += 1;
         }
     }

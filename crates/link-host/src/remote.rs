@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use crate::connection::Connection;
 use crate::exec::{Exit, Input, Stream};
 use crate::failure::failure;
-use crate::secret::Secret;
 use crate::shell::{self, PROMPT, Rights};
+use kubeon_api::Secret;
 
 /// Time to get a channel; long, because a free one may have to be waited for.
 const CHANNEL: Duration = Duration::from_secs(60);
@@ -203,7 +203,7 @@ impl Remote {
             self.early.push_back(message);
             if !answered && has(&heard, PROMPT.as_bytes()) {
                 answered = true;
-                self.write.write_all(format!("{}\n", password.reveal()).as_bytes()).await?;
+                self.write.write_all(format!("{}\n", password.expose()).as_bytes()).await?;
                 heard.clear();
             } else if over || has(&heard, begun) {
                 return Ok(());

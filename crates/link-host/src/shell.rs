@@ -4,7 +4,7 @@
 use kubeon_wire::{Category, StepFailure};
 
 use crate::failure::failure;
-use crate::secret::Secret;
+use kubeon_api::Secret;
 
 /// Ends what sudo may read. sudo takes the password line only when it asks for one; whatever it leaves
 /// is thrown away up to this line, so that a password can never become input of the command.
@@ -42,7 +42,7 @@ pub(crate) fn prepare(rights: &Rights, script: &str, args: &[&str]) -> Result<Pr
         Rights::SudoPassword(password) => {
             let start = ["sudo", "-S", "-p", "", "--", "sh", "-c", GATE, "kubeon", MARK, script];
             let line = format!("exec {}", join(&[&start, args].concat())?);
-            Ok(Prepared { line, preface: format!("{}\n{MARK}\n", password.reveal()) })
+            Ok(Prepared { line, preface: format!("{}\n{MARK}\n", password.expose()) })
         }
     }
 }

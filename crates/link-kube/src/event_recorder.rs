@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -20,7 +21,7 @@ const MOST_WAITING: usize = 4096;
 /// So many of them let others pass.
 const MOST_DEFERRED: usize = MOST_WAITING / 2;
 /// How often one is tried.
-const TRIES: u32 = 4;
+const TRIES: usize = 4;
 /// Before it is tried again; twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// How long an answer is waited for.
@@ -127,20 +128,12 @@ async fn publish(recorder: &Recorder, event: &Event, about: &ObjectReference) ->
 }
 
 /// Tries it again while that may help, a right that is still to come included.
-async fn several_times<F>(mut send: impl FnMut() -> F) -> Result<(), LinkError>
+async fn several_times<F>(send: impl FnMut() -> F) -> Result<(), LinkError>
 where
     F: Future<Output = Result<(), LinkError>>,
 {
-    let mut pause = FIRST_PAUSE;
-    for _ in 1..TRIES {
-        match send().await {
-            Err(error) if error.retry_class() != RetryClass::Never => {}
-            ended => return ended,
-        }
-        tokio::time::sleep(pause).await;
-        pause *= 2;
-    }
-    send().await
+    let pauses = ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_max_times(TRIES - 1);
+    send.retry(pauses).when(|error| error.retry_class() != RetryClass::Never).await
 }
 
 /// An event takes 1 KiB.

@@ -7,14 +7,12 @@ use kubeon_wire::{Category, StepFailure};
 use serde_json::{Value, json};
 
 use crate::api::{Api, message};
+use crate::backoff::pauses;
 use crate::failure::{failed, of};
 use crate::https::Answer;
 use crate::job::{Effect, Job};
 use crate::journal::{self, Mark};
 
-/// The first pause before a call is tried again; doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How long one call may take.
 const CALL: Duration = Duration::from_secs(10);
 /// Keeps ordinary pods off masters.
@@ -82,7 +80,7 @@ pub fn until_taken(
     what: &str,
     mut call: impl FnMut() -> Result<Answer, String>,
 ) -> Result<Answer, StepFailure> {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = pauses();
     loop {
         let seen = match call() {
             Ok(answer) if matches!(answer.status, 200..=202 | 404) => return Ok(answer),
@@ -102,8 +100,7 @@ pub fn until_taken(
         if job.left().is_zero() {
             return Err(of(Category::Timeout, tell()));
         }
-        job.pause(pause, tell)?;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        job.pause(pauses.next().unwrap_or_default(), tell)?;
     }
 }
 

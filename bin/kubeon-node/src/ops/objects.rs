@@ -6,14 +6,12 @@ use kubeon_wire::{ApiObject, Category, StepFailure};
 use serde_json::Value;
 
 use crate::api::{Api, check_path, message};
+use crate::backoff::pauses;
 use crate::failure::{failed, of};
 use crate::https::Answer;
 use crate::job::{Effect, Job};
 use crate::journal::Mark;
 
-/// The first pause before an object is tried again; doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How long one call may take.
 const CALL: Duration = Duration::from_secs(10);
 
@@ -74,7 +72,7 @@ fn retry(
     object: &ApiObject,
     call: impl Fn() -> Result<Answer, String>,
 ) -> Result<Value, StepFailure> {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = pauses();
     loop {
         let seen = match call() {
             Ok(answer) if matches!(answer.status, 200 | 201) => {
@@ -94,8 +92,7 @@ fn retry(
         if job.left().is_zero() {
             return Err(of(Category::Timeout, tell()));
         }
-        job.pause(pause, tell)?;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        job.pause(pauses.next().unwrap_or_default(), tell)?;
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_api::HostAddress;
+use kubeon_api::Secret;
 use kubeon_link_host::{
-    Command, Copy, Exit, HostKeys, Input, Login, Method, NodeProgram, Policy, Secret, Settings, SshHosts,
+    Command, Copy, Exit, HostKeys, Input, Login, Method, NodeProgram, Policy, Settings, SshHosts,
 };
 use kubeon_ports::{ActHost, ProbeHost};
 use kubeon_wire::{Category, Fence, HostStep, Op};

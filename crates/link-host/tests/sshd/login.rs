@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use crate::support::{Sshd, host, key, sh};
 use futures::future::join_all;
 use kubeon_api::HostAddress;
+use kubeon_api::Secret;
 use kubeon_link_host::{
-    Command, Exit, HostKeys, KeyPlace, Limits, Login, Method, Policy, Secret, Settings, SshHosts,
+    Command, Exit, HostKeys, KeyPlace, Limits, Login, Method, Policy, Settings, SshHosts,
 };
 use kubeon_wire::{Category, StepFailure};
 

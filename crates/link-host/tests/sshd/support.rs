@@ -94,7 +94,7 @@ impl Sshd {
     }
 
     pub fn login_with(&self, key: &str, passphrase: Option<&str>) -> Login {
-        let passphrase = passphrase.map(kubeon_link_host::Secret::new);
+        let passphrase = passphrase.map(kubeon_api::Secret::new);
         Login::new("root").at_port(self.port).with(Method::KeyFile { path: self.path(key), passphrase })
     }
 
