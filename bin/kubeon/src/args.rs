@@ -24,7 +24,7 @@ pub mod state;
 pub mod typed;
 pub mod verbosity;
 
-pub use cli::{Cli, CliCommand};
+pub use cli::{CliCommand, CommandLine};
 pub use contact::ContactFlags;
 pub use environment::CliEnvironment;
 pub use format::{Format, FormatFlag};

@@ -22,7 +22,7 @@ mod state;
 mod version;
 pub mod view;
 
-use crate::args::{Cli, CliCommand, CliEnvironment};
+use crate::args::{CliCommand, CliEnvironment, CommandLine};
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::help::help;
@@ -32,7 +32,7 @@ use crate::output::CliOutput;
 ///
 /// # Errors
 /// Why it could not be done.
-pub async fn run(cli: &Cli, environment: CliEnvironment, output: &CliOutput) -> Result<(), CliError> {
+pub async fn run(cli: &CommandLine, environment: CliEnvironment, output: &CliOutput) -> Result<(), CliError> {
     dispatch(&Context { environment, output }, cli).await
 }
 
@@ -40,7 +40,7 @@ pub async fn run(cli: &Cli, environment: CliEnvironment, output: &CliOutput) -> 
 ///
 /// # Errors
 /// Why it could not be done.
-async fn dispatch(context: &Context<'_>, cli: &Cli) -> Result<(), CliError> {
+async fn dispatch(context: &Context<'_>, cli: &CommandLine) -> Result<(), CliError> {
     let Some(command) = &cli.command else { return help(context.output, &[]) };
     match command {
         CliCommand::Create(args) => create::run(context, args).await,

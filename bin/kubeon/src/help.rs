@@ -2,7 +2,7 @@
 
 use clap::CommandFactory as _;
 
-use crate::args::Cli;
+use crate::args::CommandLine;
 use crate::cli_error::CliError;
 use crate::output::CliOutput;
 
@@ -11,7 +11,7 @@ use crate::output::CliOutput;
 /// # Errors
 /// When standard output is closed.
 pub fn help(output: &CliOutput, path: &[&str]) -> Result<(), CliError> {
-    let mut root = Cli::command();
+    let mut root = CommandLine::command();
     root.build();
     let mut command = &mut root;
     for name in path {

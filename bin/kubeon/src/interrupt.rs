@@ -39,19 +39,19 @@ impl Signals {
 ///
 /// # Errors
 /// When signals cannot be watched.
-pub fn watch(switch: &CancellationToken, output: &CliOutput) -> Result<(), CliError> {
+pub fn watch(cancellation: &CancellationToken, output: &CliOutput) -> Result<(), CliError> {
     let (signals, gone) = (Signals::new()?, output.clone());
-    tokio::spawn(stop(signals, switch.clone(), output.clone(), move || {
+    tokio::spawn(stop(signals, cancellation.clone(), output.clone(), move || {
         gone.on_screen(None);
         std::process::exit(Code::Interrupted as i32);
     }));
     Ok(())
 }
 
-/// Throws the switch at the first signal, and goes at the second.
-async fn stop(mut signals: Signals, switch: CancellationToken, output: CliOutput, go: impl FnOnce()) {
+/// Cancels at the first signal, and calls `go` at the second.
+async fn stop(mut signals: Signals, cancellation: CancellationToken, output: CliOutput, go: impl FnOnce()) {
     signals.next().await;
-    switch.cancel();
+    cancellation.cancel();
     output.say("stopping: steps under way are finished first; press Ctrl-C again to stop at once");
     signals.next().await;
     go();
@@ -67,22 +67,24 @@ mod tests {
     use rustix::process::{Signal as Kind, getpid, kill_process};
 
     use super::*;
-    use crate::args::{Cli, CliEnvironment};
+    use crate::args::{CliEnvironment, CommandLine};
 
     /// One test for both signals: they reach the whole process.
     #[tokio::test]
-    async fn the_first_signal_throws_the_switch_and_the_second_one_goes() {
-        let output =
-            CliOutput::new(&Cli::parse_from(["kubeon", "--quiet"]).output, &CliEnvironment::default());
+    async fn the_first_signal_cancels_and_the_second_one_exits() {
+        let output = CliOutput::new(
+            &CommandLine::parse_from(["kubeon", "--quiet"]).output,
+            &CliEnvironment::default(),
+        );
         for (first, second) in [(Kind::INT, Kind::TERM), (Kind::TERM, Kind::INT)] {
-            let (switch, gone) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
+            let (cancellation, gone) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
             let mark = Arc::clone(&gone);
             let signals = Signals::new().unwrap();
             let go = move || mark.store(true, Ordering::SeqCst);
-            let watching = tokio::spawn(stop(signals, switch.clone(), output.clone(), go));
-            assert!(!switch.is_cancelled());
+            let watching = tokio::spawn(stop(signals, cancellation.clone(), output.clone(), go));
+            assert!(!cancellation.is_cancelled());
             kill_process(getpid(), first).unwrap();
-            tokio::time::timeout(Duration::from_secs(10), switch.cancelled()).await.unwrap();
+            tokio::time::timeout(Duration::from_secs(10), cancellation.cancelled()).await.unwrap();
             assert!(!gone.load(Ordering::SeqCst), "{first:?} alone only stops gently");
             kill_process(getpid(), second).unwrap();
             tokio::time::timeout(Duration::from_secs(10), watching).await.unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! `kubeon`: the command line. It reads flags and environment, asks the engine, and shows what came of it.
 //!
 //! ```text
-//!   args/ ──► wish.rs ──► engine/ (store, hosts, bundle, keys) ──► observe ─► plan ─► apply
+//!   args/ ──► request.rs, target.rs ──► kubeon-engine ──► observe ─► plan ─► apply
 //!                │                                                             │
 //!                └──────────── cmd/ one file a command ──► display/, output/ ◄─┘
 //! ```
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use mimalloc::MiMalloc;
 
-use args::{Cli, CliEnvironment};
+use args::{CliEnvironment, CommandLine};
 use cli_error::{CliError, Code};
 use output::CliOutput;
 
@@ -33,7 +33,7 @@ use output::CliOutput;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match CommandLine::try_parse() {
         Ok(cli) => cli,
         Err(help) => return told_by_parser(&help),
     };
@@ -69,7 +69,7 @@ fn told_by_parser(message: &clap::Error) -> ExitCode {
     ExitCode::from(if wrong { Code::Refused as u8 } else { 0 })
 }
 
-fn run(cli: &Cli, environment: CliEnvironment, output: &CliOutput) -> Result<(), CliError> {
+fn run(cli: &CommandLine, environment: CliEnvironment, output: &CliOutput) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -1,4 +1,4 @@
-//! What to say when a run did not come to its end.
+//! The error of a run that is not complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use kubeon_wire::{Op, StepFailure};
 use crate::cli_error::{CliError, Code};
 use crate::output::words;
 
-/// How many hosts besides the first are told of.
+/// How many hosts besides the first are reported.
 const OTHERS: usize = 5;
 /// How many lines of a program's log are shown.
 const LOG_LINES: usize = 10;
 
-/// Why the run of `turn` is not complete, and what to type next: `again`.
-pub fn incomplete(turn: &Reconciled, interrupted: bool, again: &str) -> CliError {
-    let plan = &turn.plan;
+/// Why the run of `reconciled` is not complete, and what to type next: `again`.
+pub fn incomplete(reconciled: &Reconciled, interrupted: bool, again: &str) -> CliError {
+    let plan = &reconciled.plan;
     let failed: Vec<(usize, &Step, &StepFailure)> = plan
         .steps
         .iter()
         .enumerate()
-        .filter_map(|(place, step)| match turn.outcome.steps.get(&step.id) {
+        .filter_map(|(place, step)| match reconciled.outcome.steps.get(&step.id) {
             Some(StepOutcome::Failed { failure }) => Some((place, step, failure)),
             _ => None,
         })
@@ -32,26 +32,26 @@ pub fn incomplete(turn: &Reconciled, interrupted: bool, again: &str) -> CliError
         let title = if interrupted { "stopped before the end" } else { "not all steps were done" };
         let code = if interrupted { Code::Interrupted } else { Code::Failed };
         return CliError::new(code, format!("{}: {title}", plan.cluster))
-            .row("done", stands(turn))
+            .row("done", progress(reconciled))
             .hint(again);
     };
     let total = plan.steps.len();
     let title =
         format!("{}: step {} of {total} failed on {}", plan.cluster, place + 1, name(plan, step.host));
-    let mut stop = CliError::new(if interrupted { Code::Interrupted } else { Code::Failed }, title)
+    let mut error = CliError::new(if interrupted { Code::Interrupted } else { Code::Failed }, title)
         .row("step", format!("{}: {}{}", step.stage, step.title, digest(step)))
         .row("cause", &failure.cause);
     let lines = &failure.log[failure.log.len().saturating_sub(LOG_LINES)..];
     if !lines.is_empty() {
-        stop = stop.row("said", lines.join("\n"));
+        error = error.row("output", lines.join("\n"));
     }
     if let Some(look) = look(plan, step) {
-        stop = stop.row("log", look);
+        error = error.row("log", look);
     }
     for (host, text) in others(plan, &failed) {
-        stop = stop.row("also", format!("{host}: {text}"));
+        error = error.row("also", format!("{host}: {text}"));
     }
-    stop.row("done", stands(turn)).hint(again)
+    error.row("done", progress(reconciled)).hint(again)
 }
 
 fn name(plan: &Plan, host: HostAddress) -> String {
@@ -78,22 +78,22 @@ fn look(plan: &Plan, step: &Step) -> Option<String> {
 /// One failure for each further host.
 fn others(plan: &Plan, failed: &[(usize, &Step, &StepFailure)]) -> Vec<(String, String)> {
     let first = failed.first().map(|(_, step, _)| step.host);
-    let mut told: BTreeMap<HostAddress, String> = BTreeMap::new();
+    let mut causes: BTreeMap<HostAddress, String> = BTreeMap::new();
     for (_, step, failure) in failed.iter().filter(|(_, step, _)| Some(step.host) != first) {
-        told.entry(step.host).or_insert_with(|| format!("{}: {}", step.title, failure.cause));
+        causes.entry(step.host).or_insert_with(|| format!("{}: {}", step.title, failure.cause));
     }
-    let count = told.len();
+    let count = causes.len();
     let mut rows: Vec<_> =
-        told.into_iter().take(OTHERS).map(|(host, text)| (name(plan, host), text)).collect();
+        causes.into_iter().take(OTHERS).map(|(host, text)| (name(plan, host), text)).collect();
     if count > OTHERS {
         rows.push((words::count(count - OTHERS, "host"), "more failed".to_owned()));
     }
     rows
 }
 
-/// `18 steps stand; h1 and h2 are complete`.
-fn stands(turn: &Reconciled) -> String {
-    let Reconciled { plan, outcome, .. } = turn;
+/// `18 steps are up to date; h1 and h2 are complete`.
+fn progress(reconciled: &Reconciled) -> String {
+    let Reconciled { plan, outcome, .. } = reconciled;
     let is_done = |step: &Step| matches!(outcome.steps.get(&step.id), Some(StepOutcome::Done { .. }));
     let done = plan.steps.iter().filter(|step| is_done(step)).count();
     let unfinished: BTreeSet<_> =
@@ -105,14 +105,15 @@ fn stands(turn: &Reconciled) -> String {
         .map(|(_, host)| host.name.to_string())
         .collect();
     let steps = plan.standing + done;
-    let stand = if steps == 1 { "1 step stands".to_owned() } else { format!("{steps} steps stand") };
+    let steps =
+        if steps == 1 { "1 step is up to date".to_owned() } else { format!("{steps} steps are up to date") };
     match complete.as_slice() {
-        [] => stand,
-        [one] => format!("{stand}; {one} is complete"),
+        [] => steps,
+        [one] => format!("{steps}; {one} is complete"),
         [rest @ .., last] if rest.len() < 4 => {
-            format!("{stand}; {} and {last} are complete", rest.join(", "))
+            format!("{steps}; {} and {last} are complete", rest.join(", "))
         }
-        many => format!("{stand}; {} are complete", words::count(many.len(), "host")),
+        many => format!("{steps}; {} are complete", words::count(many.len(), "host")),
     }
 }
 

@@ -40,7 +40,7 @@ pub fn find(engine: &Engine<'_>, args: &ClusterArgs, asked_by: AskedBy) -> Resul
     let supported = engine.supported()?;
     let options = TargetOptions {
         logins: LoginRequests::from(&args.nodes),
-        skip_hosts: args.without.clone(),
+        skip_hosts: args.skip_hosts.clone(),
         back: Back::of(args.take_back),
         drain_seconds: args.leave.drain_timeout,
         ignore: ignored_checks(&args.ignore.ignore)?,

@@ -216,21 +216,21 @@ fn a_file_says_it_all() {
 }
 
 #[test]
-fn another_wish_under_a_known_name_waits_for_destroy_once_hosts_were_written() {
+fn another_request_under_a_stored_name_needs_destroy_once_hosts_were_written() {
     let home = Home::with_cluster("t");
     let again = ["create", "t", "v1.36.3", "-C", "-m", "127.0.2.1", "--default-port", "1"];
     assert_eq!(home.kubeon(&again).code, 0, "nothing was written to a host yet");
     let path = home.path().join(".kubeon/t.json");
     let state = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, state.replace("\"generation\": 0", "\"generation\": 3")).unwrap();
-    assert_eq!(home.kubeon(&again).code, 0, "the same wish is no other one");
+    assert_eq!(home.kubeon(&again).code, 0, "the same request is accepted");
     let other = home.kubeon(&["create", "t", "v1.36.3", "-m", "127.0.2.9", "-w", "127.0.2.2"]);
     other.refuses(&["Input cluster[t] exist", "masters", "127.0.2.1", "127.0.2.9", "not there yet"]);
     other.refuses(&["kubeon destroy t"]);
 }
 
 /// Writes down a cluster whose hosts were written to.
-fn standing() -> Home {
+fn running_cluster() -> Home {
     let home = Home::with_cluster("t");
     let path = home.path().join(".kubeon/t.json");
     let state = std::fs::read_to_string(&path).unwrap().replace("\"generation\": 0", "\"generation\": 3");
@@ -240,7 +240,7 @@ fn standing() -> Home {
 
 #[test]
 fn workers_come_and_go_and_nothing_else() {
-    let home = standing();
+    let home = running_cluster();
     home.kubeon(&["addon", "t", "-w", "127.0.2.2"]).refuses(&["Cluster ip is duplicate"]);
     home.kubeon(&["add", "t", "-m", "127.0.2.9", "-w", "127.0.2.1"]).refuses(&[
         "2 reasons",

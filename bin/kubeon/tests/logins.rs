@@ -7,7 +7,7 @@ mod home;
 use home::Home;
 use serde_json::{Value, json};
 
-/// A secret that is not there: whoever needs it says so before a host is talked to.
+/// A secret that is not there: a command that needs it refuses before it connects to a host.
 const SECRET: &str = "@/nonexistent/secret";
 
 fn logins(home: &Home, cluster: &str) -> Value {
@@ -108,6 +108,6 @@ fn flags_say_of_a_role_what_a_file_leaves_open_and_are_refused_where_it_leaves_n
     });
     assert_eq!(logins(&home, "demo"), wanted);
     create(&["--default-master-port", "2201"])
-        .refuses(&["--default-master-port", "something closer is said of every master"]);
+        .refuses(&["--default-master-port", "a closer setting replaces it on every master"]);
     create(&["--default-worker-passwd", SECRET]).refuses(&["cannot read the secret"]);
 }

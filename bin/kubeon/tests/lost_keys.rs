@@ -20,7 +20,7 @@ const LOOKS: [&[&str]; 4] = [
 ];
 
 /// A cluster whose hosts were written to.
-fn standing() -> Home {
+fn running_cluster() -> Home {
     let home = Home::with_cluster("t");
     home.rewrite("t", "\"generation\": 0", "\"generation\": 3");
     home
@@ -28,7 +28,7 @@ fn standing() -> Home {
 
 #[test]
 fn no_new_keys_are_made_for_a_cluster_that_stands() {
-    let home = standing();
+    let home = running_cluster();
     let folder = home.path().join(".kubeon/secret/t");
     for change in CHANGES.iter().chain(&LOOKS) {
         let shown = folder.display().to_string();
@@ -42,7 +42,7 @@ fn no_new_keys_are_made_for_a_cluster_that_stands() {
 
 #[test]
 fn a_single_key_that_is_missing_is_named() {
-    let home = standing();
+    let home = running_cluster();
     let folder = home.path().join(".kubeon/secret/t");
     ClusterPki::load_or_create(&folder, 1).unwrap();
     for change in CHANGES.iter().chain(&LOOKS) {

@@ -10,7 +10,7 @@ use kubeon_envtest::{ApiServer, FaultProxy, Options, program};
 use kubeon_install::{InstallOptions, manifest};
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Person {
     home: tempfile::TempDir,
@@ -177,7 +177,7 @@ async fn who_may_not_install_is_told_what_is_forbidden_and_nothing_is_applied() 
     }
     let begun = Instant::now();
     while person.kubectl(&weak, &["get", "namespace", "default"]).code != 0 {
-        assert!(begun.elapsed() < PATIENCE, "the binding is not in force");
+        assert!(begun.elapsed() < TIMEOUT, "the binding is not in force");
     }
     let said = person.installs(&weak, &["--wait", "0"]);
     assert_eq!(said.code, 1, "{said:?}");

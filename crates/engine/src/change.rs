@@ -25,7 +25,7 @@ use crate::error::{EngineError, note_text};
 use crate::host_keys::HostKeyOptions;
 use crate::no_secrets::NoSecrets;
 use crate::pre_apply_hook::PreApplyWait;
-use crate::run::{Run, told};
+use crate::run::{Run, plan_progress};
 
 /// How a change is made.
 pub struct ChangeOptions<'a> {
@@ -197,7 +197,7 @@ impl PreparedChange<'_> {
 
     /// Stores logins that differ from the remembered ones.
     fn save_logins(&mut self, plan: &Plan) -> Result<(), EngineError> {
-        self.engine.output.progress(&told(plan));
+        self.engine.output.progress(&plan_progress(plan));
         if self.state.logins != self.contact.logins.remembered {
             self.state.logins = self.contact.logins.remembered.clone();
             self.engine.store.save(&self.lock, &mut self.state)?;
@@ -210,9 +210,9 @@ impl PreparedChange<'_> {
         if self.is_same_request() && plan.standing > 0 && !plan.steps.is_empty() {
             let (done, all) = (plan.standing, plan.standing + plan.steps.len());
             let name = &self.intent.spec.name;
-            self.engine
-                .output
-                .say(&format!("{name}  continuing: {done} of {all} steps stand (checked on the hosts)"));
+            self.engine.output.say(&format!(
+                "{name}  continuing: {done} of {all} steps are up to date (checked on the hosts)"
+            ));
         }
         self.check_parts(plan)?;
         self.contact.pin(self.engine, &self.lock)?;

@@ -1,4 +1,4 @@
-//! Hosts are checked before anything is planned for them: every host, every check, told at once.
+//! Hosts are checked before anything is planned for them. Every failed check of every host is reported at once.
 
 use std::collections::BTreeMap;
 
@@ -64,27 +64,27 @@ impl<'a> Checked<'a> {
     /// # Errors
     /// Refuses when a check fails, or no plan can be made.
     pub async fn look(&self, run: &Run<'_>) -> Result<Planned, EngineError> {
-        let looked = run.look(&|snapshot| self.plan(snapshot)).await;
+        let planned = run.look(&|snapshot| self.plan(snapshot)).await;
         let report = self.report.lock().take();
-        let Some(report) = report else { return looked };
-        let failed = (!report.ok).then(|| refusal(&report, looked.as_ref().err()));
+        let Some(report) = report else { return planned };
+        let failed = (!report.ok).then(|| refusal(&report, planned.as_ref().err()));
         run.output.progress(&Progress::Precheck { report });
         match failed {
             Some(error) => Err(error),
-            None => looked,
+            None => planned,
         }
     }
 }
 
-/// What stands in the way on hosts, and whatever else does.
+/// The refusal: failed checks of hosts, and other reasons.
 pub fn refusal(report: &PrecheckReport, other: Option<&EngineError>) -> EngineError {
-    let told = |subject: &str, text: &str| {
+    let is_reported = |subject: &str, text: &str| {
         let mut hosts = report.hosts.iter().filter(|host| host.host.to_string() == subject);
         hosts.any(|host| host.checks.iter().any(|result| result.message == text))
     };
     let mut error = EngineError::new(ErrorCategory::Refused, precheck::failures(report).trim_end());
     for (subject, text) in other.into_iter().flat_map(|other| &other.rows) {
-        if !told(subject, text) {
+        if !is_reported(subject, text) {
             error = error.row(subject, text);
         }
     }
@@ -95,7 +95,7 @@ pub fn refusal(report: &PrecheckReport, other: Option<&EngineError>) -> EngineEr
     }
 }
 
-/// The checks that stand in the way, where a person may say that they do not matter.
+/// The failed checks, if all of them may be ignored.
 fn ignorable(report: &PrecheckReport) -> Option<String> {
     let failed =
         report.hosts.iter().flat_map(|host| &host.checks).filter(|it| precheck::stands_in_the_way(it));

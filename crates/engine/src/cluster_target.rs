@@ -34,7 +34,7 @@ pub struct ClusterTarget {
     pub ignore: BTreeSet<String>,
 }
 
-/// What a change is told besides what the cluster should be.
+/// Options of a change, besides what the cluster should be.
 #[derive(Debug, Clone)]
 pub struct TargetOptions {
     /// How to log in to all hosts and to those of a role.

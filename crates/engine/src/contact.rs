@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::host_keys::{HostKeyOptions, UnknownKeys};
 use crate::login::Logins;
 
-/// How long a host may take to take a connection at a glance; what runs on it has no part in that.
+/// How long a host may take to accept a connection at a glance.
 const ANSWER: Duration = Duration::from_secs(3);
 
 /// The hosts of a cluster, and what was needed to reach them.
@@ -50,7 +50,7 @@ impl Engine<'_> {
         purpose: ContactPurpose,
     ) -> Result<Contact, EngineError> {
         let unknown = match purpose {
-            // A password goes to whoever answers: a stranger gets none, not even for a look.
+            // A password is never sent to a host whose key is unknown, not even to observe it.
             ContactPurpose::Look if logins.send_secrets() => UnknownKeys::Settle,
             ContactPurpose::Look => UnknownKeys::Look,
             ContactPurpose::Glance(_) => UnknownKeys::Refuse,
@@ -71,7 +71,7 @@ impl Engine<'_> {
     fn node_program(&self) -> Result<NodeProgram, EngineError> {
         let Some(path) = self.environment.node_program.clone() else {
             return Err(EngineError::refused(
-                "where this program lies cannot be told: set KUBEON_NODE_PROGRAM to kubeon-node",
+                "the folder of this program is unknown: set KUBEON_NODE_PROGRAM to kubeon-node",
             ));
         };
         NodeProgram::read(&path).map_err(|error| {

@@ -1,4 +1,4 @@
-//! The way that kubectl takes to a cluster by default: a name that all masters answer to where this machine's hosts
+//! The API endpoint that kubectl uses by default: a name that all masters answer to where this machine's hosts
 //! file may be written, else a master that answers now.
 //!
 //! ```text
@@ -19,14 +19,14 @@ use crate::hosts_file::HostsFile;
 use crate::kubeconfig::Kubeconfig;
 use crate::output::EngineOutput;
 
-/// Longest that a master may take to say that it is ready.
+/// How long a master may take to answer.
 const ASK: Duration = Duration::from_secs(2);
-/// How much longer the master is waited for that is chosen already, once another one has answered.
-const GRACE: Duration = Duration::from_millis(200);
+/// How much longer the chosen master may take once another one has answered.
+const PREFERRED_WAIT: Duration = Duration::from_millis(200);
 /// Where masters listen.
 const PORT: u16 = 6443;
 
-/// The way to a cluster.
+/// The API endpoint of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiEndpoint {
     /// Where the context named like the cluster leads.
@@ -35,7 +35,7 @@ pub struct ApiEndpoint {
     pub master: Option<String>,
 }
 
-/// Whom to ask, and how to know them.
+/// What the search for an endpoint works with.
 pub struct EndpointSearch<'a> {
     /// The cluster.
     pub spec: &'a ClusterSpec,
@@ -56,20 +56,20 @@ impl<'a> EndpointSearch<'a> {
     }
 }
 
-/// Finds the way. Mends the hosts file where it may be written and something differs.
-pub async fn find(asking: EndpointSearch<'_>, output: &dyn EngineOutput) -> ApiEndpoint {
-    let spec = asking.spec;
+/// Finds the endpoint. Repairs the hosts file where it may be written and differs.
+pub async fn find(search: EndpointSearch<'_>, output: &dyn EngineOutput) -> ApiEndpoint {
+    let spec = search.spec;
     if spec.masters.len() < 2 || spec.load_balancer != LoadBalancer::Haproxy {
         return ApiEndpoint { url: api(spec), master: None };
     }
     let name = format!("{}.{}", spec.name, spec.api_domain);
     let addresses: Vec<_> = spec.masters.iter().map(|host| host.address.ip()).collect();
-    let (file, cluster, entry) = (asking.hosts_file.clone(), spec.name.to_string(), name.clone());
+    let (file, cluster, entry) = (search.hosts_file.clone(), spec.name.to_string(), name.clone());
     let written = tokio::task::spawn_blocking(move || file.set(&cluster, &entry, &addresses)).await;
     let Err(error) = written.unwrap_or_else(|gone| Err(std::io::Error::other(gone))) else {
         return ApiEndpoint { url: format!("https://{name}:{PORT}"), master: None };
     };
-    let master = living(&asking).await;
+    let master = ready_master(&search).await;
     let uses = match &master {
         Some(context) => {
             format!("kubectl uses {context}, which answers; once it is dead, choose another with")
@@ -80,18 +80,18 @@ pub async fn find(asking: EndpointSearch<'_>, output: &dyn EngineOutput) -> ApiE
     ApiEndpoint { url: api(spec), master }
 }
 
-/// The context of a master that is ready: the chosen one's, else that of whoever answers first.
-async fn living(asking: &EndpointSearch<'_>) -> Option<String> {
-    let masters = &asking.spec.masters;
-    let agent = agent(asking.authority)?;
-    let context = |host: &HostSpec| context(asking.spec, host);
-    let wanted = masters.iter().position(|host| asking.chosen == Some(context(host).as_str())).unwrap_or(0);
+/// The context of a master that is ready: the chosen one's, else the one that answers first.
+async fn ready_master(search: &EndpointSearch<'_>) -> Option<String> {
+    let masters = &search.spec.masters;
+    let agent = agent(search.authority)?;
+    let context = |host: &HostSpec| context(search.spec, host);
+    let wanted = masters.iter().position(|host| search.chosen == Some(context(host).as_str())).unwrap_or(0);
     let mut answers = JoinSet::new();
     for (index, host) in masters.iter().enumerate() {
-        let (agent, url) = (agent.clone(), format!("https://{}:{}/readyz", host.address, asking.port));
+        let (agent, url) = (agent.clone(), format!("https://{}:{}/readyz", host.address, search.port));
         answers.spawn_blocking(move || (index, is_ready(&agent, &url)));
     }
-    let (mut first, mut until) = (None, Instant::now() + ASK + GRACE);
+    let (mut first, mut until) = (None, Instant::now() + ASK + PREFERRED_WAIT);
     loop {
         tokio::select! {
             answer = answers.join_next() => match answer {
@@ -102,7 +102,7 @@ async fn living(asking: &EndpointSearch<'_>) -> Option<String> {
                 }
                 Some(Ok((index, true))) if first.is_none() => {
                     first = Some(index);
-                    until = until.min(Instant::now() + GRACE);
+                    until = until.min(Instant::now() + PREFERRED_WAIT);
                 }
                 Some(_) => {}
             },
@@ -165,8 +165,8 @@ pub enum ContextChoice {
     Cluster,
 }
 
-/// Looks again which way the kubeconfig of a cluster should lead; its new text where it leads another way. Mends the
-/// hosts file too.
+/// Searches the endpoint again; returns the new text of the kubeconfig if the endpoint differs. Repairs the hosts file
+/// too.
 ///
 /// # Errors
 /// When the text is no kubeconfig of the cluster.
@@ -181,19 +181,19 @@ pub async fn renewed(
     let authority = old.authority(name);
     let authority = authority
         .ok_or_else(|| EngineError::failed(format!("the kubeconfig knows no authority of {name}")))?;
-    let entrance = find(EndpointSearch::about(spec, &authority, old.current()), output).await;
-    pointed(&old, name, &entrance, choice)
+    let endpoint = find(EndpointSearch::about(spec, &authority, old.current()), output).await;
+    redirected(&old, name, &endpoint, choice)
 }
 
-fn pointed(
+fn redirected(
     old: &Kubeconfig,
     cluster: &str,
-    entrance: &ApiEndpoint,
+    endpoint: &ApiEndpoint,
     choice: ContextChoice,
 ) -> Result<Option<String>, EngineError> {
     let mut new = old.clone();
-    new.lead(cluster, &entrance.url);
-    match (&entrance.master, choice, old.current()) {
+    new.lead(cluster, &endpoint.url);
+    match (&endpoint.master, choice, old.current()) {
         (Some(master), ..) => new.choose(master),
         (None, ContextChoice::Kept, Some(_)) => {}
         (None, ..) => new.choose(cluster),

@@ -114,7 +114,7 @@ impl Engine<'_> {
             .buffer_unordered(AT_ONCE)
             .collect::<Vec<_>>()
             .await;
-        // Hosts that do not answer, or show another key than the known one, are told of by the look that follows.
+        // Hosts that do not answer or show another key than the known one are reported when they are observed.
         let mut new: Vec<SeenKey> =
             shown.into_iter().flatten().filter(|key| hosts.host_keys().is_new(key)).collect();
         new.sort_by_key(|key| key.host);

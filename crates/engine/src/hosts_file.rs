@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long another command may take to change the file.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked whether it has.
-const PAUSE: Duration = Duration::from_millis(10);
+/// How long another command may hold the lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the lock is tried.
+const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// The hosts file, as far as it may be written.
 #[derive(Debug, Clone)]
@@ -84,15 +84,15 @@ fn lock(folder: &Path) -> io::Result<File> {
         match folder_file.try_lock() {
             Ok(()) => return Ok(folder_file),
             Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if begin.elapsed() >= PATIENCE => {
+            Err(TryLockError::WouldBlock) if begin.elapsed() >= LOCK_TIMEOUT => {
                 let what = format!(
                     "another program has held the lock of {} for {} s",
                     folder.display(),
-                    PATIENCE.as_secs()
+                    LOCK_TIMEOUT.as_secs()
                 );
                 return Err(io::Error::new(io::ErrorKind::TimedOut, what));
             }
-            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_POLL),
         }
     }
 }
@@ -170,8 +170,8 @@ mod tests {
             for n in 0..8 {
                 let file = &file;
                 scope.spawn(move || {
-                    for turn in 0..20 {
-                        let cluster = format!("c{n}-{turn}");
+                    for round in 0..20 {
+                        let cluster = format!("c{n}-{round}");
                         file.set(&cluster, &format!("{cluster}.api"), &address).unwrap();
                     }
                 });

@@ -58,7 +58,7 @@ fn lost(folder: &Path, paths: &[PathBuf], state: &StoredCluster) -> EngineError 
         .row("missing", missing.join("\n"))
         .row("cause", format!("hosts may have them already: {name} would not know what new ones sign"))
         .row("way out", format!("put {folder} back from a backup, or from the machine where {name} was made"))
-        .row("or else", format!("kubeon destroy {name}, then create it anew"))
+        .row("or else", format!("kubeon destroy {name}, then create it again"))
 }
 
 #[cfg(test)]
@@ -91,11 +91,11 @@ mod tests {
             let error = keys_in(&folder, &made).err().unwrap();
             let words = error.to_string();
             assert_eq!(error.category, ErrorCategory::Refused);
-            let looked = look_in(&folder, &made).unwrap_err();
+            let checked = look_in(&folder, &made).unwrap_err();
             assert_eq!(
-                (looked.category, looked.to_string()),
+                (checked.category, checked.to_string()),
                 (error.category, words.clone()),
-                "the same is told"
+                "both refuse alike"
             );
             assert!(words.contains(&etcd.display().to_string()), "{words}");
             assert!(!words.contains("ca-kubernetes"), "{words}");

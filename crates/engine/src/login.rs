@@ -1,4 +1,4 @@
-//! From what was said about logins to what is tried: secrets are read or asked for here, once each.
+//! From requested logins to the methods that are tried. Each secret is read or asked for once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub struct Logins {
 }
 
 impl Logins {
-    /// Whether a host is told something that it could use elsewhere: a password. What a private key signs is of no use
+    /// Whether a secret is sent that a host could use elsewhere: a password. What a private key signs is of no use
     /// to it.
     pub fn send_secrets(&self) -> bool {
         let secret = |login: &Login| {
@@ -42,18 +42,18 @@ impl Engine<'_> {
     ///
     /// # Errors
     /// Refuses when a file cannot be read, or somebody must be asked and nobody can be.
-    pub fn logins(&self, said: &BTreeMap<HostAddress, HostLoginRequest>) -> Result<Logins, EngineError> {
+    pub fn logins(&self, requests: &BTreeMap<HostAddress, HostLoginRequest>) -> Result<Logins, EngineError> {
         let labs = &self.environment.labs;
         let mut secrets = Secrets { engine: self, known: HashMap::new(), warned: false };
         let mut result = Logins::default();
         for lab in labs {
-            if lab.hosts.iter().any(|host| said.contains_key(host)) {
+            if lab.hosts.iter().any(|host| requests.contains_key(host)) {
                 result.lab_keys.push_str(&lab.known_hosts);
             }
         }
-        for (host, said) in said {
+        for (host, request) in requests {
             let lab = labs.iter().find(|lab| lab.hosts.contains(host));
-            let (login, remembered) = self.login(said, lab, &mut secrets, &mut result.held)?;
+            let (login, remembered) = self.login(request, lab, &mut secrets, &mut result.held)?;
             result.logins.insert(*host, login);
             result.remembered.insert(*host, remembered);
         }
@@ -62,12 +62,12 @@ impl Engine<'_> {
 
     fn login(
         &self,
-        said: &HostLoginRequest,
+        request: &HostLoginRequest,
         lab: Option<&LabAccess>,
         secrets: &mut Secrets<'_, '_>,
         held: &mut Vec<MemoryFile>,
     ) -> Result<(Login, HostLogin), EngineError> {
-        let HostLoginRequest { flags, private_key, password, sudo_password } = said;
+        let HostLoginRequest { flags, private_key, password, sudo_password } = request;
         let user = flags.user.clone().unwrap_or_else(|| "root".to_owned());
         let mut login = Login::new(user.clone()).at_port(flags.port.unwrap_or(22));
         let file_password = password.clone();
@@ -76,7 +76,7 @@ impl Engine<'_> {
             .as_ref()
             .map(|text| secrets.get(text, &format!("password of {user}")))
             .transpose()?;
-        let said_sudo = flags
+        let flag_sudo = flags
             .sudo_password
             .as_ref()
             .map(|text| secrets.get(text, &format!("what sudo asks {user} for")))
@@ -104,7 +104,7 @@ impl Engine<'_> {
             }
             login = login.with(Method::Password(password));
         }
-        let sudo = sudo_password.clone().or(said_sudo);
+        let sudo = sudo_password.clone().or(flag_sudo);
         if let Some(password) = sudo.filter(|_| user != "root") {
             login = login.with_sudo_password(password);
         }

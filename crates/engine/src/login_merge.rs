@@ -1,4 +1,4 @@
-//! What is said of each host's login, put together: by flags of its role, by flags of all hosts, by what is remembered.
+//! The login of each host, merged from the flags of its role, the flags of all hosts, and what is remembered.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ pub fn role(host: HostAddress, masters: &[HostSpec]) -> LoginRole {
     if masters.iter().any(|master| master.address == host) { LoginRole::Master } else { LoginRole::Worker }
 }
 
-/// What is said on the command line wins over what is remembered.
+/// Flags win over what is remembered.
 pub fn merge_remembered(
     hosts: impl IntoIterator<Item = HostAddress>,
     masters: &[HostSpec],
     flags: &LoginRequests,
     remembered: &BTreeMap<HostAddress, HostLogin>,
 ) -> BTreeMap<HostAddress, HostLoginRequest> {
-    let said = |host: HostAddress| {
+    let logins = |host: HostAddress| {
         let known = remembered.get(&host).map_or_else(LoginRequest::default, |login| LoginRequest {
             port: Some(login.port),
             user: Some(login.user.clone()),
@@ -31,43 +31,42 @@ pub fn merge_remembered(
         let flags = flags.of(role(host, masters)).or(known);
         (host, HostLoginRequest { flags, ..HostLoginRequest::default() })
     };
-    hosts.into_iter().map(said).collect()
+    hosts.into_iter().map(logins).collect()
 }
 
-/// What is said of the hosts that are declared says nothing of the others, such as workers that are to leave: these keep
-/// the user and the port that are remembered.
+/// Hosts that are not declared, such as leaving workers, keep the user and the port that are remembered.
 pub fn keep_undeclared(
-    said: &mut BTreeMap<HostAddress, HostLoginRequest>,
+    logins: &mut BTreeMap<HostAddress, HostLoginRequest>,
     is_declared: impl Fn(&HostAddress) -> bool,
     remembered: &BTreeMap<HostAddress, HostLogin>,
 ) {
-    for (host, said) in said {
+    for (host, logins) in logins {
         if let Some(login) = remembered.get(host).filter(|_| !is_declared(host)) {
-            said.flags.user = Some(login.user.clone());
-            said.flags.port = Some(login.port);
+            logins.flags.user = Some(login.user.clone());
+            logins.flags.port = Some(login.port);
         }
     }
 }
 
-/// Whoever says something of a role means hosts of it.
+/// A flag of a role must have an effect on a host of that role.
 ///
 /// # Errors
-/// Refuses, by name, flags of a role that hold for none of its hosts: it has none, or something closer is said of each.
+/// Refuses each flag of a role that has no effect: the role has no hosts, or a closer setting replaces it on each.
 pub fn refuse_unused_flags(
     flags: &LoginRequests,
     masters: &[HostSpec],
-    said: &BTreeMap<HostAddress, HostLoginRequest>,
+    logins: &BTreeMap<HostAddress, HostLoginRequest>,
 ) -> Result<(), EngineError> {
     let mut stop = EngineError::refused("a login flag holds for no host");
     for of in [LoginRole::Master, LoginRole::Worker] {
-        let hosts = said.iter().filter(|(host, _)| role(**host, masters) == of);
-        let hosts: Vec<&LoginRequest> = hosts.map(|(_, said)| &said.flags).collect();
+        let hosts = logins.iter().filter(|(host, _)| role(**host, masters) == of);
+        let hosts: Vec<&LoginRequest> = hosts.map(|(_, logins)| &logins.flags).collect();
         for part in flags.only(of).idle(&hosts) {
             let name = of.name();
             let reason = if hosts.is_empty() {
                 format!("there is no {name}")
             } else {
-                format!("something closer is said of every {name}")
+                format!("a closer setting replaces it on every {name}")
             };
             stop = stop.row(format!("--default-{name}-{part}"), reason);
         }
@@ -95,12 +94,12 @@ mod tests {
         vec![HostSpec { address: host(1), name: None, labels: BTreeMap::new() }]
     }
 
-    fn said(flags: &LoginRequests) -> BTreeMap<HostAddress, HostLoginRequest> {
+    fn logins(flags: &LoginRequests) -> BTreeMap<HostAddress, HostLoginRequest> {
         merge_remembered([host(1), host(2), host(3)], &masters(), flags, &remembered())
     }
 
-    fn account(said: &BTreeMap<HostAddress, HostLoginRequest>, last: u8) -> (Option<&str>, Option<u16>) {
-        let flags = &said[&host(last)].flags;
+    fn account(logins: &BTreeMap<HostAddress, HostLoginRequest>, last: u8) -> (Option<&str>, Option<u16>) {
+        let flags = &logins[&host(last)].flags;
         (flags.user.as_deref(), flags.port)
     }
 
@@ -114,17 +113,17 @@ mod tests {
 
     fn refused(
         flags: &LoginRequests,
-        said: &BTreeMap<HostAddress, HostLoginRequest>,
+        logins: &BTreeMap<HostAddress, HostLoginRequest>,
     ) -> Vec<(String, String)> {
-        refuse_unused_flags(flags, &masters(), said).err().map(|stop| stop.rows).unwrap_or_default()
+        refuse_unused_flags(flags, &masters(), logins).err().map(|stop| stop.rows).unwrap_or_default()
     }
 
     #[test]
     fn what_is_said_of_all_hosts_wins_over_what_is_remembered() {
-        let said = said(&LoginRequests { all: user("admin"), ..LoginRequests::default() });
-        assert_eq!(account(&said, 1), (Some("admin"), Some(2201)));
-        assert_eq!(said[&host(1)].flags.key_file, Some("/k".into()));
-        assert_eq!(account(&said, 3), (Some("admin"), None));
+        let logins = logins(&LoginRequests { all: user("admin"), ..LoginRequests::default() });
+        assert_eq!(account(&logins, 1), (Some("admin"), Some(2201)));
+        assert_eq!(logins[&host(1)].flags.key_file, Some("/k".into()));
+        assert_eq!(account(&logins, 3), (Some("admin"), None));
     }
 
     #[test]
@@ -134,13 +133,13 @@ mod tests {
             masters: password("a"),
             workers: LoginRequest { port: Some(2200), ..password("b") }.or(user("ops")),
         };
-        let said = said(&flags);
-        assert_eq!(account(&said, 1), (Some("admin"), Some(2201)));
-        assert_eq!(account(&said, 2), (Some("ops"), Some(2200)));
-        assert_eq!(account(&said, 3), (Some("ops"), Some(2200)));
-        let passwords = [1, 2, 3].map(|last| said[&host(last)].flags.password.clone().unwrap());
+        let logins = logins(&flags);
+        assert_eq!(account(&logins, 1), (Some("admin"), Some(2201)));
+        assert_eq!(account(&logins, 2), (Some("ops"), Some(2200)));
+        assert_eq!(account(&logins, 3), (Some("ops"), Some(2200)));
+        let passwords = [1, 2, 3].map(|last| logins[&host(last)].flags.password.clone().unwrap());
         assert_eq!(passwords, ["a", "b", "b"].map(|file| SecretSource::File(file.into())));
-        assert!(refused(&flags, &said).is_empty());
+        assert!(refused(&flags, &logins).is_empty());
     }
 
     #[test]
@@ -149,12 +148,12 @@ mod tests {
             workers: LoginRequest { key_file: Some("k".into()), ..password("b") },
             ..LoginRequests::default()
         };
-        let said = merge_remembered([host(1)], &masters(), &flags, &remembered());
+        let logins = merge_remembered([host(1)], &masters(), &flags, &remembered());
         let none = "there is no worker".to_owned();
         let rows = ["passwd", "pk-file"].map(|part| (format!("--default-worker-{part}"), none.clone()));
-        assert_eq!(refused(&flags, &said), rows);
+        assert_eq!(refused(&flags, &logins), rows);
         let of_all = LoginRequests { all: user("admin"), ..LoginRequests::default() };
-        assert!(refused(&of_all, &said).is_empty(), "what is said of all hosts may be said closer of each");
+        assert!(refused(&of_all, &logins).is_empty(), "a flag of all hosts may be replaced on each");
     }
 
     #[test]
@@ -163,23 +162,23 @@ mod tests {
             workers: LoginRequest { port: Some(2200), ..LoginRequest::default() },
             ..LoginRequests::default()
         };
-        let mut said = said(&flags);
-        said.get_mut(&host(2)).unwrap().flags.port = Some(2222);
-        assert!(refused(&flags, &said).is_empty(), "it holds for the other");
-        said.get_mut(&host(3)).unwrap().flags.port = Some(2223);
-        let row = ("--default-worker-port", "something closer is said of every worker");
-        assert_eq!(refused(&flags, &said), [(row.0.to_owned(), row.1.to_owned())]);
+        let mut logins = logins(&flags);
+        logins.get_mut(&host(2)).unwrap().flags.port = Some(2222);
+        assert!(refused(&flags, &logins).is_empty(), "it holds for the other");
+        logins.get_mut(&host(3)).unwrap().flags.port = Some(2223);
+        let row = ("--default-worker-port", "a closer setting replaces it on every worker");
+        assert_eq!(refused(&flags, &logins), [(row.0.to_owned(), row.1.to_owned())]);
     }
 
     #[test]
     fn a_host_that_is_not_declared_any_more_keeps_its_own_account() {
         let all = LoginRequest { port: Some(22), key_file: Some("/new".into()), ..user("admin") };
-        let mut said = said(&LoginRequests { all, ..LoginRequests::default() });
-        keep_undeclared(&mut said, |declared| *declared == host(1), &remembered());
-        assert_eq!(account(&said, 1), (Some("admin"), Some(22)));
-        assert_eq!(account(&said, 2), (Some("second"), Some(2202)));
-        // Keys and passwords are not remembered for good: what is said opens it.
-        assert_eq!(said[&host(2)].flags.key_file, Some("/new".into()));
-        assert_eq!(account(&said, 3), (Some("admin"), Some(22)), "nothing is remembered of it");
+        let mut logins = logins(&LoginRequests { all, ..LoginRequests::default() });
+        keep_undeclared(&mut logins, |declared| *declared == host(1), &remembered());
+        assert_eq!(account(&logins, 1), (Some("admin"), Some(22)));
+        assert_eq!(account(&logins, 2), (Some("second"), Some(2202)));
+        // Keys and passwords are not remembered for good: the flags open it.
+        assert_eq!(logins[&host(2)].flags.key_file, Some("/new".into()));
+        assert_eq!(account(&logins, 3), (Some("admin"), Some(22)), "nothing is remembered of it");
     }
 }

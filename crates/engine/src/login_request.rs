@@ -54,7 +54,7 @@ pub struct LoginRequest {
 }
 
 impl LoginRequest {
-    /// What is said here, and for the rest what `other` says.
+    /// These settings, and those of `other` where there are none.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -86,11 +86,11 @@ impl LoginRequest {
 }
 
 fn is_idle<T: PartialEq>(
-    said: &LoginRequest,
+    request: &LoginRequest,
     hosts: &[&LoginRequest],
     part: impl Fn(&LoginRequest) -> &Option<T>,
 ) -> bool {
-    part(said).is_some() && !hosts.iter().any(|&host| part(host) == part(said))
+    part(request).is_some() && !hosts.iter().any(|&host| part(host) == part(request))
 }
 
 /// What a host is in its cluster.
@@ -115,7 +115,7 @@ impl LoginRole {
 /// How to log in to hosts that no flag names, as flags say it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoginRequests {
-    /// To all of them, where nothing is said of their role.
+    /// To all of them, unless their role has a setting.
     pub all: LoginRequest,
     /// To masters.
     pub masters: LoginRequest,
@@ -124,7 +124,7 @@ pub struct LoginRequests {
 }
 
 impl LoginRequests {
-    /// What is said of a role alone.
+    /// The settings of a role alone.
     pub fn only(&self, role: LoginRole) -> &LoginRequest {
         match role {
             LoginRole::Master => &self.masters,
@@ -132,7 +132,7 @@ impl LoginRequests {
         }
     }
 
-    /// What is said of a role, and for the rest what is said of all hosts.
+    /// The settings of a role, and those of all hosts where it has none.
     pub fn of(&self, role: LoginRole) -> LoginRequest {
         self.only(role).clone().or(self.all.clone())
     }

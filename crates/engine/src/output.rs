@@ -1,4 +1,4 @@
-//! What the engine needs from whoever started it: a place for messages, answers to questions, a view of a run.
+//! What the engine needs of its caller: a place for messages, answers to questions, a view of a run.
 
 use kubeon_apply::RunObserver;
 use kubeon_plan::Plan;

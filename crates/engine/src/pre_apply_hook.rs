@@ -1,4 +1,4 @@
-//! `--hold`: nothing is done to a host before whoever started this program, or a program of theirs, says so.
+//! A pause before the first effect on a host, until the caller or a program of theirs allows it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -26,7 +26,7 @@ impl PreApplyWait {
     /// Waits for it.
     ///
     /// # Errors
-    /// When it does not come in time, or the cancellation is thrown. No host was written to then.
+    /// When it does not come in time, or the run is cancelled. No host was written to then.
     pub async fn wait(
         &self,
         cluster: &str,
@@ -47,15 +47,15 @@ impl PreApplyWait {
     }
 }
 
-/// How long is waited.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// How long is waited for it.
+pub const HOLD_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest line that is read.
 const LINE: u64 = 4096;
 
 /// Waits for a line, whatever it says.
 ///
 /// # Errors
-/// When none comes in time, the input ends, or the cancellation is thrown.
+/// When none comes in time, the input ends, or the run is cancelled.
 async fn line(input: impl AsyncRead + Unpin, cancellation: &CancellationToken) -> Result<(), EngineError> {
     let mut line = Vec::new();
     let mut input = BufReader::new(input.take(LINE));
@@ -65,25 +65,25 @@ async fn line(input: impl AsyncRead + Unpin, cancellation: &CancellationToken) -
             Ok(_) => Ok(()),
             Err(error) => Err(held(&format!("standard input cannot be read: {error}"))),
         },
-        () = tokio::time::sleep(PATIENCE) => Err(held(&format!("no line came within {} s", PATIENCE.as_secs()))),
+        () = tokio::time::sleep(HOLD_TIMEOUT) => Err(held(&format!("no line came within {} s", HOLD_TIMEOUT.as_secs()))),
         () = cancellation.cancelled() => Err(interrupted()),
     }
 }
 
-/// Runs a program to its end. What it says goes where this program's words go.
+/// Runs a program to its end. Its standard error is this program's.
 async fn success(program: &Path, cluster: &str, cancellation: &CancellationToken) -> Result<(), EngineError> {
     let mut command = Command::new(program);
     // Standard output is for results.
     command.arg(cluster).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
-    let told = |how: &dyn std::fmt::Display| held(&format!("{}: {how}", program.display()));
-    let mut child = command.spawn().map_err(|error| told(&error))?;
+    let failed = |how: &dyn std::fmt::Display| held(&format!("{}: {how}", program.display()));
+    let mut child = command.spawn().map_err(|error| failed(&error))?;
     tokio::select! {
         ended = child.wait() => match ended {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(told(&status)),
-            Err(error) => Err(told(&error)),
+            Ok(status) => Err(failed(&status)),
+            Err(error) => Err(failed(&error)),
         },
-        () = tokio::time::sleep(PATIENCE) => Err(told(&format!("not done within {} s", PATIENCE.as_secs()))),
+        () = tokio::time::sleep(HOLD_TIMEOUT) => Err(failed(&format!("not done within {} s", HOLD_TIMEOUT.as_secs()))),
         () = cancellation.cancelled() => Err(interrupted()),
     }
 }
@@ -93,7 +93,7 @@ fn interrupted() -> EngineError {
 }
 
 fn held(why: &str) -> EngineError {
-    EngineError::refused(format!("held, and nobody said to go on: {why}; no host was written to"))
+    EngineError::refused(format!("held, and not released: {why}; no host was written to"))
 }
 
 #[cfg(test)]

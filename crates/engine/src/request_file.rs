@@ -1,4 +1,4 @@
-//! What a file wishes for; flags say how to log in where it does not.
+//! The request of a file. Flags say how to log in where the file does not.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::cluster_request::{ClusterRequest, refuse, settings, spec, validated};
 use crate::error::EngineError;
 use crate::login_request::{HostLoginRequest, LoginRequest, LoginRequests, LoginRole};
 
-/// The wish that a file makes; flags may say how to log in.
+/// The request that a file makes; flags may say how to log in.
 ///
 /// # Errors
 /// Every reason at once.
@@ -25,7 +25,7 @@ pub fn from_file(
     let name = cluster.cluster_name().map_err(|error| EngineError::refused(error.to_string()))?;
     let declared = &cluster.spec.cluster;
     let settings = settings(declared, &mut refusals)?;
-    refusals.extend(not_carried(&settings));
+    refusals.extend(unsupported(&settings));
     refusals.extend(unknown_secret(declared, flags));
     if cluster.spec.paused {
         refusals.push(refuse("spec.paused", "is true: nothing may be changed on the hosts; set it to false"));
@@ -48,8 +48,8 @@ pub fn from_file(
     Ok(ClusterRequest { spec, notes, logins: logins(declared, flags) })
 }
 
-/// What a file may say but no bundle can serve.
-fn not_carried(settings: &Settings) -> Vec<Refusal> {
+/// Settings of a file that no bundle supports.
+fn unsupported(settings: &Settings) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     let mut no = |field: &str, reason: &str| refusals.push(refuse(format!("spec.cluster.{field}"), reason));
     if settings.cluster_type != ClusterType::Kubernetes {
@@ -80,7 +80,7 @@ fn names_a_secret(declared: &DeclaredCluster) -> bool {
     declared.auth_config.as_ref().is_some_and(|auth| auth.credentials_ref.is_some())
 }
 
-/// A Secret cannot be looked into from here: what it holds must be said of every host.
+/// A Secret of the meta cluster cannot be read here: flags must give its content for every host.
 fn unknown_secret(declared: &DeclaredCluster, flags: &LoginRequests) -> Option<Refusal> {
     if !names_a_secret(declared) {
         return None;
@@ -110,11 +110,11 @@ fn remarks(declared: &DeclaredCluster) -> impl Iterator<Item = &'static str> {
 /// How to log in to each host: as it says itself, else as the file says of all, else as flags say.
 fn logins(declared: &DeclaredCluster, flags: &LoginRequests) -> BTreeMap<HostAddress, HostLoginRequest> {
     let is_master = |host: HostAddress| declared.master_list.iter().any(|master| master.ip == host);
-    let said = |(host, node): (HostAddress, DeclaredNode)| {
+    let login_of = |(host, node): (HostAddress, DeclaredNode)| {
         let role = if is_master(host) { LoginRole::Master } else { LoginRole::Worker };
         (host, login(declared, &node, flags.of(role)))
     };
-    declared.by_address().into_iter().map(said).collect()
+    declared.by_address().into_iter().map(login_of).collect()
 }
 
 fn login(declared: &DeclaredCluster, node: &DeclaredNode, flags: LoginRequest) -> HostLoginRequest {
@@ -123,7 +123,7 @@ fn login(declared: &DeclaredCluster, node: &DeclaredNode, flags: LoginRequest) -
     let own = LoginRequest { port: node.port, user, ..LoginRequest::default() };
     let shared =
         LoginRequest { user: auth.username.as_ref().map(ToString::to_string), ..LoginRequest::default() };
-    // Flags stand for the Secret, which wins over what stands beside the reference to it.
+    // Flags replace the Secret, which wins over the fields beside the reference to it.
     let rest = if auth.credentials_ref.is_some() { flags.or(shared) } else { shared.or(flags) };
     HostLoginRequest {
         flags: own.or(rest),

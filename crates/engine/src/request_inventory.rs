@@ -60,30 +60,30 @@ pub fn merge_inventory_logins(
     files: &InventoryFiles,
     flags: &LoginRequests,
     state: &StoredCluster,
-    mut said: BTreeMap<HostAddress, HostLoginRequest>,
+    mut requests: BTreeMap<HostAddress, HostLoginRequest>,
 ) -> Result<BTreeMap<HostAddress, HostLoginRequest>, EngineError> {
     if files.hosts.is_some() {
         let inventory = read(files, &state.name)?;
         let hosts = inventory.cluster.spec.cluster.by_address();
-        keep_undeclared(&mut said, |host| hosts.contains_key(host), &state.logins);
+        keep_undeclared(&mut requests, |host| hosts.contains_key(host), &state.logins);
         for (host, node) in hosts {
-            if let Some(said) = said.get_mut(&host) {
+            if let Some(login) = requests.get_mut(&host) {
                 // One that names no port means that of sshd, unless a flag does; not the port that is remembered.
-                said.flags.port = node.port.or(flags.of(role(host, &state.spec.masters)).port);
-                said.flags.user = node.user.map(String::from).or_else(|| said.flags.user.take());
+                login.flags.port = node.port.or(flags.of(role(host, &state.spec.masters)).port);
+                login.flags.user = node.user.map(String::from).or_else(|| login.flags.user.take());
             }
         }
-        add_logins(&mut said, inventory.logins);
+        add_logins(&mut requests, inventory.logins);
     }
-    Ok(said)
+    Ok(requests)
 }
 
-fn add_logins(said: &mut BTreeMap<HostAddress, HostLoginRequest>, logins: BTreeMap<HostAddress, Login>) {
+fn add_logins(requests: &mut BTreeMap<HostAddress, HostLoginRequest>, logins: BTreeMap<HostAddress, Login>) {
     for (host, Login { password, sudo_password, key_file }) in logins {
-        if let Some(said) = said.get_mut(&host) {
-            said.flags.key_file = key_file.or_else(|| said.flags.key_file.take());
-            said.password = password;
-            said.sudo_password = sudo_password;
+        if let Some(login) = requests.get_mut(&host) {
+            login.flags.key_file = key_file.or_else(|| login.flags.key_file.take());
+            login.password = password;
+            login.sudo_password = sudo_password;
         }
     }
 }
@@ -104,14 +104,14 @@ fn read(files: &InventoryFiles, name: &ClusterName) -> Result<Inventory, EngineE
     })
 }
 
-/// Where the mistake stands, in the words of whoever wrote the file.
+/// The file and the line of a mistake, as users know them.
 fn row(files: &InventoryFiles, mistake: Mistake) -> (String, String) {
     let path = match mistake.file {
         File::Hosts => &files.hosts,
         File::Variables => &files.variables,
     };
     let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    // What a playbook hands over is no file that somebody could look into.
+    // A playbook passes text through a file descriptor: users cannot open that file.
     let handed_over = path.as_ref().is_some_and(|path| path.starts_with("/dev/fd"));
     let place = match name {
         Some(name) if !handed_over => format!("{name} line {}", mistake.line),

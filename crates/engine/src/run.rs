@@ -27,7 +27,7 @@ pub struct Run<'a> {
     pub blobs: &'a dyn Blobs,
     /// Ends it early.
     pub cancellation: &'a CancellationToken,
-    /// Where words go.
+    /// Receives messages.
     pub output: &'a dyn EngineOutput,
     /// What is waited for before the first effect.
     pub hold: PreApplyWait,
@@ -114,7 +114,7 @@ impl<F: FnMut(&Plan) -> Result<(), EngineError>> ReconcileHooks for Watched<'_, 
         }
         let plan = planned.plan();
         (self.persist)(plan)?;
-        output.progress(&told(plan));
+        output.progress(&plan_progress(plan));
         if !std::mem::replace(&mut self.released, true) {
             output.progress(&Progress::Saved);
             hold.wait(plan.cluster.as_str(), *output, cancellation).await?;
@@ -135,8 +135,8 @@ impl<F: FnMut(&Plan) -> Result<(), EngineError>> ReconcileHooks for Watched<'_, 
     }
 }
 
-/// A plan in numbers.
-pub fn told(plan: &Plan) -> Progress {
+/// The size of a plan, for programs.
+pub fn plan_progress(plan: &Plan) -> Progress {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Progress::Plan { steps: count(plan.steps.len()), standing: count(plan.standing) }
 }

@@ -1,11 +1,11 @@
-//! What may change about a cluster that stands: which workers it has.
+//! What may change about a cluster that is on its hosts: which workers it has.
 
 use kubeon_plan::{ClusterSpec, Refusal};
 
 use crate::engine::StoredCluster;
 use crate::error::EngineError;
 
-/// What is done about workers that are on their way out and requested for again.
+/// What is done about workers that are leaving and requested again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Back {
     /// That is finished first, then they are added.
@@ -21,7 +21,7 @@ impl Back {
     }
 }
 
-/// Writes the workers that are no longer requested for down as leaving, and answers with their names.
+/// Marks workers that are no longer requested as leaving, and returns their names.
 ///
 /// # Errors
 /// Refuses every other change, by name.

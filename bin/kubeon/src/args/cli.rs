@@ -6,7 +6,7 @@ use super::format::FormatFlag;
 use super::verbosity::VerbosityFlags;
 use super::{bundle, cluster, day, lab, later, meta, precheck, scale, state};
 
-const ABOUT: &str = "Raise Kubernetes clusters on Linux hosts, over SSH, and keep them as declared";
+const ABOUT: &str = "Create Kubernetes clusters on Linux hosts over SSH, and keep them as declared";
 const EXAMPLES: &str = "Examples:
   kubeon lab up --hosts 3                                  three hosts on this machine, to try it on
   kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12   what would be done, and why; writes nothing
@@ -21,7 +21,7 @@ State: ~/.kubeon, or $KUBEON_HOME. Results go to stdout, everything else to stde
 #[derive(Debug, Parser)]
 #[command(name = "kubeon", version = concat!("version ", env!("CARGO_PKG_VERSION")), about = ABOUT, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = false, max_term_width = 110)]
-pub struct Cli {
+pub struct CommandLine {
     #[command(flatten)]
     pub output: VerbosityFlags,
     #[command(subcommand)]
@@ -71,7 +71,7 @@ pub enum CliCommand {
     Image(bundle::ImageArgs),
     /// Make Linux hosts on this machine, to try things on
     Lab(lab::LabArgs),
-    /// Put the operator into a cluster, so that it raises clusters of its own
+    /// Put the operator into a cluster, so that it creates clusters from custom resources
     Meta(meta::MetaArgs),
     /// Write a completion script for a shell
     #[command(

@@ -1,4 +1,4 @@
-//! `kubeon create` and `kubeon plan`: the same flags say which cluster is wished for.
+//! `kubeon create` and `kubeon plan`: the same flags describe the cluster.
 
 use std::path::PathBuf;
 
@@ -24,10 +24,10 @@ Flags of parts that no bundle carries (calico, cilium, istio, …) are known and
 pub const PLAN_EXAMPLES: &str = "Examples:
   kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12
   kubeon plan -f demo.yaml
-  kubeon plan demo              what differs between the cluster and its wish
+  kubeon plan demo              what differs between the hosts and the request
   kubeon plan demo -o json | jq '.steps[].title'";
 
-/// Which cluster is wished for: by flags, by a file, or the one that is known by its name.
+/// The cluster: described by flags or by a file, or a stored one by its name.
 #[derive(Debug, Clone, Args)]
 pub struct ClusterArgs {
     /// The cluster's name
@@ -48,9 +48,15 @@ pub struct ClusterArgs {
     #[command(flatten)]
     pub missing: MissingFlags,
     /// Leave this worker out although it does not answer; may be repeated
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = "Workers")]
-    pub without: Vec<String>,
-    /// Workers that were about to leave and are wished for again stay
+    #[arg(
+        id = "without",
+        long = "without",
+        value_name = "ADDRESS",
+        value_delimiter = ',',
+        help_heading = "Workers"
+    )]
+    pub skip_hosts: Vec<String>,
+    /// Keep workers that are leaving and are requested again
     #[arg(long, help_heading = "Workers", hide_short_help = true)]
     pub take_back: bool,
     #[command(flatten)]
@@ -66,13 +72,13 @@ pub struct ClusterArgs {
 pub struct CreateArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Only check the wish and write it down; no host is touched
+    /// Only check the request and store it; contact no host
     #[arg(short = 'C', long, help_heading = None)]
     pub only_create: bool,
     /// Only show the plan
     #[arg(long, help_heading = None)]
     pub dry_run: bool,
-    /// Do not ask before workers leave that are no longer wished for
+    /// Do not ask before workers leave that are no longer requested
     #[arg(short = 'y', long, help_heading = None)]
     pub yes: bool,
     #[command(flatten)]

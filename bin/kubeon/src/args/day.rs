@@ -110,8 +110,8 @@ pub struct DestroyArgs {
     #[arg(short = 'f', long, hide = true)]
     pub force: bool,
     /// Leave this host out: it is gone for good; may be repeated
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
-    pub without: Vec<String>,
+    #[arg(id = "without", long = "without", value_name = "ADDRESS", value_delimiter = ',')]
+    pub skip_hosts: Vec<String>,
     /// Only show the plan
     #[arg(long, help_heading = None)]
     pub dry_run: bool,

@@ -29,8 +29,14 @@ pub struct AddonArgs {
     #[command(flatten)]
     pub nodes: NodeFlags,
     /// Leave this worker out although it does not answer; may be repeated
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', help_heading = "Workers")]
-    pub without: Vec<String>,
+    #[arg(
+        id = "without",
+        long = "without",
+        value_name = "ADDRESS",
+        value_delimiter = ',',
+        help_heading = "Workers"
+    )]
+    pub skip_hosts: Vec<String>,
     #[command(flatten)]
     pub ignore: IgnoreFlag,
     /// Only show the plan
@@ -55,8 +61,8 @@ pub struct DelonArgs {
     #[arg(short = 'y', long)]
     pub yes: bool,
     /// This worker cannot be reached: only take it out of the cluster; may be repeated
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
-    pub without: Vec<String>,
+    #[arg(id = "without", long = "without", value_name = "ADDRESS", value_delimiter = ',')]
+    pub skip_hosts: Vec<String>,
     #[command(flatten)]
     pub leave: LeaveFlags,
     #[command(flatten)]

@@ -68,19 +68,24 @@ pub struct SettingFlags {
 struct Choice {
     flag: &'static str,
     noun: &'static str,
-    carried: &'static [&'static str],
+    supported: &'static [&'static str],
     /// Known to the contract, but in no bundle; and what to use.
     missing: &'static [&'static str],
 }
 
 const CHOICES: [Choice; 4] = [
-    Choice { flag: "cni", noun: "cni", carried: &["flannel"], missing: &["none", "bpf", "calico", "cilium"] },
-    Choice { flag: "cri", noun: "cri", carried: &["containerd"], missing: &["docker"] },
-    Choice { flag: "ic", noun: "ingress", carried: &["none"], missing: &["contour", "istio"] },
+    Choice {
+        flag: "cni",
+        noun: "cni",
+        supported: &["flannel"],
+        missing: &["none", "bpf", "calico", "cilium"],
+    },
+    Choice { flag: "cri", noun: "cri", supported: &["containerd"], missing: &["docker"] },
+    Choice { flag: "ic", noun: "ingress", supported: &["none"], missing: &["contour", "istio"] },
     Choice {
         flag: "proxy",
         noun: "proxy mode",
-        carried: &["nftables", "iptables"],
+        supported: &["nftables", "iptables"],
         missing: &["ipvs", "bpf", "calico", "cilium"],
     },
 ];
@@ -150,7 +155,7 @@ impl SettingFlags {
 
 impl Choice {
     fn refusal(&self, value: &str) -> Option<Refusal> {
-        if self.carried.contains(&value) {
+        if self.supported.contains(&value) {
             return None;
         }
         let why = match value {
@@ -161,7 +166,7 @@ impl Choice {
         let reason = format!(
             "[check] Input {}[{value}] not support: {why}; use {}",
             self.noun,
-            self.carried.join(" or ")
+            self.supported.join(" or ")
         );
         Some(Refusal { subject: format!("--{} {value}", self.flag), reason })
     }

@@ -3,11 +3,11 @@
 use clap::{CommandFactory as _, Parser as _};
 
 use super::missing::{MISSING, Takes};
-use super::{Cli, CliCommand};
+use super::{CliCommand, CommandLine};
 use kubeon_engine::login_request::SecretSource;
 
-fn wish(args: &[&str]) -> super::cluster::ClusterArgs {
-    let cli = Cli::try_parse_from([&["kubeon", "create", "x", "v1.36.3"], args].concat());
+fn parsed(args: &[&str]) -> super::cluster::ClusterArgs {
+    let cli = CommandLine::try_parse_from([&["kubeon", "create", "x", "v1.36.3"], args].concat());
     match cli.unwrap_or_else(|error| panic!("{error}")).command {
         Some(CliCommand::Create(args)) => args.cluster,
         other => panic!("{other:?}"),
@@ -16,7 +16,7 @@ fn wish(args: &[&str]) -> super::cluster::ClusterArgs {
 
 #[test]
 fn the_parser_is_sound() {
-    Cli::command().debug_assert();
+    CommandLine::command().debug_assert();
 }
 
 #[test]
@@ -29,18 +29,18 @@ fn knows_every_flag_of_the_contract() {
         ["--default-pk-password", "-"],
     ];
     for [flag, value] in nodes {
-        wish(&[flag, value]);
+        parsed(&[flag, value]);
         for role in ["master", "worker"] {
-            wish(&[&flag.replace("--default-", &format!("--default-{role}-")), value]);
-            wish(&[&flag.replace("--default-", &format!("--{role}-")), value]);
+            parsed(&[&flag.replace("--default-", &format!("--default-{role}-")), value]);
+            parsed(&[&flag.replace("--default-", &format!("--{role}-")), value]);
         }
     }
-    wish(&["--default-sudo-passwd", "@f"]);
+    parsed(&["--default-sudo-passwd", "@f"]);
     for flag in ["-m", "--master", "-w", "--worker"] {
-        wish(&[flag, "10.0.0.1"]);
+        parsed(&[flag, "10.0.0.1"]);
     }
     for flag in ["-M", "--master-name", "-W", "--worker-name"] {
-        wish(&[flag, "a"]);
+        parsed(&[flag, "a"]);
     }
     for [flag, value] in [
         ["--lb-domain", "a.b"],
@@ -63,10 +63,10 @@ fn knows_every_flag_of_the_contract() {
         ["--master-labels", "a=b"],
         ["--worker-labels", "a=b"],
     ] {
-        wish(&[flag, value]);
+        parsed(&[flag, value]);
     }
     for flag in ["-C", "--only-create", "-O", "--offline", "--offline=false"] {
-        wish(&[flag]);
+        parsed(&[flag]);
     }
     for args in [
         &["exec", "t@all", "ls", "-p", "x", "-R", "-P"][..],
@@ -76,7 +76,8 @@ fn knows_every_flag_of_the_contract() {
         &["-v", "4", "ls"],
         &["ls", "--v=8"],
     ] {
-        Cli::try_parse_from([&["kubeon"], args].concat()).unwrap_or_else(|error| panic!("{args:?}: {error}"));
+        CommandLine::try_parse_from([&["kubeon"], args].concat())
+            .unwrap_or_else(|error| panic!("{args:?}: {error}"));
     }
 }
 
@@ -85,24 +86,24 @@ fn every_flag_of_a_missing_part_is_refused_unless_it_asks_for_nothing() {
     for flag in MISSING {
         let long = format!("--{}", flag.flag);
         let asked = match flag.takes {
-            Takes::Nothing => wish(&[&long]),
-            Takes::Value => wish(&[&long, "7"]),
+            Takes::Nothing => parsed(&[&long]),
+            Takes::Value => parsed(&[&long, "7"]),
         };
         assert_eq!(asked.missing.refusals.len(), 1, "{long}");
         let refusal = &asked.missing.refusals[0];
         assert!(refusal.subject.starts_with(&long) && !refusal.reason.is_empty(), "{refusal:?}");
         for harmless in flag.harmless {
             let given = format!("{long}={harmless}");
-            assert!(wish(&[&given]).missing.refusals.is_empty(), "{given}");
+            assert!(parsed(&[&given]).missing.refusals.is_empty(), "{given}");
         }
     }
-    assert!(wish(&[]).missing.refusals.is_empty());
+    assert!(parsed(&[]).missing.refusals.is_empty());
 }
 
 #[test]
 fn every_alias_of_the_contract_leads_to_its_command() {
     let name = |args: &[&str]| {
-        let cli = Cli::try_parse_from([&["kubeon"], args].concat())
+        let cli = CommandLine::try_parse_from([&["kubeon"], args].concat())
             .unwrap_or_else(|error| panic!("{args:?}: {error}"));
         let text = format!("{:?}", cli.command.unwrap());
         text.split(['(', ' ']).next().unwrap().to_owned()
@@ -131,7 +132,7 @@ fn every_alias_of_the_contract_leads_to_its_command() {
 
 #[test]
 fn logins_resolve_from_list_over_role_to_all() {
-    let args = wish(&[
+    let args = parsed(&[
         "-m",
         "10.0.0.1,10.0.0.2",
         "-w",
@@ -154,7 +155,7 @@ fn logins_resolve_from_list_over_role_to_all() {
     let mut refusals = Vec::new();
     let hosts = args.nodes.hosts(&mut refusals);
     assert!(refusals.is_empty(), "{refusals:?}");
-    let told: Vec<_> = hosts
+    let found: Vec<_> = hosts
         .masters
         .iter()
         .chain(&hosts.workers)
@@ -167,7 +168,7 @@ fn logins_resolve_from_list_over_role_to_all() {
     let secret = SecretSource::File("secret".into());
     let login = |port, user: &str, key: &str| (port, user.to_owned(), key.to_owned(), secret.clone());
     assert_eq!(
-        told,
+        found,
         [login(2201, "boss", "all.key"), login(2202, "boss", "all.key"), login(22, "admin", "w.key")]
     );
 }
@@ -192,7 +193,7 @@ fn every_command_on_a_known_cluster_takes_a_login_for_each_role() {
             for role in ["master", "worker"] {
                 let flag = format!("--default-{role}-{flag}");
                 let line = [&["kubeon"][..], command, &[flag.as_str(), value]].concat();
-                Cli::try_parse_from(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+                CommandLine::try_parse_from(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
             }
         }
     }
@@ -201,17 +202,17 @@ fn every_command_on_a_known_cluster_takes_a_login_for_each_role() {
 #[test]
 fn a_list_without_hosts_is_refused_with_the_flag_that_means_all_of_them() {
     let mut refusals = Vec::new();
-    wish(&["-m", "10.0.0.1", "--worker-passwd", "@f", "--worker-name", "a"]).nodes.hosts(&mut refusals);
-    let told: Vec<_> =
+    parsed(&["-m", "10.0.0.1", "--worker-passwd", "@f", "--worker-name", "a"]).nodes.hosts(&mut refusals);
+    let found: Vec<_> =
         refusals.iter().map(|refusal| (refusal.subject.as_str(), refusal.reason.as_str())).collect();
     let none = "[worker] 1 given, and no -w that it belongs to";
     let instead = format!("{none}; --default-worker-passwd is for every worker");
-    assert_eq!(told, [("--worker-name", none), ("--worker-passwd", instead.as_str())]);
+    assert_eq!(found, [("--worker-name", none), ("--worker-passwd", instead.as_str())]);
 }
 
 #[test]
 fn labels_are_one_flag_for_each_host() {
-    let args = wish(&[
+    let args = parsed(&[
         "-w",
         "10.0.0.1,10.0.0.2",
         "--worker-labels",
@@ -230,7 +231,7 @@ fn labels_are_one_flag_for_each_host() {
 
 #[test]
 fn labels_are_read_by_the_rules_of_a_file_and_every_wrong_one_is_named() {
-    let args = wish(&[
+    let args = parsed(&[
         "-w",
         "10.0.0.1,10.0.0.2",
         "--worker-labels",
@@ -244,9 +245,9 @@ fn labels_are_read_by_the_rules_of_a_file_and_every_wrong_one_is_named() {
     ]);
     let mut refusals = Vec::new();
     let hosts = args.nodes.hosts(&mut refusals);
-    let told: Vec<_> = refusals.iter().map(|refusal| refusal.subject.as_str()).collect();
+    let found: Vec<_> = refusals.iter().map(|refusal| refusal.subject.as_str()).collect();
     assert_eq!(
-        told,
+        found,
         [
             "--master-labels k=v w",
             "--worker-labels a b=c",
@@ -281,7 +282,8 @@ fn port_0_is_no_port_of_sshd() {
     for flag in
         ["--default-port", "--default-master-port", "--default-worker-port", "--master-port", "--worker-port"]
     {
-        let parse = |port: &str| Cli::try_parse_from(["kubeon", "create", "x", "v1.36.3", flag, port]);
+        let parse =
+            |port: &str| CommandLine::try_parse_from(["kubeon", "create", "x", "v1.36.3", flag, port]);
         parse("65535").unwrap_or_else(|error| panic!("{error}"));
         for port in ["0", "65536", "ssh"] {
             let error = parse(port).err().unwrap_or_else(|| panic!("{flag} {port} is taken"));
@@ -292,7 +294,7 @@ fn port_0_is_no_port_of_sshd() {
 
 #[test]
 fn a_secret_is_never_shown() {
-    let args = wish(&["--default-passwd", "hunter2", "--master-passwd", "hunter2"]);
+    let args = parsed(&["--default-passwd", "hunter2", "--master-passwd", "hunter2"]);
     assert!(!format!("{args:?}").contains("hunter2"));
 }
 

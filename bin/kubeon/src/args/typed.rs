@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, ArgMatches, CommandFactory as _, parser::ValueSource};
 
-use super::cli::Cli;
+use super::cli::CommandLine;
 
 /// Flags that say how a command tells or holds, not what it does.
 const MANNERS: [&str; 7] = ["dry_run", "output", "verbosity", "quiet", "progress", "hold", "hold_for"];
@@ -45,7 +45,7 @@ impl Typed {
 
     /// Reads a command line, program first. A command below another one goes by both names: `image load`.
     pub fn read_any(words: &[OsString]) -> Option<Self> {
-        let mut root = Cli::command();
+        let mut root = CommandLine::command();
         root.build();
         let all = root.clone().try_get_matches_from(words).ok()?;
         let (mut command, mut matches, mut names) = (&root, &all, Vec::new());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_goes_on_says_again_what_is_not_remembered() {
+    fn a_command_that_continues_repeats_what_is_not_remembered() {
         let first = "kubeon create demo v1.36.3 -m 10.0.0.1 -w 10.0.0.2 --default-user admin --default-passwd @/p \
                      --without 10.0.0.2 --ignore swap --yes";
         assert_eq!(
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_flag_that_is_treated_apart_is_there() {
-        let mut root = Cli::command();
+        let mut root = CommandLine::command();
         root.build();
         let create = ids(root.find_subcommand("create").unwrap());
         let plan = ids(root.find_subcommand("plan").unwrap());

@@ -2,7 +2,7 @@
 
 use clap::CommandFactory as _;
 
-use crate::args::Cli;
+use crate::args::CommandLine;
 use crate::args::cli::CompletionArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
@@ -10,6 +10,6 @@ use crate::context::Context;
 /// Writes the script.
 pub fn run(context: &Context<'_>, args: &CompletionArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "kubeon", &mut script);
+    clap_complete::generate(args.shell, &mut CommandLine::command(), "kubeon", &mut script);
     context.output.result(&String::from_utf8_lossy(&script))
 }

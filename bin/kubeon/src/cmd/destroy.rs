@@ -30,7 +30,7 @@ use kubeon_engine::request_inventory::merge_inventory_logins;
 use kubeon_engine::run::Run;
 use kubeon_engine::selector::Member;
 
-/// Takes a cluster away from its hosts.
+/// Removes a cluster from its hosts.
 pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliError> {
     if args.force {
         let stop = CliError::refused("--force is not there: kubeon stops what it started by itself");
@@ -38,15 +38,15 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliErr
     }
     let engine = context.engine()?;
     let mut state = engine.find(args.name.as_deref())?;
-    // What was made under a version that is no longer supported must go all the same.
+    // A cluster of a version that is no longer supported can be destroyed, too.
     let (spec, _) = cluster_request::stored_spec(state.spec.clone(), &[state.spec.version])?;
-    let without = engine::skip_hosts(&args.without, &spec, &state)?;
-    let intent = intent(spec, &state, without);
+    let skip_hosts = engine::skip_hosts(&args.skip_hosts, &spec, &state)?;
+    let intent = intent(spec, &state, skip_hosts);
     let hosts = asked(&intent);
     if hosts.is_empty() {
         return only_here(context, &engine, args, &state, &intent);
     }
-    let logins = engine.logins(&said(args, &state, &intent, &hosts)?)?;
+    let logins = engine.logins(&login_requests(args, &state, &intent, &hosts)?)?;
     let begin = Instant::now();
     if args.dry_run {
         let contact =
@@ -57,49 +57,49 @@ pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliErr
         let command = context.again("destroy", &state.name);
         return plan::show(context, &made, Some(&intent), begin.elapsed(), &command, args.format.output);
     }
-    // Held before a person is asked: the answer is about what was read, and that must not change meanwhile.
+    // Locked before the question: the answer is about the state that was read, which must not change meanwhile.
     let lock = engine.lock(&state, true, "kubeon destroy")?;
     agreed(context, args, &state, &intent)?;
     let contact =
         engine.contact(&state.name, logins, &args.contact.options(), ContactPurpose::Change).await?;
-    let switch = CancellationToken::new();
-    interrupt::watch(&switch, context.output)?;
+    let cancellation = CancellationToken::new();
+    interrupt::watch(&cancellation, context.output)?;
     let run = Run {
         hosts,
         probe: &contact.hosts,
         act: &contact.hosts,
         secrets: &NoSecrets,
         blobs: &NoSecrets,
-        cancellation: &switch,
+        cancellation: &cancellation,
         output: context.output,
         hold: args.hold.wanted(),
     };
     let make = |snapshot: &Snapshot| kubeon_plan::destroy(&intent, snapshot);
-    let looked = run.look(&make).await?;
-    let count = looked.plan().hosts.len();
-    if !looked.plan().steps.is_empty() {
+    let planned = run.look(&make).await?;
+    let count = planned.plan().hosts.len();
+    if !planned.plan().steps.is_empty() {
         state.status = Status::Destroying;
-        let turn = run
-            .act(looked, &make, |plan| {
+        let reconciled = run
+            .act(planned, &make, |plan| {
                 state.generation = state.generation.max(plan.generation);
                 Ok(engine.store.save(&lock, &mut state)?)
             })
             .await?;
         contact.hosts.disconnect().await;
-        if !turn.outcome.is_complete() {
+        if !reconciled.outcome.is_complete() {
             let again = format!("{} --yes", context.again("destroy", &state.name));
-            return Err(report::incomplete(&turn, switch.is_cancelled(), &again));
+            return Err(report::incomplete(&reconciled, cancellation.is_cancelled(), &again));
         }
     }
     forget(&engine, &lock, &state.name)?;
     gone(context, args, &state.name, count, begin)
 }
 
-fn intent(spec: Valid<ClusterSpec>, state: &StoredCluster, without: Vec<HostAddress>) -> Intent {
-    engine::intent(spec, state, Artifacts::default(), without)
+fn intent(spec: Valid<ClusterSpec>, state: &StoredCluster, skip_hosts: Vec<HostAddress>) -> Intent {
+    engine::intent(spec, state, Artifacts::default(), skip_hosts)
 }
 
-/// The hosts that are looked at: nobody asks those that are left out, and none where nothing was ever put on one.
+/// The hosts that are observed: not the skipped ones, and none when no host was ever written to.
 fn asked(intent: &Intent) -> Vec<HostAddress> {
     if intent.generation == 0 {
         return Vec::new();
@@ -108,22 +108,22 @@ fn asked(intent: &Intent) -> Vec<HostAddress> {
 }
 
 /// How to log in to the hosts that are asked.
-fn said(
+fn login_requests(
     args: &DestroyArgs,
     state: &StoredCluster,
     intent: &Intent,
     asked: &[HostAddress],
 ) -> Result<BTreeMap<HostAddress, HostLoginRequest>, CliError> {
     let (flags, masters) = (LoginRequests::from(&args.login), &intent.spec.masters);
-    let said = merge_remembered(intent.hosts(), masters, &flags, &state.logins);
-    let mut said = merge_inventory_logins(&args.inventory.files(), &flags, state, said)?;
-    // Also of those that are left out: whoever leaves one more out need not take back what was said of it.
-    refuse_unused_flags(&flags, masters, &said)?;
-    said.retain(|host, _| asked.contains(host));
-    Ok(said)
+    let logins = merge_remembered(intent.hosts(), masters, &flags, &state.logins);
+    let mut logins = merge_inventory_logins(&args.inventory.files(), &flags, state, logins)?;
+    // Skipped hosts count: leaving one more host out must not make a flag an error.
+    refuse_unused_flags(&flags, masters, &logins)?;
+    logins.retain(|host, _| asked.contains(host));
+    Ok(logins)
 }
 
-/// Takes a cluster away that has no host to be taken from.
+/// Removes a cluster of which no host is contacted.
 fn only_here(
     context: &Context<'_>,
     engine: &Engine<'_>,
@@ -144,7 +144,7 @@ fn only_here(
     gone(context, args, &state.name, 0, begin)
 }
 
-/// Asks, where nobody said `--yes`.
+/// Asks, unless `--yes` is given.
 fn agreed(
     context: &Context<'_>,
     args: &DestroyArgs,

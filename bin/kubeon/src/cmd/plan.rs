@@ -62,7 +62,7 @@ pub async fn create(
     command: String,
     format: &FormatFlag,
 ) -> Result<(), CliError> {
-    // Told before a bundle is looked for and a host is asked, as by `create`.
+    // Fail early, as `create` does: without the keys no change is possible.
     engine.look_for_keys(&target.state)?;
     let bundle = bundles::find(&engine.environment, target.spec.version)?;
     for note in &target.notes {
@@ -72,9 +72,9 @@ pub async fn create(
     let contact = engine.contact(&target.spec.name, logins, options, ContactPurpose::Look).await?;
     let begin = Instant::now();
     let intent = target.intent(artifacts(&bundle));
-    let asking = PrecheckProbe::about(&intent, &contact.hosts, &[]);
-    let switch = CancellationToken::new();
-    let run = looking(engine, &asking, &contact.hosts, intent.hosts().collect(), &switch);
+    let probe = PrecheckProbe::about(&intent, &contact.hosts, &[]);
+    let cancellation = CancellationToken::new();
+    let run = observing(engine, &probe, &contact.hosts, intent.hosts().collect(), &cancellation);
     let plan = Checked::new(&intent).look(&run).await?.plan().clone();
     show(context, &plan, Some(&intent), begin.elapsed(), &command, format.output)
 }
@@ -89,16 +89,16 @@ pub async fn look(
     addresses: Vec<HostAddress>,
     plan: &dyn Fn(&Snapshot) -> Result<Plan, kubeon_plan::PlanError>,
 ) -> Result<Plan, CliError> {
-    let switch = CancellationToken::new();
-    Ok(looking(engine, hosts, hosts, addresses, &switch).look(plan).await?.plan().clone())
+    let cancellation = CancellationToken::new();
+    Ok(observing(engine, hosts, hosts, addresses, &cancellation).look(plan).await?.plan().clone())
 }
 
-fn looking<'a>(
+fn observing<'a>(
     engine: &'a Engine<'_>,
     probe: &'a dyn ProbeHost,
     hosts: &'a SshHosts,
     addresses: Vec<HostAddress>,
-    switch: &'a CancellationToken,
+    cancellation: &'a CancellationToken,
 ) -> Run<'a> {
     Run {
         hosts: addresses,
@@ -106,7 +106,7 @@ fn looking<'a>(
         act: hosts,
         secrets: &NoSecrets,
         blobs: &NoSecrets,
-        cancellation: switch,
+        cancellation,
         output: engine.output,
         hold: PreApplyWait::Nothing,
     }
@@ -146,12 +146,12 @@ pub fn show(
 /// `demo  v1.36.3  1 master, 2 workers, nothing installed yet`.
 fn head(plan: &Plan, intent: &Intent) -> String {
     let (masters, workers) = (intent.spec.masters.len(), intent.spec.workers.len());
-    let standing = match plan.standing {
+    let up_to_date = match plan.standing {
         0 => "nothing installed yet".to_owned(),
-        1 => "1 step stands".to_owned(),
-        n => format!("{n} steps stand"),
+        1 => "1 step is up to date".to_owned(),
+        n => format!("{n} steps are up to date"),
     };
     let workers = if workers == 0 { String::new() } else { format!("{}, ", words::count(workers, "worker")) };
     let masters = words::count(masters, "master");
-    format!("{}  {}  {masters}, {workers}{standing}\n", plan.cluster, plan.version)
+    format!("{}  {}  {masters}, {workers}{up_to_date}\n", plan.cluster, plan.version)
 }

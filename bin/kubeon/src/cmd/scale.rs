@@ -1,4 +1,4 @@
-//! `kubeon addon` and `kubeon delon`: the wish with workers more or less, made true as by `create`.
+//! `kubeon addon` and `kubeon delon`: more or fewer workers, changed as by `create`.
 
 use kubeon_plan::{ClusterSpec, HostSpec, Refusal};
 
@@ -22,13 +22,13 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError
     let engine = context.engine()?;
     let state = engine.find(args.name.as_deref())?;
     let mut refusals = Vec::new();
-    let wished = args.nodes.hosts(&mut refusals);
-    for master in &wished.masters {
+    let requested = args.nodes.hosts(&mut refusals);
+    for master in &requested.masters {
         let reason = "adding masters is not there yet: -w adds workers";
         refusals.push(refusal(format!("-m {}", master.address), reason));
     }
     let mut spec = state.spec.clone();
-    for HostRequest { address, name, labels, login: _ } in wished.workers.iter().cloned() {
+    for HostRequest { address, name, labels, login: _ } in requested.workers.iter().cloned() {
         if spec.hosts().any(|host| host.address == address) {
             let reason = format!("is a node of {} already (Cluster ip is duplicate)", state.name);
             refusals.push(refusal(format!("-w {address}"), reason));
@@ -36,7 +36,7 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError
             spec.workers.push(HostSpec { address, name, labels });
         }
     }
-    if refusals.is_empty() && wished.workers.is_empty() {
+    if refusals.is_empty() && requested.workers.is_empty() {
         let stop = CliError::refused("no worker is named");
         return Err(stop.hint(format!("try: kubeon addon {} -w ADDRESS", state.name)));
     }
@@ -46,12 +46,12 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError
     let (name, flags) = (state.name.clone(), LoginRequests::from(&args.nodes));
     let options = TargetOptions {
         logins: flags.clone(),
-        skip_hosts: args.without.clone(),
+        skip_hosts: args.skip_hosts.clone(),
         ignore: engine::ignored_checks(&args.ignore.ignore)?,
         ..TargetOptions::default()
     };
     let mut target = ClusterTarget::changed(&engine, state, spec, options)?;
-    for HostRequest { address, login, .. } in wished.workers {
+    for HostRequest { address, login, .. } in requested.workers {
         target.logins.insert(address, HostLoginRequest { flags: login, ..HostLoginRequest::default() });
     }
     refuse_unused_flags(&flags, &target.spec.masters, &target.logins)?;
@@ -77,7 +77,7 @@ pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), CliEr
     let (name, flags) = (state.name.clone(), LoginRequests::from(&args.login));
     let options = TargetOptions {
         logins: flags.clone(),
-        skip_hosts: args.without.clone(),
+        skip_hosts: args.skip_hosts.clone(),
         drain_seconds: args.leave.drain_timeout,
         ignore: engine::ignored_checks(&args.ignore.ignore)?,
         ..TargetOptions::default()
@@ -119,7 +119,7 @@ fn fewer(state: &StoredCluster, selector: &str) -> Result<ClusterSpec, CliError>
     Ok(spec)
 }
 
-/// Those that were told to go before are not among the nodes any more.
+/// Workers that are leaving already are no nodes any more.
 fn leaving(stop: CliError, state: &StoredCluster) -> CliError {
     let names = state
         .leaving

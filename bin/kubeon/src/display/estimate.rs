@@ -89,7 +89,7 @@ fn weight(step: &Step) -> f64 {
         }
         Op::Image { .. } => 1.5,
         Op::Objects { .. } => 0.5,
-        Op::Await { checks } => checks.iter().map(patience).fold(0.5, f64::max),
+        Op::Await { checks } => checks.iter().map(usual_wait).fold(0.5, f64::max),
         Op::Taint { .. } | Op::Uncordon { .. } | Op::RemoveNode { .. } => 0.5,
         // The grace period that most pods have.
         Op::Drain { .. } => 30.0,
@@ -97,7 +97,7 @@ fn weight(step: &Step) -> f64 {
     }
 }
 
-fn patience(check: &Check) -> f64 {
+fn usual_wait(check: &Check) -> f64 {
     match check {
         Check::NodesReady { .. } => 6.0,
         Check::DeploymentAvailable { .. } => 4.0,

@@ -8,7 +8,7 @@ use kubeon_plan::{Plan, StepId};
 use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
-/// Turns what happens into what programs are told of it.
+/// Turns events of a run into lines for programs.
 pub struct ProgressEvents {
     steps: BTreeMap<StepId, StepText>,
     begun: Mutex<BTreeSet<String>>,
@@ -37,7 +37,7 @@ impl ProgressEvents {
         }
     }
 
-    /// What is told of it, if it is worth a line.
+    /// The line of an event, if it has one.
     pub fn line(&self, event: &RunEvent) -> Option<Progress> {
         Some(match event {
             RunEvent::StepStarted { host, step } => self.started(*host, step)?,
@@ -45,7 +45,7 @@ impl ProgressEvents {
                 let (host, step) = (*host, self.title(step));
                 Progress::Finished { host, step, changed: *changed, milliseconds: *milliseconds }
             }
-            // That a host is lost is told once, not for each of its steps that never began.
+            // A lost host is one line, not one for each of its steps that never began.
             RunEvent::Failed { step, .. } if !self.has_begun(step) => return None,
             RunEvent::Failed { host, step, failure } => Progress::Failed {
                 host: *host,

@@ -14,7 +14,7 @@ use super::progress_view::ProgressView;
 use super::{lines, plain};
 use crate::output::CliOutput;
 
-/// How often the view is drawn anew.
+/// How often the view is drawn again.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Receives what happens and shows it. On a terminal the lines move; elsewhere every ended step is a line.

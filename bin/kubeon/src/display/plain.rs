@@ -18,7 +18,7 @@ pub fn line(view: &ProgressView, event: &RunEvent, level: u8) -> Option<String> 
             let same = if *changed { "" } else { ", nothing changed" };
             format!("{}  ✓ {} ({took}{same})", host(step), title(step))
         }
-        // That a host is lost is told once, not for each of its steps.
+        // A lost host is one line, not one for each of its steps.
         RunEvent::Failed { step, failure, .. } if level < 4 && view.is_lost(step, &failure.cause) => {
             return None;
         }

@@ -239,7 +239,7 @@ fn programs_are_told_what_begins_ends_and_fails() {
         step: step.clone(),
         failure: failure("no space left"),
     };
-    assert_eq!(events.line(&failed(&step)), None, "a step that never began is told of with its lost host");
+    assert_eq!(events.line(&failed(&step)), None, "a step that never began is reported with its lost host");
     let line = |event: &RunEvent| serde_json::to_string(&events.line(event).unwrap()).unwrap();
     assert_eq!(
         line(&started(2, "artifacts/put containerd v2.4.2")),

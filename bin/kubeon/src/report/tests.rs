@@ -28,7 +28,7 @@ fn step(i: u8, title: &str, op: Op) -> Step {
     }
 }
 
-fn turn(results: &[StepOutcome]) -> Reconciled {
+fn reconciled(results: &[StepOutcome]) -> Reconciled {
     let digest = "9c1e".repeat(16).parse().unwrap();
     let steps = vec![
         step(1, "start etcd", Op::Await { checks: Vec::new() }),
@@ -66,22 +66,23 @@ fn turn(results: &[StepOutcome]) -> Reconciled {
 const DONE: StepOutcome = StepOutcome::Done { changed: true, milliseconds: 1 };
 
 #[test]
-fn names_host_step_cause_and_what_stands() {
+fn names_host_step_cause_and_what_is_done() {
     let failure = StepFailure {
         category: Category::Exhausted,
         cause: "no space left on /var/lib/kubeon (41 MiB free, 84 MiB needed)".to_owned(),
         log: vec!["last words".to_owned()],
     };
-    let stop = incomplete(&turn(&[DONE, DONE, StepOutcome::Failed { failure }]), false, "kubeon create demo");
+    let stop =
+        incomplete(&reconciled(&[DONE, DONE, StepOutcome::Failed { failure }]), false, "kubeon create demo");
     assert_eq!(stop.code, Code::Failed);
     assert_eq!(
         stop.to_string(),
         "\
 error: demo: step 3 of 3 failed on h3
-  step   artifacts: put kubelet v1.36.3 (sha256 9c1e9c1e…)
-  cause  no space left on /var/lib/kubeon (41 MiB free, 84 MiB needed)
-  said   last words
-  done   18 steps stand; h1 and h2 are complete
+  step    artifacts: put kubelet v1.36.3 (sha256 9c1e9c1e…)
+  cause   no space left on /var/lib/kubeon (41 MiB free, 84 MiB needed)
+  output  last words
+  done    18 steps are up to date; h1 and h2 are complete
 continue with: kubeon create demo
 "
     );
@@ -90,10 +91,10 @@ continue with: kubeon create demo
 #[test]
 fn an_interrupted_run_says_how_to_go_on() {
     let skipped = StepOutcome::Skipped { because: None };
-    let stop = incomplete(&turn(&[DONE, skipped.clone(), skipped]), true, "kubeon create demo");
+    let stop = incomplete(&reconciled(&[DONE, skipped.clone(), skipped]), true, "kubeon create demo");
     assert_eq!(stop.code, Code::Interrupted);
     assert_eq!(
         stop.to_string(),
-        "error: demo: stopped before the end\n  done  17 steps stand; h1 is complete\ncontinue with: kubeon create demo\n"
+        "error: demo: stopped before the end\n  done  17 steps are up to date; h1 is complete\ncontinue with: kubeon create demo\n"
     );
 }

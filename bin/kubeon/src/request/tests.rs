@@ -1,4 +1,4 @@
-//! What flags say, down to what hosts are told.
+//! What flags say, down to the plan of each host.
 
 mod files;
 
@@ -11,11 +11,11 @@ use kubeon_wire::{Check, Content, Op, SecretRef};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::args::{Cli, CliCommand};
+use crate::args::{CliCommand, CommandLine};
 
-fn wished(flags: &[&str]) -> Result<ClusterRequest, CliError> {
+fn requested(flags: &[&str]) -> Result<ClusterRequest, CliError> {
     let words = ["kubeon", "create", "demo", "v1.36.3", "-m", "10.0.0.1", "-w", "10.0.0.2"];
-    match Cli::parse_from([&words, flags].concat()).command {
+    match CommandLine::parse_from([&words, flags].concat()).command {
         Some(CliCommand::Create(args)) => {
             from_flags(&args.cluster, "demo", "v1.36.3", &["v1.36.3".parse().unwrap()])
         }
@@ -25,7 +25,7 @@ fn wished(flags: &[&str]) -> Result<ClusterRequest, CliError> {
 
 /// What `create` with these flags would do to bare hosts.
 fn plan(flags: &[&str]) -> Plan {
-    let intent = Intent::new(wished(flags).unwrap().spec, "u", 0, artifacts("v1.36.3"));
+    let intent = Intent::new(requested(flags).unwrap().spec, "u", 0, artifacts("v1.36.3"));
     let seen = |host: &str, name| (host.parse().unwrap(), Seen::Fresh(bare(name)));
     let hosts = [seen("10.0.0.1", "h1"), seen("10.0.0.2", "h2")].into();
     kubeon_plan::plan(&intent, &Snapshot { taken_at: 1_700_000_000, hosts }).unwrap()
@@ -72,7 +72,7 @@ fn feature_gates_reach_every_program_that_has_them() {
 }
 
 #[test]
-fn without_feature_gates_no_program_is_told_of_any() {
+fn without_feature_gates_no_program_gets_the_flag() {
     for flags in [&[][..], &["--feature-gates", ""]] {
         let plan = plan(flags);
         assert!(!units(&plan, "kube-apiserver.service")[0].contains("feature-gates"));
@@ -82,11 +82,11 @@ fn without_feature_gates_no_program_is_told_of_any() {
 
 #[test]
 fn what_is_no_feature_gate_is_refused_pair_by_pair() {
-    let stop = wished(&["--feature-gates", "A=true,B,C=yes,=true,a b=true,A=false,"]).unwrap_err();
-    let told: Vec<_> = stop.rows.iter().map(|(pair, why)| (pair.as_str(), why.as_str())).collect();
+    let stop = requested(&["--feature-gates", "A=true,B,C=yes,=true,a b=true,A=false,"]).unwrap_err();
+    let found: Vec<_> = stop.rows.iter().map(|(pair, why)| (pair.as_str(), why.as_str())).collect();
     let no_name = "is not the name of a feature gate, such as InPlacePodVerticalScaling";
     assert_eq!(
-        told,
+        found,
         [
             ("--feature-gates B", "is not Name=true or Name=false"),
             ("--feature-gates C=yes", "must be =true or =false"),
@@ -100,13 +100,13 @@ fn what_is_no_feature_gate_is_refused_pair_by_pair() {
 
 #[test]
 fn authorities_live_as_long_as_asked_for_within_the_bounds_of_a_file() {
-    assert_eq!(wished(&[]).unwrap().spec.ca_years, 100);
+    assert_eq!(requested(&[]).unwrap().spec.ca_years, 100);
     for years in ["1", "10", "100"] {
-        let spec = wished(&["--cert-years", years]).unwrap().spec;
+        let spec = requested(&["--cert-years", years]).unwrap().spec;
         assert_eq!(spec.ca_years.to_string(), years);
     }
     for years in ["0", "101", "1000"] {
-        let stop = wished(&["--cert-years", years]).unwrap_err();
+        let stop = requested(&["--cert-years", years]).unwrap_err();
         let row = (format!("--cert-years {years}"), "must lie between 1 and 100".to_owned());
         assert_eq!(stop.rows, [row]);
     }
@@ -199,15 +199,15 @@ fn settings_reach_the_kubelet_and_the_agents_of_every_host() {
 #[test]
 fn the_domain_of_the_api_is_known_to_every_host_and_to_the_certificate_behind_it() {
     let plan = otherwise();
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for step in &plan.steps {
         if let Op::Hosts { entries } = &step.op {
             let here = entries.iter().filter(|entry| entry.names == ["api.shop.test"]);
-            told.extend(here.map(|entry| (step.host.to_string(), entry.address.to_string())));
+            found.extend(here.map(|entry| (step.host.to_string(), entry.address.to_string())));
         }
     }
     let wanted = [("10.0.0.1", "10.0.0.1"), ("10.0.0.2", "127.0.0.1")];
-    assert_eq!(told, wanted.map(|(host, address)| (host.to_owned(), address.to_owned())));
+    assert_eq!(found, wanted.map(|(host, address)| (host.to_owned(), address.to_owned())));
     for (file, hosts) in [("admin.conf", 1), ("bootstrap-kubelet.conf", 2), ("kube-proxy.conf", 2)] {
         let texts = files(&plan, &format!("/etc/kubernetes/{file}"));
         assert_eq!(texts.len(), hosts, "{file}");
@@ -289,7 +289,7 @@ fn services_are_implemented_as_asked_for_on_every_host() {
 
 /// Nothing that a plan is made from, its identity included, may lead to a key.
 #[test]
-fn the_same_wish_has_other_keys_in_every_folder() {
+fn the_same_request_has_other_keys_in_every_folder() {
     let plan = plan(&[]);
     let secrets = secrets(&plan);
     assert!(secrets.len() > 20, "only {} secrets", secrets.len());
@@ -302,6 +302,10 @@ fn the_same_wish_has_other_keys_in_every_folder() {
     for (i, (path, secret)) in secrets.iter().enumerate() {
         assert!(first[i] != second[i], "{path} is the same in both");
         let kept = !matches!(secret, SecretRef::LeafCertificate(_) | SecretRef::LeafKey(_));
-        assert_eq!(first[i] == again[i], kept, "{path}: authorities are kept, leaves are made anew");
+        assert_eq!(
+            first[i] == again[i],
+            kept,
+            "{path}: authorities are kept, leaf certificates are issued again"
+        );
     }
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::{Home, PROGRAM};
 
 /// How long the program may take to say something.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Person {
     child: Child,
@@ -46,7 +46,7 @@ impl Person {
     pub fn sees(&self, words: &str) {
         let begin = Instant::now();
         while !self.seen.lock().contains(words) {
-            assert!(begin.elapsed() < PATIENCE, "{words:?} is not in {:?}", self.seen.lock());
+            assert!(begin.elapsed() < TIMEOUT, "{words:?} is not in {:?}", self.seen.lock());
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -62,7 +62,7 @@ impl Person {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(begin.elapsed() < PATIENCE, "it does not end: {:?}", self.seen.lock());
+            assert!(begin.elapsed() < TIMEOUT, "it does not end: {:?}", self.seen.lock());
             thread::sleep(Duration::from_millis(10));
         };
         self.reader.take().unwrap().join().unwrap();

@@ -73,7 +73,7 @@ impl Ground {
                 let mut connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut socket = socket.unwrap();
                 let mut stream = rustls::Stream::new(&mut connection, &mut socket);
-                // Whoever does not trust the certificate goes away here.
+                // A client that does not trust the certificate goes away here.
                 let mut request = [0; 1024];
                 if stream.read(&mut request).is_ok_and(|read| read > 0) {
                     let answer =
@@ -108,9 +108,9 @@ async fn a_hosts_file_that_may_be_written_gives_one_name_for_all_masters() {
     let ground = Ground::new(41, 3);
     let file = ground.folder.path().join("hosts");
     std::fs::write(&file, "127.0.0.1 localhost\n").unwrap();
-    let entrance = ground.found(None, "hosts").await;
+    let endpoint = ground.found(None, "hosts").await;
     let url = format!("https://demo.{}:6443", ground.spec.api_domain);
-    assert_eq!(entrance, ApiEndpoint { url, master: None });
+    assert_eq!(endpoint, ApiEndpoint { url, master: None });
     let text = std::fs::read_to_string(&file).unwrap();
     assert!((1..=3).all(|n| text.contains(&format!("127.41.0.{n}\tdemo."))), "{text}");
     std::fs::write(&file, "127.0.0.1 localhost\n").unwrap();
@@ -125,9 +125,9 @@ async fn else_a_master_is_chosen_that_lives() {
     let _silent = ground.listener(1);
     ground.answers(3, &ground.keys, "200 OK");
     let begin = Instant::now();
-    let entrance = ground.found(None, UNWRITABLE).await;
-    assert_eq!(entrance.master.as_deref(), Some("demo-h3"));
-    assert_eq!(entrance.url, "https://127.42.0.1:6443");
+    let endpoint = ground.found(None, UNWRITABLE).await;
+    assert_eq!(endpoint.master.as_deref(), Some("demo-h3"));
+    assert_eq!(endpoint.url, "https://127.42.0.1:6443");
     assert!(begin.elapsed() < ASK, "{:?}: nobody waits for the dead", begin.elapsed());
 }
 
@@ -149,37 +149,37 @@ async fn who_is_not_ready_or_not_of_the_cluster_is_not_chosen() {
     ground.answers(2, &ground.keys, "500 Internal Server Error");
     let begin = Instant::now();
     assert_eq!(ground.found(None, UNWRITABLE).await.master, None);
-    assert!(begin.elapsed() < ASK + GRACE * 5, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < ASK + PREFERRED_WAIT * 5, "{:?}", begin.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_master_is_the_only_way() {
     let ground = Ground::new(46, 1);
-    let entrance = ground.found(None, UNWRITABLE).await;
-    assert_eq!(entrance, ApiEndpoint { url: "https://127.46.0.1:6443".to_owned(), master: None });
+    let endpoint = ground.found(None, UNWRITABLE).await;
+    assert_eq!(endpoint, ApiEndpoint { url: "https://127.46.0.1:6443".to_owned(), master: None });
 }
 
 #[test]
-fn a_kubeconfig_is_written_anew_only_when_it_leads_elsewhere() {
+fn a_kubeconfig_is_written_again_only_when_its_endpoint_differs() {
     let text =
         "clusters:\n- name: demo\n  cluster: {server: 'https://127.47.0.1:6443'}\ncurrent-context: demo\n";
     let config = Kubeconfig::parse(text).unwrap();
-    let entrance = ApiEndpoint { url: "https://127.47.0.1:6443".to_owned(), master: None };
+    let endpoint = ApiEndpoint { url: "https://127.47.0.1:6443".to_owned(), master: None };
     for choice in [ContextChoice::Kept, ContextChoice::Cluster] {
-        assert_eq!(pointed(&config, "demo", &entrance, choice).unwrap(), None);
+        assert_eq!(redirected(&config, "demo", &endpoint, choice).unwrap(), None);
     }
-    let living = ApiEndpoint { master: Some("demo-h2".to_owned()), ..entrance.clone() };
-    let text = pointed(&config, "demo", &living, ContextChoice::Kept).unwrap().unwrap();
+    let living = ApiEndpoint { master: Some("demo-h2".to_owned()), ..endpoint.clone() };
+    let text = redirected(&config, "demo", &living, ContextChoice::Kept).unwrap().unwrap();
     let new = Kubeconfig::parse(&text).unwrap();
     assert_eq!(new.current(), Some("demo-h2"));
     assert_eq!(
-        pointed(&new, "demo", &entrance, ContextChoice::Kept).unwrap(),
+        redirected(&new, "demo", &endpoint, ContextChoice::Kept).unwrap(),
         None,
         "a person may have chosen it"
     );
-    let back = pointed(&new, "demo", &entrance, ContextChoice::Cluster).unwrap().unwrap();
+    let back = redirected(&new, "demo", &endpoint, ContextChoice::Cluster).unwrap().unwrap();
     assert_eq!(Kubeconfig::parse(&back).unwrap().current(), Some("demo"));
     let named = ApiEndpoint { url: "https://demo.api:6443".to_owned(), master: None };
-    let text = pointed(&config, "demo", &named, ContextChoice::Kept).unwrap().unwrap();
+    let text = redirected(&config, "demo", &named, ContextChoice::Kept).unwrap().unwrap();
     assert_eq!(Kubeconfig::parse(&text).unwrap().server("demo"), Some("https://demo.api:6443"));
 }

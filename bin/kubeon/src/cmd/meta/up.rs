@@ -9,7 +9,7 @@ use kubeon_lab::{Host, Lab, LabName};
 use super::install::put;
 use super::kubectl::Kubectl;
 use crate::args::meta::MetaUp;
-use crate::args::{Cli, CliCommand};
+use crate::args::{CliCommand, CommandLine};
 use crate::cli_error::CliError;
 use crate::cmd::{choose, create, image, lab as lab_command};
 use crate::context::Context;
@@ -65,7 +65,7 @@ fn images(context: &Context<'_>, folder: &Path) -> Result<Vec<String>, CliError>
 /// Another command of this program, as if a person had typed it.
 async fn run_command(context: &Context<'_>, words: &[&str]) -> Result<(), CliError> {
     context.output.say(&format!("kubeon {}", words.join(" ")));
-    let cli = Cli::try_parse_from(std::iter::once("kubeon").chain(words.iter().copied()))
+    let cli = CommandLine::try_parse_from(std::iter::once("kubeon").chain(words.iter().copied()))
         .map_err(|error| CliError::failed(error.to_string()))?;
     match cli.command {
         Some(CliCommand::Lab(args)) => lab_command::run(context, &args).await,

@@ -1,4 +1,4 @@
-//! What files say: the examples, as README tells how to use them, and what flags add to a file.
+//! What files say: the examples, as README shows how to use them, and what flags add to a file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser as _;
 use kubeon_api::{HostAddress, KubernetesCluster, Version, read_yaml};
 
-use crate::args::{Cli, CliCommand};
+use crate::args::{CliCommand, CommandLine};
 use crate::cli_error::CliError;
 use kubeon_engine::cluster_request::ClusterRequest;
 use kubeon_engine::login_request::{LoginRequest, LoginRequests, SecretSource};
@@ -34,9 +34,9 @@ fn example(name: &str) -> KubernetesCluster {
     read_yaml(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn wished(cluster: &KubernetesCluster, flags: &[&str]) -> Result<ClusterRequest, CliError> {
+fn requested(cluster: &KubernetesCluster, flags: &[&str]) -> Result<ClusterRequest, CliError> {
     let supported: Vec<Version> = kubeon_engine::bundles::catalogue().unwrap().versions().collect();
-    match Cli::parse_from([&["kubeon", "create", "-f", "-"], flags].concat()).command {
+    match CommandLine::parse_from([&["kubeon", "create", "-f", "-"], flags].concat()).command {
         Some(CliCommand::Create(args)) => {
             Ok(from_file(cluster, &LoginRequests::from(&args.cluster.nodes), &supported)?)
         }
@@ -44,22 +44,22 @@ fn wished(cluster: &KubernetesCluster, flags: &[&str]) -> Result<ClusterRequest,
     }
 }
 
-fn login<'a>(wish: &'a ClusterRequest, host: &str) -> &'a LoginRequest {
-    &wish.logins[&host.parse::<HostAddress>().unwrap()].flags
+fn login<'a>(request: &'a ClusterRequest, host: &str) -> &'a LoginRequest {
+    &request.logins[&host.parse::<HostAddress>().unwrap()].flags
 }
 
 #[test]
-fn examples_that_create_takes_become_wishes() {
+fn examples_that_create_accepts_become_requests() {
     for (name, flags, hosts) in TAKEN {
-        let wish = wished(&example(name), flags).unwrap_or_else(|stop| panic!("{name}: {stop}"));
-        assert_eq!((wish.spec.hosts().count(), wish.logins.len()), (hosts, hosts), "{name}");
+        let request = requested(&example(name), flags).unwrap_or_else(|stop| panic!("{name}: {stop}"));
+        assert_eq!((request.spec.hosts().count(), request.logins.len()), (hosts, hosts), "{name}");
     }
 }
 
 #[test]
 fn examples_of_what_is_not_there_yet_are_refused_by_field() {
     for (name, fields) in NOT_YET {
-        let stop = wished(&example(name), &[]).unwrap_err();
+        let stop = requested(&example(name), &[]).unwrap_err();
         for field in fields {
             assert!(stop.rows.iter().any(|(subject, _)| subject == field), "{field} of {name}: {stop}");
         }
@@ -93,35 +93,35 @@ fn a_secret_of_a_meta_cluster_is_asked_for_by_role_and_flags_stand_for_it() {
         (&["--default-master-passwd", "@a"], "--default-worker-pk-file or --default-worker-passwd @FILE"),
         (&["--default-worker-pk-file", "k"], "--default-master-pk-file or --default-master-passwd @FILE"),
     ] {
-        let stop = wished(&cluster, flags).unwrap_err();
+        let stop = requested(&cluster, flags).unwrap_err();
         assert_eq!(stop.rows.len(), 1, "{stop}");
         let (subject, reason) = &stop.rows[0];
         assert_eq!(subject, "spec.cluster.authConfig.credentialsRef");
         assert!(reason.ends_with(asked), "{flags:?}: {reason}");
     }
     let flags = ["--default-master-passwd", "@a", "--default-worker-passwd", "@b"];
-    let wish = wished(&cluster, &flags).unwrap();
+    let request = requested(&cluster, &flags).unwrap();
     for (host, file) in [("10.20.0.1", "a"), ("10.20.0.11", "b")] {
-        assert_eq!(login(&wish, host).password, Some(SecretSource::File(file.into())), "{host}");
+        assert_eq!(login(&request, host).password, Some(SecretSource::File(file.into())), "{host}");
     }
-    let told = wish.notes.iter().any(|note| note.text.contains("authConfig.credentialsRef"));
-    assert!(told, "{:?}", wish.notes);
+    let found = request.notes.iter().any(|note| note.text.contains("authConfig.credentialsRef"));
+    assert!(found, "{:?}", request.notes);
 }
 
 #[test]
 fn flags_say_of_each_role_what_a_file_leaves_open() {
     let flags = ["--default-pk-file", "k", "--default-port", "2200", "--default-worker-port", "2201"];
-    let wish =
-        wished(&example("highly-available.yaml"), &[&flags[..], &["--default-user", "admin"]].concat())
+    let request =
+        requested(&example("highly-available.yaml"), &[&flags[..], &["--default-user", "admin"]].concat())
             .unwrap();
     for (host, user, port) in
         [("10.20.0.1", "admin", 2200), ("10.20.0.11", "admin", 2201), ("10.20.0.13", "ops", 2222)]
     {
-        let login = login(&wish, host);
+        let login = login(&request, host);
         assert_eq!((login.user.as_deref(), login.port), (Some(user), Some(port)), "{host}");
     }
-    let wish = wished(&example("minimal.yaml"), &[]).unwrap();
-    assert_eq!(login(&wish, "172.30.0.11"), &LoginRequest::default(), "nothing is said of it");
+    let request = requested(&example("minimal.yaml"), &[]).unwrap();
+    assert_eq!(login(&request, "172.30.0.11"), &LoginRequest::default(), "nothing is said of it");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_flag_wins_over_the_account_of_a_file_only_where_it_stands_for_a_secret() {
     let mut cluster = example("highly-available.yaml");
     cluster.spec.cluster.auth_config.as_mut().unwrap().username = Some("beside".parse().unwrap());
     let account = |cluster: &KubernetesCluster, flags: &[&str]| {
-        login(&wished(cluster, flags).unwrap(), "10.20.0.1").user.clone().unwrap()
+        login(&requested(cluster, flags).unwrap(), "10.20.0.1").user.clone().unwrap()
     };
     let (key, user) = (["--default-pk-file", "k"], ["--default-user", "admin"]);
     assert_eq!(account(&cluster, &key), "beside");

@@ -1,4 +1,4 @@
-//! What flags wish for, as far as no host is asked: refused before anything is written down, or told as written down.
+//! What flags request, without any host: refused before anything is stored, or shown as stored.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
