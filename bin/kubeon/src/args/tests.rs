@@ -303,7 +303,7 @@ fn a_secret_is_never_shown() {
 fn the_reference_page_shows_every_command() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/kubeon.md");
     let options = clap_markdown::MarkdownOptions::new().title("kubeon".to_owned()).show_footer(false);
-    let page = clap_markdown::help_markdown_custom::<Cli>(&options);
+    let page = clap_markdown::help_markdown_custom::<CommandLine>(&options);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &page).unwrap();
     }
