@@ -1,7 +1,7 @@
 //! What a person sees while steps are done: a moving view on a terminal, one line a step elsewhere.
 //!
 //! ```text
-//!   Plan ──► ProgressView ◄── RunEvent (from apply)          progress_view.rs: what is known, no clock, no terminal
+//!   Plan ──► RunProgress ◄── RunEvent (from apply)          progress_view.rs: what is known, no clock, no terminal
 //!              │
 //!              ├──► lines(now, width)                  lines.rs: text, pure
 //!              ├──► events.rs                          lines of JSON, pure

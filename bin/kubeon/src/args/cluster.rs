@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::contact::ContactFlags;
+use super::drain::LeaveFlags;
 use super::format::FormatFlag;
-use super::hold::HoldFlag;
 use super::ignore::IgnoreFlag;
 use super::inventory::{InventoryFlags, LimitFlag};
-use super::leave::LeaveFlags;
 use super::missing::MissingFlags;
 use super::node::NodeFlags;
+use super::pre_apply::HoldFlag;
 use super::settings::SettingFlags;
 
 pub const CREATE_EXAMPLES: &str = "Examples:

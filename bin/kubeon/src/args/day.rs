@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 
 use super::contact::ContactFlags;
 use super::format::FormatFlag;
-use super::hold::HoldFlag;
 use super::login::KnownLoginFlags;
+use super::pre_apply::HoldFlag;
 
 pub const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
   all  every node        cp*  every master      cp1  the first master      cpN  the other masters

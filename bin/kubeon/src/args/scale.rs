@@ -3,12 +3,12 @@
 use clap::Args;
 
 use super::contact::ContactFlags;
+use super::drain::LeaveFlags;
 use super::format::FormatFlag;
-use super::hold::HoldFlag;
 use super::ignore::IgnoreFlag;
-use super::leave::LeaveFlags;
 use super::login::KnownLoginFlags;
 use super::node::NodeFlags;
+use super::pre_apply::HoldFlag;
 
 pub const ADDON_EXAMPLES: &str = "Examples:
   kubeon addon demo -w 172.30.0.14

@@ -6,7 +6,7 @@ use console::{measure_text_width, truncate_str};
 
 use super::estimate::ratio;
 use super::progress_state::{HostProgress, StepProgress, StepStatus};
-use super::progress_view::ProgressView;
+use super::progress_view::RunProgress;
 use crate::output::words;
 
 /// The widest that lines get, so that the clock stays near the words.
@@ -15,7 +15,7 @@ const WIDEST: usize = 110;
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The lines to show now: a header, then one for each host, at most `height` in all.
-pub fn lines(view: &ProgressView, now: Duration, width: usize, height: usize) -> Vec<String> {
+pub fn lines(view: &RunProgress, now: Duration, width: usize, height: usize) -> Vec<String> {
     let width = width.clamp(20, WIDEST);
     let mut lines = vec![header(view, now, width)];
     let name_width = view.hosts.iter().map(|host| measure_text_width(&host.name)).max().unwrap_or(0).min(24);
@@ -30,7 +30,7 @@ pub fn lines(view: &ProgressView, now: Duration, width: usize, height: usize) ->
     lines
 }
 
-fn header(view: &ProgressView, now: Duration, width: usize) -> String {
+fn header(view: &RunProgress, now: Duration, width: usize) -> String {
     let clock = format!("{} of about {}", words::clock(now), words::clock(view.expected(now)));
     let room = width.saturating_sub(measure_text_width(&clock) + 2);
     let title = truncate_str(&view.title, room, "…").into_owned();
@@ -39,7 +39,7 @@ fn header(view: &ProgressView, now: Duration, width: usize) -> String {
 }
 
 /// Where there is not room for all: failed hosts first, then busy ones, then those that wait, then those done.
-fn choose(view: &ProgressView, room: usize) -> (Vec<&HostProgress>, Vec<&HostProgress>) {
+fn choose(view: &RunProgress, room: usize) -> (Vec<&HostProgress>, Vec<&HostProgress>) {
     if view.hosts.len() <= room {
         return (view.hosts.iter().collect(), Vec::new());
     }
@@ -58,7 +58,7 @@ enum Mood {
     Done,
 }
 
-fn mood(view: &ProgressView, host: &HostProgress) -> Mood {
+fn mood(view: &RunProgress, host: &HostProgress) -> Mood {
     let any = |test: fn(&StepStatus) -> bool| host.steps.iter().any(|&place| test(&view.steps[place].status));
     if any(|standing| matches!(standing, StepStatus::Failed(_))) {
         Mood::Failed
@@ -71,7 +71,7 @@ fn mood(view: &ProgressView, host: &HostProgress) -> Mood {
     }
 }
 
-fn rest(view: &ProgressView, hidden: &[&HostProgress]) -> String {
+fn rest(view: &RunProgress, hidden: &[&HostProgress]) -> String {
     let count = |mood_wanted: Mood| hidden.iter().filter(|host| mood(view, host) == mood_wanted).count();
     let parts = [
         (count(Mood::Failed), "failed"),
@@ -84,7 +84,7 @@ fn rest(view: &ProgressView, hidden: &[&HostProgress]) -> String {
 }
 
 fn host_line(
-    view: &ProgressView,
+    view: &RunProgress,
     host: &HostProgress,
     now: Duration,
     width: usize,
@@ -112,7 +112,7 @@ fn host_line(
 }
 
 /// Names of the stages that are done, in order.
-fn done_stages(view: &ProgressView, host: &HostProgress) -> Vec<String> {
+fn done_stages(view: &RunProgress, host: &HostProgress) -> Vec<String> {
     let mut stages: Vec<(&str, bool)> = Vec::new();
     for &place in &host.steps {
         let step = &view.steps[place];
@@ -136,7 +136,7 @@ fn past(stage: &str) -> String {
 }
 
 /// What happens on a host now: its failure, what runs, or what it waits for.
-fn current(view: &ProgressView, host: &HostProgress, now: Duration) -> String {
+fn current(view: &RunProgress, host: &HostProgress, now: Duration) -> String {
     let steps: Vec<&StepProgress> = host.steps.iter().map(|&place| &view.steps[place]).collect();
     if let Some((step, why)) = steps.iter().find_map(|step| match &step.status {
         StepStatus::Failed(why) => Some((step, why)),
@@ -196,7 +196,7 @@ fn sending(host: &HostProgress, steps: &[&StepProgress], now: Duration) -> Optio
 }
 
 /// What a host waits for: the first thing that is not done, with its host where that is another one.
-fn waiting(view: &ProgressView, host: &HostProgress, step: &StepProgress) -> String {
+fn waiting(view: &RunProgress, host: &HostProgress, step: &StepProgress) -> String {
     if !host.open {
         return format!("{}: opening", step.stage);
     }

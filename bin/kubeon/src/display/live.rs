@@ -10,7 +10,7 @@ use kubeon_plan::Plan;
 use parking_lot::Mutex;
 
 use super::events::ProgressEvents;
-use super::progress_view::ProgressView;
+use super::progress_view::RunProgress;
 use super::{lines, plain};
 use crate::output::CliOutput;
 
@@ -24,7 +24,7 @@ pub struct Display {
 }
 
 struct Shared {
-    view: Mutex<ProgressView>,
+    view: Mutex<RunProgress>,
     begin: Instant,
     output: CliOutput,
     screen: Option<Screen>,
@@ -48,7 +48,7 @@ impl Display {
         });
         output.on_screen(screen.as_ref().map(|screen| screen.bars.clone()));
         let shared = Arc::new(Shared {
-            view: Mutex::new(ProgressView::new(plan)),
+            view: Mutex::new(RunProgress::new(plan)),
             begin: Instant::now(),
             output: output.clone(),
             screen,

@@ -13,7 +13,7 @@ use super::progress_state::{HostProgress, StepProgress, StepStatus};
 
 /// A run.
 #[derive(Debug, Clone)]
-pub struct ProgressView {
+pub struct RunProgress {
     /// The cluster's name and version.
     pub title: String,
     /// Hosts in the plan's order, those without steps left out.
@@ -25,7 +25,7 @@ pub struct ProgressView {
     addresses: BTreeMap<HostAddress, usize>,
 }
 
-impl ProgressView {
+impl RunProgress {
     /// Everything is still to do.
     pub fn new(plan: &Plan) -> Self {
         let mut view = Self {

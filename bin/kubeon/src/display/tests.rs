@@ -9,7 +9,7 @@ use kubeon_plan::{Plan, PlannedHost, Step, StepId};
 use kubeon_wire::{Category, Fence, Op, StepFailure};
 
 use super::events::ProgressEvents;
-use super::progress_view::ProgressView;
+use super::progress_view::RunProgress;
 use super::{lines, plain, plan as text};
 
 const MIB: u64 = 1_048_576;
@@ -103,8 +103,8 @@ fn failure(cause: &str) -> StepFailure {
 }
 
 /// h1 starts the API server, h2 takes in parts, h3 waits for the API server.
-fn midway() -> ProgressView {
-    let mut view = ProgressView::new(&plan());
+fn midway() -> RunProgress {
+    let mut view = RunProgress::new(&plan());
     let at = |seconds: u64| Duration::from_secs(seconds);
     for i in 1..=3 {
         view.on_event(&RunEvent::HostOpened { host: address(i) }, at(0));
@@ -125,7 +125,7 @@ fn midway() -> ProgressView {
     view
 }
 
-fn shown(view: &ProgressView, seconds: f64, width: usize, height: usize) -> String {
+fn shown(view: &RunProgress, seconds: f64, width: usize, height: usize) -> String {
     lines::lines(view, Duration::from_secs_f64(seconds), width, height).join("\n")
 }
 
@@ -201,7 +201,7 @@ fn the_expectation_never_falls_behind_the_clock() {
     let view = midway();
     let late = Duration::from_secs(300);
     assert!(view.expected(late) > late);
-    assert!(ProgressView::new(&plan()).expected(Duration::ZERO) >= Duration::from_secs(8));
+    assert!(RunProgress::new(&plan()).expected(Duration::ZERO) >= Duration::from_secs(8));
 }
 
 #[test]
