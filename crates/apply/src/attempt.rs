@@ -15,25 +15,25 @@ use crate::{HostPorts, RunEvent};
 pub(crate) async fn attempt(
     line: &Line<'_>,
     step: &Step,
-    hands: &HostPorts<'_>,
+    ports: &HostPorts<'_>,
 ) -> Result<Report, StepFailure> {
-    let exchange = line.exchange();
-    exchange.watch.on_event(RunEvent::StepStarted { host: line.host, step: step.id.clone() });
+    let context = line.context();
+    context.watch.on_event(RunEvent::StepStarted { host: line.host, step: step.id.clone() });
     let mut attempt = 1;
     loop {
-        let failure = match once(line, step, hands).await {
+        let failure = match once(line, step, ports).await {
             Ok(report) => return Ok(report),
             Err(failure) => failure,
         };
         let hopeless = attempt >= step.tries
             || !failure.category.retryable()
-            || (waits(step) && exchange.lost.borrow().is_some());
-        if hopeless || line.lost().is_some() || exchange.stop.is_cancelled() {
+            || (waits(step) && context.lost.borrow().is_some());
+        if hopeless || line.lost().is_some() || context.stop.is_cancelled() {
             return Err(failure);
         }
         let pause = pause_after(attempt);
         attempt += 1;
-        exchange.watch.on_event(RunEvent::Retrying {
+        context.watch.on_event(RunEvent::Retrying {
             host: line.host,
             step: step.id.clone(),
             failure: failure.clone(),
@@ -42,25 +42,25 @@ pub(crate) async fn attempt(
         });
         tokio::select! {
             () = sleep(pause) => {}
-            () = exchange.stop.cancelled() => return Err(failure),
+            () = context.stop.cancelled() => return Err(failure),
         }
     }
 }
 
-async fn once(line: &Line<'_>, step: &Step, hands: &HostPorts<'_>) -> Result<Report, StepFailure> {
-    let parcel = seal(step, hands)?;
+async fn once(line: &Line<'_>, step: &Step, ports: &HostPorts<'_>) -> Result<Report, StepFailure> {
+    let payload = seal(step, ports)?;
     let session = line.session().await?;
     let tell = |event: Event| {
         line.heard();
         if let Some(happening) = translate(line, step, event) {
-            line.exchange().watch.on_event(happening);
+            line.context().watch.on_event(happening);
         }
     };
     let patience = Duration::from_secs(step.timeout_seconds.into());
-    let work = line.hear(patience, session.run(parcel.step, parcel.blob, &tell));
+    let work = line.hear(patience, session.run(payload.step, payload.blob, &tell));
     let result = tokio::select! {
         result = work => result,
-        failure = line.exchange().in_vain(), if waits(step) => Err(failure),
+        failure = line.context().in_vain(), if waits(step) => Err(failure),
     };
     line.heard();
     match result.as_ref().map_err(|failure| failure.category) {

@@ -23,6 +23,6 @@ mod run;
 mod run_event;
 mod seal;
 
-pub use run::{FAREWELL, STEPS_AT_ONCE, run};
+pub use run::{SHUTDOWN_TIMEOUT, STEPS_AT_ONCE, run};
 pub use run_event::{RunEvent, RunObserver};
 pub use seal::HostPorts;

@@ -17,13 +17,13 @@ const OPEN_TRIES: u8 = 4;
 
 /// How long a host that another session of the cluster holds is asked again. Where the engine of that session is
 /// gone, killed or cut off, it ends by itself within this time; where not, somebody is at work.
-const HELD_PATIENCE: Duration = ORPHAN_LIFE.saturating_add(Duration::from_secs(7));
+const HELD_TIMEOUT: Duration = ORPHAN_LIFE.saturating_add(Duration::from_secs(7));
 
 /// The pause before a host that is held is asked again; it waits a little itself before it answers.
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long one try to open may take: the node program may have to be put in place first.
-const OPEN_PATIENCE: Duration = Duration::from_secs(120);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How much longer than a step's own timeout a host may be silent before its session counts as broken.
 const GRACE: Duration = Duration::from_secs(15);
@@ -39,10 +39,10 @@ const IN_VAIN: Duration = Duration::from_secs(30);
 const LONGEST_TRY: Duration = Duration::from_secs(4 * 3600);
 
 /// How long a session may take to close.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What all lines of a run share.
-pub(crate) struct Exchange<'a> {
+pub(crate) struct RunContext<'a> {
     pub act: &'a dyn ActHost,
     pub watch: &'a dyn RunObserver,
     pub stop: &'a CancellationToken,
@@ -52,7 +52,7 @@ pub(crate) struct Exchange<'a> {
     pub lost: watch::Sender<Option<HostAddress>>,
 }
 
-impl Exchange<'_> {
+impl RunContext<'_> {
     /// Returns when waiting has no point any more; never, while all hosts are there.
     pub async fn in_vain(&self) -> StepFailure {
         let mut lost = self.lost.subscribe();
@@ -69,7 +69,7 @@ impl Exchange<'_> {
 pub(crate) struct Line<'a> {
     pub host: HostAddress,
     fence: &'a Fence,
-    exchange: &'a Exchange<'a>,
+    context: &'a RunContext<'a>,
     /// Held while opening, so that many steps that find the session broken open it once.
     session: Mutex<Option<Arc<dyn HostSession>>>,
     lost: OnceLock<StepFailure>,
@@ -77,9 +77,9 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub fn new(host: HostAddress, fence: &'a Fence, exchange: &'a Exchange<'a>) -> Self {
+    pub fn new(host: HostAddress, fence: &'a Fence, context: &'a RunContext<'a>) -> Self {
         let heard = watch::Sender::new(Instant::now());
-        Self { host, fence, exchange, session: Mutex::new(None), lost: OnceLock::new(), heard }
+        Self { host, fence, context, session: Mutex::new(None), lost: OnceLock::new(), heard }
     }
 
     /// The open session; opens it where there is none.
@@ -95,10 +95,10 @@ impl<'a> Line<'a> {
             opened = self.open() => {
                 let session = opened.inspect_err(|failure| self.lose(failure))?;
                 *slot = Some(Arc::clone(&session));
-                self.exchange.watch.on_event(RunEvent::HostOpened { host: self.host });
+                self.context.watch.on_event(RunEvent::HostOpened { host: self.host });
                 Ok(session)
             }
-            () = self.exchange.stop.cancelled() => Err(cancelled()),
+            () = self.context.stop.cancelled() => Err(cancelled()),
         }
     }
 
@@ -108,7 +108,7 @@ impl<'a> Line<'a> {
         for _ in 0..SESSIONS {
             let Ok(session) = self.session().await else { return self.host };
             let failure = session.ended().await;
-            self.exchange.watch.on_event(RunEvent::HostRetrying {
+            self.context.watch.on_event(RunEvent::HostRetrying {
                 host: self.host,
                 failure,
                 pause_milliseconds: 0,
@@ -132,7 +132,7 @@ impl<'a> Line<'a> {
             if !known {
                 let pause_milliseconds = millis(pause);
                 let host = self.host;
-                self.exchange.watch.on_event(RunEvent::HostRetrying { host, failure, pause_milliseconds });
+                self.context.watch.on_event(RunEvent::HostRetrying { host, failure, pause_milliseconds });
             }
             sleep(pause).await;
         }
@@ -140,13 +140,13 @@ impl<'a> Line<'a> {
 
     async fn open_once(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
         // The semaphore is never closed; were it, opening without a permit would only be less polite.
-        let _permit = self.exchange.openings.acquire().await.ok();
-        match timeout(OPEN_PATIENCE, self.exchange.act.open(self.host, self.fence)).await {
+        let _permit = self.context.openings.acquire().await.ok();
+        match timeout(OPEN_TIMEOUT, self.context.act.open(self.host, self.fence)).await {
             Ok(result) => result,
             Err(_) => Err(unreachable(format!(
                 "{} did not open a session within {} s",
                 self.host,
-                OPEN_PATIENCE.as_secs()
+                OPEN_TIMEOUT.as_secs()
             ))),
         }
     }
@@ -204,9 +204,9 @@ impl<'a> Line<'a> {
             failure.clone()
         });
         if first {
-            self.exchange.lost.send_if_modified(|lost| lost.replace(self.host).is_none());
+            self.context.lost.send_if_modified(|lost| lost.replace(self.host).is_none());
             let failure = failure.clone();
-            self.exchange.watch.on_event(RunEvent::HostLost { host: self.host, failure });
+            self.context.watch.on_event(RunEvent::HostLost { host: self.host, failure });
         }
     }
 
@@ -222,8 +222,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    pub fn exchange(&self) -> &'a Exchange<'a> {
-        self.exchange
+    pub fn context(&self) -> &'a RunContext<'a> {
+        self.context
     }
 }
 
@@ -240,7 +240,7 @@ impl Tries {
     fn pause(&mut self, failed: Category) -> Option<Duration> {
         if failed == Category::Held {
             let since = *self.held.get_or_insert_with(Instant::now);
-            return (since.elapsed() < HELD_PATIENCE).then_some(HELD_PAUSE);
+            return (since.elapsed() < HELD_TIMEOUT).then_some(HELD_PAUSE);
         }
         let again = self.attempt < OPEN_TRIES && failed.retryable();
         let pause = pause_after(self.attempt);
@@ -251,7 +251,7 @@ impl Tries {
 
 /// Closing is politeness towards a host that finishes by itself: a session that does not close is left.
 async fn hang_up(session: &Arc<dyn HostSession>) {
-    let _closed = timeout(CLOSE_PATIENCE, session.close()).await;
+    let _closed = timeout(CLOSE_TIMEOUT, session.close()).await;
 }
 
 /// The pause after the given try (from 1): 0.5, 1, 2, 4, 8, 8 … seconds.

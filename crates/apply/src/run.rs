@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::attempt::attempt;
-use crate::line::{Exchange, Line};
+use crate::line::{Line, RunContext};
 use crate::order::Order;
 use crate::{HostPorts, RunEvent, RunObserver};
 
@@ -23,7 +23,7 @@ use crate::{HostPorts, RunEvent, RunObserver};
 pub const STEPS_AT_ONCE: usize = 8;
 
 /// How long running steps may go on after the run was told to stop.
-pub const FAREWELL: Duration = Duration::from_secs(30);
+pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How many sessions are being opened at once; once open there is no limit.
 const OPENINGS_AT_ONCE: usize = 64;
@@ -38,7 +38,7 @@ const OPENINGS_AT_ONCE: usize = 64;
 /// hosts then ends there by itself.
 pub async fn run(
     plan: &Plan,
-    hands: &HostPorts<'_>,
+    ports: &HostPorts<'_>,
     watch: &dyn RunObserver,
     stop: &CancellationToken,
 ) -> Outcome {
@@ -46,11 +46,11 @@ pub async fn run(
     let mut ledger =
         Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), watch, outcome: Outcome::default() };
     let openings = Semaphore::new(OPENINGS_AT_ONCE);
-    let exchange = Exchange { act: hands.act, watch, stop, openings, lost: watch::Sender::new(None) };
+    let context = RunContext { act: ports.act, watch, stop, openings, lost: watch::Sender::new(None) };
     let (mut lines, mut unknown) = (BTreeMap::new(), Vec::new());
     for host in ledger.order.hosts() {
         match hosts.get(&host) {
-            Some(planned) => drop(lines.insert(host, Line::new(host, &planned.fence, &exchange))),
+            Some(planned) => drop(lines.insert(host, Line::new(host, &planned.fence, &context))),
             None => unknown.push(host),
         }
     }
@@ -60,7 +60,7 @@ pub async fn run(
     for host in unknown {
         ledger.lose(host, &fault(format!("{host} has steps but is not among the plan's hosts")));
     }
-    turn_steps(&mut ledger, &lines, hands, stop).await;
+    turn_steps(&mut ledger, &lines, ports, stop).await;
     join_all(lines.values().map(Line::close)).await;
     ledger.close(stop);
     ledger.outcome
@@ -76,7 +76,7 @@ enum Ended {
 async fn turn_steps(
     ledger: &mut Ledger<'_>,
     lines: &BTreeMap<HostAddress, Line<'_>>,
-    hands: &HostPorts<'_>,
+    ports: &HostPorts<'_>,
     stop: &CancellationToken,
 ) {
     let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
@@ -84,17 +84,17 @@ async fn turn_steps(
         running.push(Box::pin(async { Ended::Opening(line.host, line.session().await.map(drop)) }));
     }
     let mut kept = FuturesUnordered::new();
-    let mut farewell: Option<Instant> = None;
+    let mut shutdown_deadline: Option<Instant> = None;
     loop {
-        if farewell.is_none() {
+        if shutdown_deadline.is_none() {
             for place in ledger.order.start() {
                 let step = &ledger.steps[place];
                 // A step is only started on a host that was opened, so the line is there.
                 let Some(line) = lines.get(&step.host) else { continue };
-                running.push(Box::pin(async move { Ended::Step(place, attempt(line, step, hands).await) }));
+                running.push(Box::pin(async move { Ended::Step(place, attempt(line, step, ports).await) }));
             }
         }
-        let deadline = farewell.unwrap_or_else(Instant::now);
+        let deadline = shutdown_deadline.unwrap_or_else(Instant::now);
         tokio::select! {
             ended = running.next() => match ended {
                 Some(ended) => {
@@ -106,8 +106,8 @@ async fn turn_steps(
                 None => return,
             },
             Some(host) = kept.next() => ledger.notice(host, lines),
-            () = stop.cancelled(), if farewell.is_none() => farewell = Some(Instant::now() + FAREWELL),
-            () = sleep_until(deadline), if farewell.is_some() => return,
+            () = stop.cancelled(), if shutdown_deadline.is_none() => shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIMEOUT),
+            () = sleep_until(deadline), if shutdown_deadline.is_some() => return,
         }
     }
 }

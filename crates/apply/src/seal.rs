@@ -19,13 +19,13 @@ pub struct HostPorts<'a> {
 
 /// A step ready to be sent, with the file that follows it. It holds secret text: made for each try,
 /// dropped after it.
-pub(crate) struct Parcel {
+pub(crate) struct Payload {
     pub step: HostStep,
     pub blob: Option<PathBuf>,
 }
 
-/// Makes the parcel of a step.
-pub(crate) fn seal(step: &Step, hands: &HostPorts<'_>) -> Result<Parcel, StepFailure> {
+/// Makes the payload of a step.
+pub(crate) fn seal(step: &Step, ports: &HostPorts<'_>) -> Result<Payload, StepFailure> {
     let Step {
         id,
         stage: _,
@@ -40,11 +40,11 @@ pub(crate) fn seal(step: &Step, hands: &HostPorts<'_>) -> Result<Parcel, StepFai
         destructive: _,
         op,
     } = step;
-    let blob = blob_of(op, hands.blobs)?;
-    let op = seal_op(op, hands.secrets)?;
+    let blob = blob_of(op, ports.blobs)?;
+    let op = seal_op(op, ports.secrets)?;
     let (id, digest) = (id.to_string(), digest.clone());
     let step = HostStep { id, digest, timeout_seconds: *timeout_seconds, journal: *journal, op };
-    Ok(Parcel { step, blob })
+    Ok(Payload { step, blob })
 }
 
 fn seal_op(op: &Op, secrets: &dyn Secrets) -> Result<Op, StepFailure> {

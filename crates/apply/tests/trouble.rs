@@ -11,7 +11,7 @@ mod support;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-use kubeon_apply::{FAREWELL, RunEvent};
+use kubeon_apply::{RunEvent, SHUTDOWN_TIMEOUT};
 use kubeon_testkit::{Fault, World, host, plan_of, step};
 use kubeon_wire::{Category, ORPHAN_LIFE};
 use support::{failure, ran, ran_until};
@@ -293,7 +293,7 @@ async fn a_stop_waits_no_longer_than_its_farewell() {
     let start = Instant::now();
     let (ran, ()) = tokio::join!(ran_until(&world, &plan, &stop), later);
     assert_eq!([ran.of("a"), ran.of("b")], ["skipped, stopped", "skipped, stopped"]);
-    assert_eq!(start.elapsed(), seconds(5) + FAREWELL);
+    assert_eq!(start.elapsed(), seconds(5) + SHUTDOWN_TIMEOUT);
 }
 
 #[tokio::test(start_paused = true)]

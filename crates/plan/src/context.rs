@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use kubeon_api::{Arch, HostAddress, HostName};
 use kubeon_wire::{Cgroup, Facts, Fence, NodeFact};
 
-use crate::desired::prepare;
 use crate::input::{ClusterSpec, HostSpec, Intent, LoadBalancer, PartInfo, ProxyMode};
+use crate::proxy_mode::{missing_tool, usable};
 use crate::step_id::{StageName, StepId};
 
 /// Bytes that a packet has on an ordinary link.
@@ -151,12 +151,12 @@ impl Host<'_> {
 
     /// How Services are implemented here: what was asked for, as far as the kernel has it.
     pub(crate) fn proxy_mode(&self, wanted: ProxyMode) -> ProxyMode {
-        prepare::usable(self.facts, wanted)
+        usable(self.facts, wanted)
     }
 
     /// Whether the bundle's programs for packet rules are wanted here.
     pub(crate) fn lacks_tools(&self, wanted: ProxyMode) -> bool {
-        prepare::missing_tool(self.facts, wanted).is_some()
+        missing_tool(self.facts, wanted).is_some()
     }
 
     /// Whether the host did this step before, whatever its content was.

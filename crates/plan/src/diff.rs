@@ -10,7 +10,7 @@ use kubeon_wire::{
 use sha2::{Digest as _, Sha256};
 
 use crate::context::PlanContext;
-use crate::desired::DesiredStep;
+use crate::desired::step::DesiredStep;
 use crate::output::{Note, Plan, PlanError, PlannedHost, Refusal, Step};
 use crate::stages::side_by_side;
 use crate::step_id::StepId;

@@ -6,10 +6,11 @@ use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::Facts;
 
 use crate::context::{Host, Leaving, PlanContext};
-use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, missing_tool, parts};
+use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 use crate::output::{Note, PlanError, Refusal};
 use crate::precheck::{self, RULES, Rule};
+use crate::proxy_mode::missing_tool;
 
 /// The program of kubeon on a host.
 const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";

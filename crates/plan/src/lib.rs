@@ -18,6 +18,7 @@ pub mod input;
 pub mod lint;
 pub mod output;
 pub mod precheck;
+mod proxy_mode;
 mod quorum;
 pub mod sim;
 pub mod stages;
@@ -41,7 +42,7 @@ pub use validate::validate;
 /// Every reason at once why no plan can be made: hosts that cannot be seen, that carry another cluster,
 /// that cannot do what is needed.
 pub fn plan(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
-    let (site, notes) = hosts::admit(intent, snapshot)?;
-    let wishes = stages::wishes(&site);
-    diff::plan(&site, snapshot.taken_at, wishes, notes)
+    let (context, notes) = hosts::admit(intent, snapshot)?;
+    let steps = stages::desired_steps(&context);
+    diff::plan(&context, snapshot.taken_at, steps, notes)
 }

@@ -1,74 +1,24 @@
-//! The order of things, as a list you can read. Within a stage hosts work side by side, and a step starts
-//! as soon as what it needs is done, so stages overlap where nothing forbids it.
+//! The steps of all stages, made on several threads.
 
 use std::panic::resume_unwind;
 use std::thread;
 
 use crate::context::PlanContext;
-use crate::desired::{DesiredStep, control, etcd, join, leave, network, prepare, verify};
+use crate::desired::step::DesiredStep;
+pub use crate::desired::{STAGES, stage::Stage};
 
-/// One stage on the way from bare hosts to a cluster.
-#[derive(Debug, Clone, Copy)]
-pub struct Stage {
-    /// Its name in plans and displays.
-    pub name: &'static str,
-    /// What it does, in a few words.
-    pub title: &'static str,
-    wishes: fn(&PlanContext<'_>, &mut Vec<DesiredStep>),
-}
-
-/// From bare hosts to a working cluster; last, out of it.
-pub const STAGES: &[Stage] = &[
-    Stage {
-        name: prepare::STAGE.as_str(),
-        title: "load kernel modules, set parameters, write hosts entries",
-        wishes: prepare::host,
-    },
-    Stage {
-        name: prepare::ARTIFACTS.as_str(),
-        title: "put parts of the bundle where missing",
-        wishes: prepare::artifacts,
-    },
-    Stage { name: etcd::STAGE.as_str(), title: "start the members", wishes: etcd::members },
-    Stage {
-        name: control::STAGE.as_str(),
-        title: "start kube-apiserver, controller-manager, scheduler",
-        wishes: control::plane,
-    },
-    Stage {
-        name: join::STAGE.as_str(),
-        title: "start containerd and kubelet, approve, haproxy to the masters",
-        wishes: join::nodes,
-    },
-    Stage {
-        name: network::STAGE.as_str(),
-        title: "start kube-proxy and flannel, apply CoreDNS",
-        wishes: network::services,
-    },
-    Stage {
-        name: verify::STAGE.as_str(),
-        title: "nodes Ready, DNS answers on every host",
-        wishes: verify::cluster,
-    },
-    Stage {
-        name: leave::STAGE.as_str(),
-        title: "empty nodes, take them out, reset their hosts",
-        wishes: leave::workers,
-    },
-];
-
-/// Everything that should be, in order, whether it is there or not.
-pub(crate) fn wishes(site: &PlanContext<'_>) -> Vec<DesiredStep> {
+/// The steps of all stages, in order, whether the hosts need them or not.
+pub(crate) fn desired_steps(context: &PlanContext<'_>) -> Vec<DesiredStep> {
     side_by_side(STAGES.iter().map(|stage| {
         move || {
-            let mut wishes = Vec::new();
-            (stage.wishes)(site, &mut wishes);
-            wishes
+            let mut steps = Vec::new();
+            (stage.steps)(context, &mut steps);
+            steps
         }
     }))
 }
 
-/// What each piece of work makes, one after the other; the work itself is done on as many threads.
+/// Runs every piece of work on a thread of its own and joins the results in the order of the pieces.
 pub(crate) fn side_by_side<T: Send>(work: impl Iterator<Item = impl FnOnce() -> Vec<T> + Send>) -> Vec<T> {
     thread::scope(|scope| {
         let pieces: Vec<_> = work.map(|piece| scope.spawn(piece)).collect();

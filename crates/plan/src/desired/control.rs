@@ -8,8 +8,9 @@ use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, File, Leaf, Op, SecretRef, Usage};
 
 use super::etcd::member_id;
+use super::files::{authority, client, pair, plain, secret, server};
 use super::prepare::hosts_id;
-use super::{Daemon, DesiredStep, authority, choose, client, pair, plain, secret, server};
+use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{Host, PlanContext};
 use crate::input::LoadBalancer;
 use crate::step_id::{StageName, StepId};

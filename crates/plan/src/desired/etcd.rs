@@ -6,8 +6,9 @@ use kubeon_render::paths::{current, pki};
 use kubeon_render::systemd::{EtcdMember, etcd};
 use kubeon_wire::{Check, Op, Usage};
 
+use super::files::{authority, client, pair, server};
 use super::prepare::{hosts_id, kernel_id};
-use super::{Daemon, DesiredStep, authority, choose, client, pair, server};
+use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{Host, PlanContext};
 use crate::quorum::{self, Quorum, quorum};
 use crate::step_id::{StageName, StepId};

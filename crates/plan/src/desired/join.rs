@@ -10,8 +10,9 @@ use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, Leaf, Op, Usage};
 
 use super::control::{self, apiserver_id, controller_manager_id, leads_to_masters, rights_id};
-use super::prepare::{NODE_IMAGES, hosts_id, kernel_id, part_id};
-use super::{Daemon, DesiredStep, authority, choose, client, pair, plain, server};
+use super::files::{authority, client, pair, plain, server};
+use super::prepare::{NODE_IMAGES, hosts_id, kernel_id};
+use super::step::{Daemon, DesiredStep, choose, part_id};
 use crate::context::{Host, PlanContext};
 use crate::input::LoadBalancer;
 use crate::step_id::{StageName, StepId};

@@ -3,9 +3,9 @@
 
 use kubeon_wire::Op;
 
-use super::DesiredStep;
 use super::control::{apiserver_id, rights_id};
 use super::join::{about_node, ready_id, taint_id};
+use super::step::DesiredStep;
 use crate::context::{Leaving, PlanContext};
 use crate::step_id::{StageName, StepId};
 

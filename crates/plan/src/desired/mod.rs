@@ -1,208 +1,58 @@
 //! What should be on every host, stage by stage, as steps that are not yet known to be needed.
+//!
+//! A new stage is a module here and an entry of [`STAGES`].
 
 pub(crate) mod control;
 pub(crate) mod etcd;
+mod files;
 pub(crate) mod join;
 pub(crate) mod leave;
 pub(crate) mod network;
 pub(crate) mod prepare;
+pub(crate) mod stage;
+pub(crate) mod step;
 pub(crate) mod verify;
 
-use kubeon_api::HostAddress;
-use kubeon_wire::{Check, Content, File, Leaf, Link, Op, SecretRef, Usage};
+use stage::Stage;
 
-use crate::context::{Host, PlanContext};
-use crate::step_id::StepId;
-
-/// A step as it should be. [`crate::diff`] decides whether it is needed.
-#[derive(Debug, Clone)]
-pub(crate) struct DesiredStep {
-    pub(crate) id: StepId,
-    pub(crate) host: HostAddress,
-    pub(crate) title: String,
-    /// Why it is needed on a host that never did it.
-    pub(crate) because: &'static str,
-    /// Steps that come before.
-    pub(crate) needs: Vec<StepId>,
-    /// Those of the needs whose content this step reads: when they change, it is done again.
-    pub(crate) reads: Vec<StepId>,
-    pub(crate) timeout_seconds: u32,
-    pub(crate) tries: u8,
-    /// Whether it is a look, not a change: done again whenever something that it reads is, or, where it names
-    /// nothing that it reads, something that it comes after.
-    pub(crate) check: bool,
-    /// What the snapshot shows when that which a check waits for is not so now.
-    pub(crate) unmet: Option<String>,
-    /// Whether the host's journal remembers it.
-    pub(crate) journal: bool,
-    /// Whether it destroys something that cannot be had back.
-    pub(crate) destructive: bool,
-    pub(crate) op: Op,
-}
-
-impl DesiredStep {
-    pub(crate) fn new(host: &Host<'_>, id: StepId, op: Op) -> Self {
-        Self::on(host.address(), id, op)
-    }
-
-    pub(crate) fn on(host: HostAddress, id: StepId, op: Op) -> Self {
-        Self {
-            id,
-            host,
-            title: String::new(),
-            because: "it was not done yet",
-            needs: Vec::new(),
-            reads: Vec::new(),
-            timeout_seconds: 60,
-            tries: 3,
-            check: false,
-            unmet: None,
-            journal: true,
-            destructive: false,
-            op,
-        }
-    }
-
-    pub(crate) fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = title.into();
-        self
-    }
-
-    pub(crate) fn because(mut self, because: &'static str) -> Self {
-        self.because = because;
-        self
-    }
-
-    pub(crate) fn needs(mut self, needs: impl IntoIterator<Item = StepId>) -> Self {
-        self.needs.extend(needs);
-        self
-    }
-
-    pub(crate) fn reads(mut self, reads: impl IntoIterator<Item = StepId>) -> Self {
-        for id in reads {
-            self.needs.push(id.clone());
-            self.reads.push(id);
-        }
-        self
-    }
-
-    pub(crate) fn within(mut self, seconds: u32) -> Self {
-        self.timeout_seconds = seconds;
-        self
-    }
-
-    /// A look, not a change: tried once, and due until it held for all that it comes after.
-    pub(crate) fn check(mut self, unmet: Option<String>) -> Self {
-        self.check = true;
-        self.tries = 1;
-        self.unmet = unmet;
-        self
-    }
-
-    /// Needed now, for this reason, whatever was done before; no journal remembers it.
-    pub(crate) fn once(mut self, why: String) -> Self {
-        self.unmet = Some(why);
-        self.journal = false;
-        self
-    }
-
-    /// Destroys something that cannot be had back; may be tried so often in all.
-    pub(crate) fn destroys(mut self, tries: u8) -> Self {
-        self.destructive = true;
-        self.tries = tries;
-        self
-    }
-}
-
-/// Links that choose the bundle's version of parts, and put programs where people look for them.
-pub(crate) fn choose(
-    site: &PlanContext<'_>,
-    host: &Host<'_>,
-    id: StepId,
-    parts: &[&str],
-    programs: &[(&str, &str)],
-) -> DesiredStep {
-    use kubeon_render::paths::{PARTS, current, program};
-    let chosen = parts
-        .iter()
-        .map(|part| Link { path: current(part), target: format!("{PARTS}/{}", site.part(part).digest) });
-    let visible = programs
-        .iter()
-        .map(|(part, name)| Link { path: format!("/usr/local/bin/{name}"), target: program(part, name) });
-    DesiredStep::new(host, id, Op::Links { links: chosen.chain(visible).collect() })
-        .title(format!("choose {}", parts.join(", ")))
-        .because("no version is chosen")
-        .needs(parts.iter().map(|part| prepare::part_id(part, host)))
-}
-
-/// One systemd service of a host.
-pub(crate) struct Daemon<'a> {
-    pub(crate) id: StepId,
-    pub(crate) unit_name: &'a str,
-    pub(crate) unit: String,
-    pub(crate) watches: Vec<String>,
-    pub(crate) ready: Vec<Check>,
-}
-
-impl Daemon<'_> {
-    pub(crate) fn wish(self, host: &Host<'_>) -> DesiredStep {
-        let Self { id, unit_name, unit, watches, ready } = self;
-        DesiredStep::new(host, id, Op::Service { name: unit_name.to_owned(), unit, watches, ready })
-            .title(format!("start {}", unit_name.trim_end_matches(".service")))
-            .because("its unit is not running")
-            .within(180)
-    }
-}
-
-/// A plain file, readable by all.
-pub(crate) fn plain(path: String, text: String) -> File {
-    File { path, mode: 0o644, content: Content::Text(text) }
-}
-
-/// A file with a secret, for root only.
-pub(crate) fn secret(path: String, secret: SecretRef) -> File {
-    File { path, mode: 0o600, content: Content::Secret(secret) }
-}
-
-/// The certificate of an authority.
-pub(crate) fn authority(path: String, ca: &str) -> File {
-    File { path, mode: 0o644, content: Content::Secret(SecretRef::CaCertificate { ca: ca.to_owned() }) }
-}
-
-/// Certificate and key of a leaf, as `NAME.crt` and `NAME.key`.
-pub(crate) fn pair(name: &str, leaf: Leaf) -> [File; 2] {
-    let certificate = Content::Secret(SecretRef::LeafCertificate(leaf.clone()));
-    [
-        File { path: format!("{name}.crt"), mode: 0o644, content: certificate },
-        secret(format!("{name}.key"), SecretRef::LeafKey(leaf)),
-    ]
-}
-
-/// Leaves live a year; any run renews those past two thirds of it.
-const LEAF_HOURS: u32 = 365 * 24;
-
-/// A certificate to be known by.
-pub(crate) fn client(ca: &str, common_name: &str, organizations: &[&str]) -> Leaf {
-    Leaf {
-        ca: ca.to_owned(),
-        common_name: common_name.to_owned(),
-        organizations: organizations.iter().map(|&o| o.to_owned()).collect(),
-        dns_names: Vec::new(),
-        addresses: Vec::new(),
-        usage: Usage::Client,
-        hours: LEAF_HOURS,
-    }
-}
-
-/// A certificate to serve with: the host's own names, this machine's, and more.
-pub(crate) fn server(ca: &str, common_name: &str, host: &Host<'_>, usage: Usage) -> Leaf {
-    Leaf {
-        ca: ca.to_owned(),
-        common_name: common_name.to_owned(),
-        organizations: Vec::new(),
-        dns_names: vec!["localhost".to_owned(), host.name.to_string()],
-        addresses: vec![std::net::Ipv4Addr::LOCALHOST, host.ip()],
-        usage,
-        hours: LEAF_HOURS,
-    }
-}
+/// The stages in their order: from bare hosts to a working cluster; last, the workers that leave it.
+/// Within a stage the hosts work in parallel. A step starts as soon as the steps that it needs are done, so
+/// stages overlap.
+pub const STAGES: &[Stage] = &[
+    Stage {
+        name: prepare::STAGE.as_str(),
+        title: "load kernel modules, set parameters, write hosts entries",
+        steps: prepare::host,
+    },
+    Stage {
+        name: step::ARTIFACTS.as_str(),
+        title: "put parts of the bundle where missing",
+        steps: prepare::artifacts,
+    },
+    Stage { name: etcd::STAGE.as_str(), title: "start the members", steps: etcd::members },
+    Stage {
+        name: control::STAGE.as_str(),
+        title: "start kube-apiserver, controller-manager, scheduler",
+        steps: control::plane,
+    },
+    Stage {
+        name: join::STAGE.as_str(),
+        title: "start containerd and kubelet, approve, haproxy to the masters",
+        steps: join::nodes,
+    },
+    Stage {
+        name: network::STAGE.as_str(),
+        title: "start kube-proxy and flannel, apply CoreDNS",
+        steps: network::services,
+    },
+    Stage {
+        name: verify::STAGE.as_str(),
+        title: "nodes Ready, DNS answers on every host",
+        steps: verify::cluster,
+    },
+    Stage {
+        name: leave::STAGE.as_str(),
+        title: "empty nodes, take them out, reset their hosts",
+        steps: leave::workers,
+    },
+];

@@ -6,9 +6,10 @@ use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{Check, File, Op};
 
 use super::control::rights_id;
+use super::files::{client, pair, plain};
 use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
-use super::{Daemon, DesiredStep, choose, client, pair, plain};
+use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{Host, PlanContext};
 use crate::input::ProxyMode;
 use crate::step_id::{StageName, StepId};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_wire::{Facts, HostsEntry, Op};
+use kubeon_wire::{HostsEntry, Op};
 
-use super::DesiredStep;
+use super::step::{DesiredStep, part_id};
 use crate::context::{Host, PlanContext};
-use crate::input::{LoadBalancer, PartInfo, ProxyMode};
+use crate::input::{LoadBalancer, PartInfo};
 use crate::step_id::{StageName, StepId};
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
@@ -37,20 +37,6 @@ const MASTER_TOOLS: &[&str] = &["kubectl"];
 /// The part that a host gets which lacks the programs that kube-proxy, flannel and the network plugins call.
 pub(crate) const NET_TOOLS: &str = "net-tools";
 
-/// The program that the host needs for packet rules and is known not to have.
-pub(crate) fn missing_tool(facts: &Facts, wanted: ProxyMode) -> Option<&'static str> {
-    let tool = match usable(facts, wanted) {
-        ProxyMode::Nftables => "nft",
-        ProxyMode::Iptables => "iptables",
-    };
-    (facts.programs.get(tool) == Some(&false)).then_some(tool)
-}
-
-/// How Services are implemented on a host: what was asked for, as far as the kernel has it.
-pub(crate) fn usable(facts: &Facts, wanted: ProxyMode) -> ProxyMode {
-    if facts.has_nftables { wanted } else { ProxyMode::Iptables }
-}
-
 /// The images that every host holds before its first pod starts.
 pub(crate) const NODE_IMAGES: &[&str] = &["pause", "coredns"];
 
@@ -62,8 +48,6 @@ pub(crate) fn parts(master: bool) -> impl Iterator<Item = &'static str> {
 
 /// The name of the stage of the host itself.
 pub(crate) const STAGE: StageName = StageName::of("prepare");
-/// The name of the stage of the parts.
-pub(crate) const ARTIFACTS: StageName = StageName::of("artifacts");
 
 /// The step that prepares a host's kernel.
 pub(crate) fn kernel_id(host: &Host<'_>) -> StepId {
@@ -73,11 +57,6 @@ pub(crate) fn kernel_id(host: &Host<'_>) -> StepId {
 /// The step that writes a host's hosts file.
 pub(crate) fn hosts_id(host: &Host<'_>) -> StepId {
     host.id(STAGE, "hosts")
-}
-
-/// The step that unpacks a part on a host.
-pub(crate) fn part_id(part: &str, host: &Host<'_>) -> StepId {
-    host.id(ARTIFACTS, part)
 }
 
 /// Kernel and hosts file.

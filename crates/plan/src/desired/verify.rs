@@ -2,10 +2,10 @@
 
 use kubeon_wire::{Check, Op};
 
-use super::DesiredStep;
 use super::control::{api_ready, apiserver_id, controller_manager_id, scheduler_id};
 use super::join::{image_id, ready_id};
 use super::network::{self, flannel_id, kube_proxy_id};
+use super::step::DesiredStep;
 use crate::context::PlanContext;
 use crate::step_id::{StageName, StepId};
 

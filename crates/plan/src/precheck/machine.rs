@@ -4,7 +4,8 @@ use kubeon_api::Arch;
 use kubeon_wire::Cgroup;
 
 use super::{Subject, Verdict};
-use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, missing_tool, parts};
+use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
+use crate::proxy_mode::missing_tool;
 
 /// Room that must stay free beyond the parts: images, logs, etcd.
 const SPARE_BYTES: u64 = 1 << 30;

@@ -1,0 +1,58 @@
+//! Files of a host, and the certificates that they hold.
+
+use kubeon_wire::{Content, File, Leaf, SecretRef, Usage};
+
+use crate::context::Host;
+
+/// A plain file, readable by all.
+pub(crate) fn plain(path: String, text: String) -> File {
+    File { path, mode: 0o644, content: Content::Text(text) }
+}
+
+/// A file with a secret, for root only.
+pub(crate) fn secret(path: String, secret: SecretRef) -> File {
+    File { path, mode: 0o600, content: Content::Secret(secret) }
+}
+
+/// The certificate of an authority.
+pub(crate) fn authority(path: String, ca: &str) -> File {
+    File { path, mode: 0o644, content: Content::Secret(SecretRef::CaCertificate { ca: ca.to_owned() }) }
+}
+
+/// Certificate and key of a leaf, as `NAME.crt` and `NAME.key`.
+pub(crate) fn pair(name: &str, leaf: Leaf) -> [File; 2] {
+    let certificate = Content::Secret(SecretRef::LeafCertificate(leaf.clone()));
+    [
+        File { path: format!("{name}.crt"), mode: 0o644, content: certificate },
+        secret(format!("{name}.key"), SecretRef::LeafKey(leaf)),
+    ]
+}
+
+/// Leaves live a year; any run renews those past two thirds of it.
+const LEAF_HOURS: u32 = 365 * 24;
+
+/// A certificate to be known by.
+pub(crate) fn client(ca: &str, common_name: &str, organizations: &[&str]) -> Leaf {
+    Leaf {
+        ca: ca.to_owned(),
+        common_name: common_name.to_owned(),
+        organizations: organizations.iter().map(|&o| o.to_owned()).collect(),
+        dns_names: Vec::new(),
+        addresses: Vec::new(),
+        usage: Usage::Client,
+        hours: LEAF_HOURS,
+    }
+}
+
+/// A certificate to serve with: the host's own names, this machine's, and more.
+pub(crate) fn server(ca: &str, common_name: &str, host: &Host<'_>, usage: Usage) -> Leaf {
+    Leaf {
+        ca: ca.to_owned(),
+        common_name: common_name.to_owned(),
+        organizations: Vec::new(),
+        dns_names: vec!["localhost".to_owned(), host.name.to_string()],
+        addresses: vec![std::net::Ipv4Addr::LOCALHOST, host.ip()],
+        usage,
+        hours: LEAF_HOURS,
+    }
+}
