@@ -171,7 +171,7 @@ fn apiserver(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
             .collect(),
         ready: vec![api_ready()],
     }
-    .wish(host)
+    .into_step(host)
     .title(format!("start kube-apiserver {}", spec.version))
     .because("/readyz does not answer")
     .needs([hosts_id(host), member_id(host)])
@@ -225,7 +225,7 @@ fn follower(host: &Host<'_>, id: StepId, unit_name: &str, unit: String, port: u1
         ],
         ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port }],
     }
-    .wish(host)
+    .into_step(host)
     .needs([apiserver_id(host)])
     .reads([keys_id(host), config_id(host), choose_id(host)])
 }

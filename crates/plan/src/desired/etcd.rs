@@ -81,7 +81,7 @@ fn member(site: &PlanContext<'_>, host: &Host<'_>, initial: &[(String, Ipv4Addr)
             .collect(),
         ready: vec![healthy()],
     }
-    .wish(host)
+    .into_step(host)
     .title(format!("start etcd member {}", host.name))
     .because("no member exists")
     .needs([kernel_id(host), hosts_id(host)])

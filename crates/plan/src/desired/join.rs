@@ -158,7 +158,7 @@ fn runtime(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
             ],
             ready: vec![Check::Socket { path: CONTAINERD_SOCKET.to_owned() }],
         }
-        .wish(host)
+        .into_step(host)
         .needs([kernel_id(host)])
         .reads([runtime_config_id(host), choose_runtime_id(host)]),
     );
@@ -216,7 +216,7 @@ fn way_to_masters(
             watches: vec![etc("haproxy.cfg"), pki("ca.crt"), current("haproxy")],
             ready: vec![Check::Tcp { address: Ipv4Addr::LOCALHOST, port: 6443 }],
         }
-        .wish(host)
+        .into_step(host)
         .title("start haproxy to the masters")
         .reads([haproxy_config_id(host), choose_haproxy_id(host)])
         .needs([keys_id(host)]),
@@ -262,7 +262,7 @@ fn kubelet(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
             ],
             ready: vec![Check::Path { path: etc("kubelet.conf") }],
         }
-        .wish(host)
+        .into_step(host)
         .title(format!("start kubelet {}, ask for its certificate", spec.version))
         .because("the cluster does not know the host")
         .needs([runtime_id(host), image_id("pause", host)])

@@ -115,7 +115,7 @@ fn kube_proxy(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
         ],
         ready: vec![Check::Tcp { address: std::net::Ipv4Addr::LOCALHOST, port: 10256 }],
     }
-    .wish(host)
+    .into_step(host)
     .title("start kube-proxy")
     .needs(reach_api(site, host))
     .needs([ready_id(site, host)])
@@ -130,7 +130,7 @@ fn flannel(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
         watches: vec![etc("flannel.json"), etc("flannel.conf"), pki("flannel.crt"), current("flannel")],
         ready: vec![Check::Path { path: "/run/flannel/subnet.env".to_owned() }],
     }
-    .wish(host)
+    .into_step(host)
     .title("start flannel (vxlan)")
     .needs(reach_api(site, host))
     .needs([ready_id(site, host)])

@@ -145,7 +145,7 @@ pub(crate) struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    pub(crate) fn wish(self, host: &Host<'_>) -> DesiredStep {
+    pub(crate) fn into_step(self, host: &Host<'_>) -> DesiredStep {
         let Self { id, unit_name, unit, watches, ready } = self;
         DesiredStep::new(host, id, Op::Service { name: unit_name.to_owned(), unit, watches, ready })
             .title(format!("start {}", unit_name.trim_end_matches(".service")))
