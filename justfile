@@ -22,7 +22,7 @@ check:
 gen:
     cargo xtask gen
 
-# The golden stories of the planner, written anew: read the diff.
+# Write the golden stories of the planner again: read the diff.
 golden:
     UPDATE_GOLDEN=1 cargo test -p kubeon-plan --test stories
 

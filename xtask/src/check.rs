@@ -14,6 +14,7 @@ mod module_paths;
 mod module_tree;
 mod names;
 mod phrases;
+mod purity;
 mod sources;
 mod types;
 
@@ -60,6 +61,7 @@ fn strict(root: &Path, sources: &Sources) -> Result<Vec<RuleFinding>> {
     findings.extend(lints::check(sources)?);
     findings.extend(generated::check(root)?);
     findings.extend(decisions::check(sources));
+    findings.extend(purity::check(sources));
     Ok(findings)
 }
 

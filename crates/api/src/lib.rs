@@ -9,6 +9,7 @@
 //! Types here carry their own limits: a value that exists is valid. The crate performs no effect and
 //! links no client, runtime or transport.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![allow(clippy::duplicated_attributes, reason = "the columns of a table share words")]
 
 mod addresses;

@@ -7,6 +7,8 @@
 //! The chart in deploy/chart is written by hand; a test compares its objects with the manifest. Pure: this crate reads no
 //! file and calls no cluster.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod kustomize;
 pub mod manifest;
 pub mod monitoring;

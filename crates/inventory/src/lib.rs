@@ -11,6 +11,8 @@
 //! effect is named with what that means, one that asks for what no bundle carries is a mistake. The crate performs no
 //! effect, fills in no template and opens no vault; those it names.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod groups;
 mod hosts;
 mod mistake;

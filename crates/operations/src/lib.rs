@@ -10,6 +10,8 @@
 //! Pure: no clock, client, runtime or random value. A plan leaves nothing to decide: whoever carries it out sends what
 //! stands in it, in order, and asks again with what came back. Killed anywhere, the next turn goes on from the world.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod cluster;
 pub mod condition;
 pub mod image;

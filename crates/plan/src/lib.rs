@@ -9,6 +9,8 @@
 //! No clock, environment, random number, network or file is read here: time comes in as a value, secrets
 //! stay references. The same input gives the same plan, byte for byte.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod context;
 mod desired;
 mod destroy;

@@ -19,6 +19,10 @@ pub(crate) fn desired_steps(context: &PlanContext<'_>) -> Vec<DesiredStep> {
 }
 
 /// Runs every piece of work on a thread of its own and joins the results in the order of the pieces.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the threads end here and share nothing: the result does not depend on them"
+)]
 pub(crate) fn side_by_side<T: Send>(work: impl Iterator<Item = impl FnOnce() -> Vec<T> + Send>) -> Vec<T> {
     thread::scope(|scope| {
         let pieces: Vec<_> = work.map(|piece| scope.spawn(piece)).collect();

@@ -5,6 +5,8 @@
 //!   plan ──values──►  render  ──►  unit files · configuration · kubeconfigs · objects · scripts of Jobs
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod config;
 pub mod entrypoint;
 mod frame;

@@ -9,6 +9,8 @@
 //! Every message is one line of JSON. Secret text appears only in [`op::Content::Sealed`], which never
 //! prints itself and is never part of a plan.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod facts;
 pub mod node;
 pub mod op;
