@@ -1,5 +1,5 @@
-// Renders a chart with the engine of Helm, which compiles in a quarter of the time of all of helm: render CHART NAMESPACE
-// VALUES, with the values as JSON. Checks the values against the schema of the chart. Prints the objects as YAML.
+// Renders a chart with the engine of Helm: render CHART NAMESPACE VALUES, with the values as JSON. Checks the values against
+// the schema of the chart. Prints the objects as YAML.
 package main
 
 import (
