@@ -123,11 +123,14 @@ impl OperatorContext {
         self.unreadable.lead().into_iter().for_each(|word| self.events.record(word));
     }
 
-    /// A pod was told to end: whoever leads follows its log from now on.
+    /// Whether this process leads.
+    pub fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
+    /// Follows the log of a pod that terminates. A replica that does not lead follows it too: the leader may die before it
+    /// has written the log.
     pub fn listen(&self, pod: &ObjectMeta) {
-        if !self.leads.load(Ordering::Relaxed) {
-            return;
-        }
         let pod = log_follower::log_of(pod);
         let (writer, at) = (self.writer.clone(), pod.clone());
         self.log_follower

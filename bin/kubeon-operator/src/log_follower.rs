@@ -16,8 +16,11 @@ use tokio::sync::{Notify, watch};
 const MOST: usize = 16;
 /// How long the rest of a log is waited for when its pod ended.
 const END_WITHIN: Duration = Duration::from_secs(10);
-/// How long a pod that is gone is kept in mind until its log is asked for.
+/// How long the replica that leads keeps the log of a deleted pod for a reconcile that reads it.
 const ASKED_WITHIN: Duration = Duration::from_secs(5);
+/// The same for a replica that does not lead: the lease of a dead leader ends after 15 s, then this replica may read the
+/// log.
+const ASKED_WITHIN_STANDBY: Duration = Duration::from_secs(45);
 /// What a kubelet sends in the place of a log that it has not any more.
 const INSTEAD: [&str; 2] =
     ["failed to try resolving symlinks in path ", "unable to retrieve container logs for "];
@@ -79,12 +82,14 @@ impl LogFollower {
         self.followed().contains_key(pod)
     }
 
-    /// Waits until somebody asked, then forgets what the pod said.
-    pub async fn over(&self, pod: &ObjectRef) {
+    /// Waits until the log of a deleted pod was read, at most 5 s, or 45 s on a replica that does not lead; then removes
+    /// it.
+    pub async fn over(&self, pod: &ObjectRef, leads: bool) {
         let asked = self.followed().get(pod).map(|followed| Arc::clone(&followed.asked));
         if let Some(asked) = asked {
-            // Nobody may ask: the log of a pod whose operation is gone is not kept.
-            let _ = tokio::time::timeout(ASKED_WITHIN, asked.notified()).await;
+            let limit = if leads { ASKED_WITHIN } else { ASKED_WITHIN_STANDBY };
+            // The log of a pod whose operation was deleted is never read.
+            let _ = tokio::time::timeout(limit, asked.notified()).await;
         }
         self.followed().remove(pod);
     }
@@ -126,10 +131,25 @@ mod tests {
         log_follower.follow(pod("a"), || log);
         log_follower.follow(pod("a"), || async { panic!("it is followed once") });
         let (other, name) = (Arc::clone(&log_follower), pod("a"));
-        let over = tokio::spawn(async move { other.over(&name).await });
+        let over = tokio::spawn(async move { other.over(&name, true).await });
         assert_eq!(log_follower.heard(&pod("a")).await.as_deref(), Some("swept\n"));
         over.await.unwrap();
         assert!(!log_follower.holds(&pod("a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_keeps_the_log_of_a_deleted_pod_until_it_may_lead() {
+        for (leads, heard) in [(false, Some("swept\n")), (true, None)] {
+            let log_follower = Arc::new(LogFollower::default());
+            log_follower.follow(pod("a"), || async { Ok("swept\n".to_owned()) });
+            let (other, name) = (Arc::clone(&log_follower), pod("a"));
+            let over = tokio::spawn(async move { other.over(&name, leads).await });
+            // The lease of a dead leader ends after 15 s; its next holder retries every few seconds.
+            tokio::time::sleep(Duration::from_secs(25)).await;
+            assert_eq!(log_follower.heard(&pod("a")).await.as_deref(), heard, "leads: {leads}");
+            over.await.unwrap();
+            assert!(!log_follower.holds(&pod("a")));
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -142,7 +162,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             assert_eq!(log_follower.heard(&pod(name)).await, None, "{name}");
             assert!(log_follower.holds(&pod(name)));
-            log_follower.over(&pod(name)).await;
+            log_follower.over(&pod(name), true).await;
             assert!(!log_follower.holds(&pod(name)));
         }
     }

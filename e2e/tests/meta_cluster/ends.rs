@@ -70,8 +70,10 @@ pub fn as_expected(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-/// Cancels an operation that says that it is at work; its log holds these words and not those.
+/// Cancels an operation that says that it is at work; its log holds these words and not those. No operator is killed
+/// meanwhile: a log whose pod is deleted while no operator lives cannot be read.
 pub fn cancelled(ground: &Ground, operation: &str, words: &[&str], not: &[&str]) -> Result<()> {
+    let _alone = ground.alone();
     let pod = format!("job/{}", job(operation));
     ground.eventually("it works", MINUTE, || {
         let said = ground.kubectl(&["-n", OPERATOR, "logs", &pod])?;
