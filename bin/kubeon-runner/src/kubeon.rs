@@ -12,6 +12,7 @@ use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
 use kubeon_api::Operation;
+use kubeon_api::refusal::FAILED_WITH;
 use tempfile::TempDir;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -180,7 +181,7 @@ impl Work<'_> {
         let how = format!("kubeon {word} ended with {ending}");
         let view = self.job.view.borrow();
         if let Some(unfit) = view.unfit() {
-            return format!("[precheck] failed with:\n {}", unfit.replace('\n', "\n "));
+            return format!("{FAILED_WITH}\n {}", unfit.replace('\n', "\n "));
         }
         let first = view.failures().first().map(|failure| {
             let name = failure.name.clone().unwrap_or_else(|| failure.host.to_string());

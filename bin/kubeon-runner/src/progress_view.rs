@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kubeon_api::HostAddress;
 use kubeon_api::kubeonkube::{Finding, Steps};
+use kubeon_api::{HostAddress, Refusal};
 use kubeon_wire::{PrecheckReport, Progress};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -76,6 +76,8 @@ pub struct ProgressView {
     unfit: String,
     /// Errors and warnings of the precheck for the status.
     findings: Vec<Finding>,
+    /// Why the work was refused, as data for the operator.
+    refusals: Vec<Refusal>,
     done: u32,
     total: u32,
     /// The number of steps in all plans so far; none before the first plan.
@@ -120,6 +122,7 @@ impl ProgressView {
         let (status, reason) = if report.ok { ("True", "Passed") } else { ("False", "Failed") };
         ConditionState::set(&mut self.prechecked, status, reason, &message);
         self.findings = findings::for_status(report);
+        self.refusals = findings::refusals(&report.refusals().collect::<Vec<_>>());
         if report.ok {
             self.after_precheck();
         }
@@ -203,9 +206,13 @@ impl ProgressView {
             Progress::Note { text, warning: true } => format!("warning: {text}"),
             Progress::Note { text, .. } => text.clone(),
             Progress::End { ok: true, .. } => "everything is up to date".to_owned(),
-            Progress::End { reason, next, .. } => {
+            Progress::End { reason, next, refusals, .. } => {
                 self.end.clone_from(reason);
-                let reason = reason.as_deref().unwrap_or("the program gave no reason");
+                if !refusals.is_empty() {
+                    self.refusals = findings::refusals(refusals);
+                    self.end = reason.as_ref().map(|title| findings::reason(title, &self.refusals));
+                }
+                let reason = self.end.as_deref().unwrap_or("the program gave no reason");
                 let next = next.as_ref().map(|next| format!("; continue with: {next}"));
                 format!("not completed: {reason}{}", next.unwrap_or_default())
             }
@@ -303,6 +310,9 @@ impl ProgressView {
         let mut status = json!({"steps": self.steps(), "conditions": conditions});
         if !self.findings.is_empty() {
             status["findings"] = json!(self.findings);
+        }
+        if !self.refusals.is_empty() {
+            status["refusals"] = json!(self.refusals);
         }
         status
     }

@@ -6,6 +6,8 @@ use kubeon_engine::error::{EngineError, ErrorCategory};
 use kubeon_plan::{Note, Refusal};
 use kubeon_store::StoreError;
 
+use crate::refusal_flags;
+
 /// Exit codes; 0 is for done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
@@ -26,6 +28,8 @@ pub struct CliError {
     pub title: String,
     /// What it is about, and what about it.
     pub rows: Vec<(String, String)>,
+    /// The reasons of a refusal as data, for programs.
+    pub refusals: Vec<Refusal>,
     /// Warnings that go with it.
     pub warnings: Vec<String>,
     /// The last line: what to type.
@@ -35,7 +39,14 @@ pub struct CliError {
 impl CliError {
     /// Ends with a code and one line.
     pub fn new(code: Code, title: impl Into<String>) -> Self {
-        Self { code, title: title.into(), rows: Vec::new(), warnings: Vec::new(), hint: None }
+        Self {
+            code,
+            title: title.into(),
+            rows: Vec::new(),
+            refusals: Vec::new(),
+            warnings: Vec::new(),
+            hint: None,
+        }
     }
 
     /// Refused before the first effect.
@@ -87,13 +98,20 @@ impl CliError {
 
 impl From<EngineError> for CliError {
     fn from(error: EngineError) -> Self {
-        let EngineError { category, title, rows, warnings, hint } = error;
+        let EngineError { category, mut title, rows, refused, warnings, mut hint } = error;
+        let reasons = refused.map(|reasons| *reasons).unwrap_or_default();
+        if let Some(report) = &reasons.report {
+            title = refusal_flags::failed_checks(report);
+            hint = hint.or_else(|| refusal_flags::ignore_hint(report));
+        }
+        let rows = reasons.others.iter().map(refusal_flags::row).chain(rows).collect();
+        let refusals = reasons.all();
         let code = match category {
             ErrorCategory::Failed => Code::Failed,
             ErrorCategory::Refused => Code::Refused,
             ErrorCategory::Interrupted => Code::Interrupted,
         };
-        Self { code, title, rows, warnings, hint }
+        Self { code, title, rows, refusals, warnings, hint }
     }
 }
 
@@ -143,15 +161,16 @@ impl fmt::Display for CliError {
 
 #[cfg(test)]
 mod tests {
+    use kubeon_plan::{RefusedField, Remedy};
+
     use super::*;
 
     #[test]
     fn aligns_reasons_and_says_warnings_last() {
-        let refusal =
-            |subject: &str, reason: &str| Refusal { subject: subject.into(), reason: reason.into() };
         let refusals = vec![
-            refusal("-w 172.30.0.11", "is a master already: a host has one role"),
-            refusal("--pod-cidr 10.64.0.0/12", "overlaps the service range 10.64.0.0/12 (--svc-cidr)"),
+            Refusal::new(RefusedField::Worker, "172.30.0.11", "is a master already: a host has one role"),
+            Refusal::new(RefusedField::PodCidr, "10.64.0.0/12", "overlaps the service range 10.64.0.0/12")
+                .with(Remedy::Change(RefusedField::ServiceCidr)),
         ];
         let notes =
             [Note { host: None, text: "2 masters survive no failure that 1 does not; use 1, 3 or 5".into() }];

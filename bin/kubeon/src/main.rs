@@ -15,6 +15,7 @@ mod engine_output;
 mod help;
 mod interrupt;
 mod output;
+mod refusal_flags;
 mod report;
 mod request;
 mod target;

@@ -40,7 +40,7 @@ pub fn from_flags(
 }
 
 fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
-    Refusal { subject: subject.into(), reason: reason.into() }
+    Refusal::argument(subject, reason)
 }
 
 /// What the flags declare; what cannot be read is refused and left at its default.

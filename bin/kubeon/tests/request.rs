@@ -97,7 +97,7 @@ fn what_a_person_should_know_is_told_though_no_host_is_touched() {
     assert!(serde_json::from_str::<Value>(&said.out).is_ok(), "data and nothing else: {}", said.out);
     for words in [
         "warning: 2 masters survive no failure that 1 does not; use 1, 3 or 5",
-        "warning: --max-pods 300 is more than",
+        "warning: 300 pods per node are more than",
     ] {
         assert!(said.err.contains(words), "{words:?} is missing in:\n{}", said.err);
     }

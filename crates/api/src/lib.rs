@@ -20,6 +20,7 @@ pub mod kubernetes_cluster;
 pub mod labels;
 pub mod names;
 mod read;
+pub mod refusal;
 mod schema;
 mod secret;
 mod words;
@@ -34,4 +35,5 @@ pub use kubernetes_cluster::{
 pub use labels::{LabelKey, LabelValue};
 pub use names::{Cidr, ClusterName, Digest, HostAddress, HostName, NameError, Version};
 pub use read::{Mistake, ReadError, read_yaml};
+pub use refusal::{Refusal, RefusedField, Remedy};
 pub use secret::{PrivateKey, PrivateKeyError, Secret};

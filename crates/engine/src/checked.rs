@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
+use kubeon_api::refusal::FAILED_WITH;
 use kubeon_link_host::SshHosts;
 use kubeon_plan::precheck::{self, Place, precheck};
-use kubeon_plan::{Intent, Plan, PlanError, Snapshot};
+use kubeon_plan::{Intent, Plan, PlanError, Refusal, Snapshot};
 use kubeon_ports::ProbeHost;
 use kubeon_reconcile::Planned;
 use kubeon_wire::{Facts, PrecheckReport, Progress, StepFailure};
 use parking_lot::Mutex;
 
-use crate::error::{EngineError, ErrorCategory};
+use crate::error::{EngineError, RefusalReasons};
 use crate::run::Run;
 
 /// Reads facts of hosts; each host also tries to reach the others.
@@ -76,34 +77,18 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// The refusal: failed checks of hosts, and other reasons.
+/// Refuses a change for the failed checks of `report`, and for the reasons of `other` that are no such check.
 pub fn refusal(report: &PrecheckReport, other: Option<&EngineError>) -> EngineError {
-    let is_reported = |subject: &str, text: &str| {
-        let mut hosts = report.hosts.iter().filter(|host| host.host.to_string() == subject);
-        hosts.any(|host| host.checks.iter().any(|result| result.message == text))
-    };
-    let mut error = EngineError::new(ErrorCategory::Refused, precheck::failures(report).trim_end());
-    for (subject, text) in other.into_iter().flat_map(|other| &other.rows) {
-        if !is_reported(subject, text) {
-            error = error.row(subject, text);
-        }
+    let failed: Vec<Refusal> = report.refusals().collect();
+    let others = other.and_then(|other| other.refused.as_ref()).into_iter().flat_map(|reasons| reasons.all());
+    let others = others.filter(|refusal| !failed.contains(refusal)).collect();
+    let mut error = EngineError::refused(FAILED_WITH);
+    error.refused = Some(Box::new(RefusalReasons { report: Some(report.clone()), others }));
+    if let Some(other) = other {
+        error.rows.clone_from(&other.rows);
+        error.warnings.clone_from(&other.warnings);
     }
-    error.warnings = other.map(|other| other.warnings.clone()).unwrap_or_default();
-    match ignorable(report) {
-        Some(names) => error.hint(format!("to go on all the same: --ignore {names}")),
-        None => error,
-    }
-}
-
-/// The failed checks, if all of them may be ignored.
-fn ignorable(report: &PrecheckReport) -> Option<String> {
-    let failed =
-        report.hosts.iter().flat_map(|host| &host.checks).filter(|it| precheck::stands_in_the_way(it));
-    let mut names: Vec<&str> = failed.map(|result| result.check.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let all = !names.is_empty() && names.iter().all(|name| precheck::may_be_ignored(name).is_ok());
-    all.then(|| names.join(","))
+    error
 }
 
 #[cfg(test)]
@@ -125,16 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_told_host_by_host_with_the_way_on() {
-        let other = EngineError::refused("x")
-            .row("10.0.0.2", "kernel version is minor < 3.10")
-            .row("bundle", "is old");
-        let refused = refusal(&report(&[]), Some(&other));
-        assert_eq!(
-            refused.to_string(),
-            "[precheck] failed with:\n 10.0.0.2 : kernel version is minor < 3.10\n  bundle  is old"
-        );
-        assert_eq!(refused.hint.as_deref(), Some("to go on all the same: --ignore kernel"));
-        assert!(report(&["kernel"]).ok);
+    fn failed_checks_and_other_reasons_are_told_once_each() {
+        let report = report(&[]);
+        let failed: Vec<Refusal> = report.refusals().collect();
+        let bundle = Refusal::argument("bundle", "is old");
+        let other = EngineError::refusals("x", [&failed[..], &[bundle.clone()]].concat(), &[]);
+        let error = refusal(&report, Some(&other));
+        assert_eq!(error.refused.unwrap().all(), [failed, vec![bundle]].concat());
     }
 }

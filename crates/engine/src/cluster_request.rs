@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, ProxyMode as DeclaredProxy, Reach, Settings};
 use kubeon_api::{ClusterName, HostAddress, HostName, NameError, Version};
-use kubeon_plan::{ClusterSpec, HostSpec, LoadBalancer, Note, PlanError, ProxyMode, Refusal, Valid};
+use kubeon_plan::{
+    ClusterSpec, HostSpec, LoadBalancer, Note, PlanError, ProxyMode, Refusal, RefusedField, Valid,
+};
 
 use crate::error::EngineError;
 use crate::login_request::{HostLoginRequest, LoginRequest};
@@ -21,7 +23,7 @@ pub struct ClusterRequest {
 }
 
 pub(crate) fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
-    Refusal { subject: subject.into(), reason: reason.into() }
+    Refusal::argument(subject, reason)
 }
 
 /// A request as settings and hosts, with what was refused while it was read.
@@ -118,7 +120,9 @@ pub(crate) fn validated(
         Ok(valid) if refusals.is_empty() => Ok(valid),
         Ok((_, notes)) => Err(EngineError::refusals(name, refusals, &notes)),
         Err(PlanError { refusals: more, notes, .. }) => {
-            refusals.extend(more.into_iter().filter(|refusal| !(unread_masters && refusal.subject == "-m")));
+            refusals.extend(more.into_iter().filter(|refusal| {
+                !(unread_masters && refusal.field == RefusedField::Master && refusal.value.is_empty())
+            }));
             Err(EngineError::refusals(name, refusals, &notes))
         }
     }

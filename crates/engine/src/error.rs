@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use kubeon_plan::{Note, PlanError, Refusal};
 use kubeon_reconcile::ReconcileError;
 use kubeon_store::StoreError;
+use kubeon_wire::PrecheckReport;
 
 /// What an error says about the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,24 @@ pub enum ErrorCategory {
     Interrupted,
 }
 
+/// What a refusal is made of, as data.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefusalReasons {
+    /// The checks of the hosts, where a failed check prevents the change.
+    pub report: Option<PrecheckReport>,
+    /// Every other reason.
+    pub others: Vec<Refusal>,
+}
+
+impl RefusalReasons {
+    /// Every reason: the failed checks, then the others.
+    #[must_use]
+    pub fn all(&self) -> Vec<Refusal> {
+        let checks = self.report.iter().flat_map(PrecheckReport::refusals);
+        checks.chain(self.others.iter().cloned()).collect()
+    }
+}
+
 /// Why something was not done. The caller decides how it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct EngineError {
@@ -26,6 +45,8 @@ pub struct EngineError {
     pub title: String,
     /// Subjects, and what is wrong with each.
     pub rows: Vec<(String, String)>,
+    /// Why it was refused, where the reasons are data. The caller renders them; they are in no row.
+    pub refused: Option<Box<RefusalReasons>>,
     /// Warnings that belong to it.
     pub warnings: Vec<String>,
     /// What to do next.
@@ -35,7 +56,14 @@ pub struct EngineError {
 impl EngineError {
     /// An error of one line.
     pub fn new(category: ErrorCategory, title: impl Into<String>) -> Self {
-        Self { category, title: title.into(), rows: Vec::new(), warnings: Vec::new(), hint: None }
+        Self {
+            category,
+            title: title.into(),
+            rows: Vec::new(),
+            refused: None,
+            warnings: Vec::new(),
+            hint: None,
+        }
     }
 
     /// Refused before the first effect on a host.
@@ -67,7 +95,7 @@ impl EngineError {
         let count = refusals.len();
         let plural = if count == 1 { "" } else { "s" };
         let mut error = Self::refused(format!("{cluster} cannot be planned, {count} reason{plural}"));
-        error.rows = refusals.into_iter().map(|refusal| (refusal.subject, refusal.reason)).collect();
+        error.refused = Some(Box::new(RefusalReasons { report: None, others: refusals }));
         error.warnings = notes.iter().map(note_text).collect();
         error
     }
@@ -76,6 +104,9 @@ impl EngineError {
 impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.title)?;
+        for refusal in self.refused.iter().flat_map(|reasons| reasons.all()) {
+            write!(f, "\n  {} {}  {}", refusal.field, refusal.value, refusal.reason)?;
+        }
         self.rows.iter().try_for_each(|(subject, text)| write!(f, "\n  {subject}  {text}"))
     }
 }

@@ -47,14 +47,14 @@ pub fn apply(
                     "is on its way out of {0}: finish that with kubeon create {0}, then add it; or keep it, with create --take-back",
                     state.name
                 );
-                return Some(Refusal { subject, reason });
+                return Some(Refusal::argument(subject, reason));
             }
             let name = stored.map_or_else(|| leaving.cloned().flatten(), |stored| stored.name.clone());
             let named = name.filter(|name| host.name.as_ref() != Some(name))?;
-            Some(Refusal {
+            Some(Refusal::argument(
                 subject,
-                reason: format!("is named {named} in {}: a node keeps its name", state.name),
-            })
+                format!("is named {named} in {}: a node keeps its name", state.name),
+            ))
         })
         .collect();
     if !refusals.is_empty() {

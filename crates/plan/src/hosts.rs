@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::{HostAddress, HostName};
+use kubeon_api::{HostAddress, HostName, Refusal, RefusedField, Remedy};
 use kubeon_wire::Facts;
 
 use crate::context::{Host, Leaving, PlanContext};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
-use crate::output::{Note, PlanError, Refusal};
+use crate::output::{Note, PlanError};
 use crate::precheck::{self, RULES, Rule};
 use crate::proxy_mode::missing_tool;
 
@@ -157,8 +157,8 @@ fn leave<'a>(
             Ok(facts) => Ok(facts),
             Err(why) if intent.without.contains(&spec.address) => Err(why),
             Err(why) => {
-                let out = format!("only take it out of the cluster: --without {}", spec.address);
-                refusals.push(refuse(spec.address, format!("{why}; bring it back, or {out}")));
+                let reason = format!("{why}; bring it back, or only take it out of the cluster");
+                refusals.push(Refusal::host(spec.address, reason).with(Remedy::SkipHost(spec.address)));
                 continue;
             }
         };
@@ -166,7 +166,7 @@ fn leave<'a>(
             (Some(name), _) => Ok(name.clone()),
             (None, Ok(facts)) => named(spec, facts),
             (None, Err(why)) => {
-                Err(refuse(spec.address, format!("{why}; how its node is named is not known")))
+                Err(Refusal::host(spec.address, format!("{why}; the name of its node is not known")))
             }
         };
         match name {
@@ -251,19 +251,16 @@ fn seen<'a>(
         Ok(facts) => return Sight::Facts(facts),
         Err(why) => why,
     };
-    let way_out = match purpose {
+    let refusal = match purpose {
         Purpose::Stay if without && !master => return Sight::LeftOut(format!("is left out: {why}")),
         Purpose::Go { written: false } => return Sight::Nothing,
-        Purpose::Stay => precheck::way_out(spec, master),
+        Purpose::Stay => precheck::unreachable(spec, master, &why),
         Purpose::Go { written: true } => {
-            format!("bring it back, or leave it with all that it has: --without {}", spec.address)
+            let reason = format!("{why}; bring it back, or leave everything of the cluster on it");
+            Refusal::host(spec.address, reason).with(Remedy::SkipHost(spec.address))
         }
     };
-    Sight::Missing(refuse(spec.address, format!("{why}; {way_out}")))
-}
-
-fn refuse(host: HostAddress, reason: String) -> Refusal {
-    Refusal { subject: host.to_string(), reason }
+    Sight::Missing(refusal)
 }
 
 fn note(host: HostAddress, text: String) -> Note {
@@ -277,7 +274,8 @@ fn named(spec: &HostSpec, facts: &Facts) -> Result<HostName, Refusal> {
     let own = facts.hostname.to_ascii_lowercase();
     let short = own.split('.').next().unwrap_or_default();
     short.parse().map_err(|error| {
-        refuse(spec.address, format!("has no usable name of its own ({error}); give one with -M or -W"))
+        Refusal::host(spec.address, format!("has no usable name of its own ({error})"))
+            .with(Remedy::NameHost(spec.address))
     })
 }
 
@@ -287,10 +285,8 @@ fn same_names(hosts: &[Host<'_>], leaving: &[Leaving<'_>]) -> Vec<Refusal> {
     let staying = hosts.iter().map(|host| (&host.name, host.address()));
     for (name, address) in leaving.iter().map(|host| (&host.name, host.spec.address)).chain(staying) {
         if let Some(other) = first.insert(name, address) {
-            let reason = format!(
-                "is named {name} like {other} (Cluster hostname is duplicate); give names with -M or -W"
-            );
-            refusals.push(refuse(address, reason));
+            let reason = format!("is named {name} like {other} (Cluster hostname is duplicate)");
+            refusals.push(Refusal::host(address, reason).with(Remedy::NameHost(address)));
         }
     }
     refusals
@@ -308,8 +304,8 @@ fn check(
     precheck::subjects(intent, snapshot, |subject| {
         let host = subject.spec.address;
         for result in rules.iter().map(|rule| precheck::judge(rule, subject)).filter(|result| !result.ok) {
-            if precheck::stands_in_the_way(&result) {
-                refusals.push(refuse(host, result.message));
+            if result.prevents() {
+                refusals.push(result.refusal(host));
             } else if subject.facts.claim.is_none() || TOLD_ALWAYS.contains(&result.check.as_str()) {
                 warnings.entry(result.message).or_default().push(host);
             }
@@ -354,11 +350,9 @@ fn tools_are_whole(site: &PlanContext<'_>) -> Option<Refusal> {
     let wanted = site.spec().proxy_mode;
     let (host, tool) = site.hosts.iter().find_map(|host| Some((host, missing_tool(host.facts, wanted)?)))?;
     let version = site.spec().version;
-    let reason = format!(
-        "has no {tool}, and the bundle of {version} does not hold {NET_TOOLS}: install it there, or build the bundle \
-         again: kubeon bundle build {version}"
-    );
-    Some(refuse(host.address(), reason))
+    let reason =
+        format!("has no {tool}, and the bundle of {version} does not hold {NET_TOOLS}: install {tool} there");
+    Some(Refusal::host(host.address(), reason).with(Remedy::BuildBundle(version)))
 }
 
 fn bundle_is_whole(
@@ -368,16 +362,12 @@ fn bundle_is_whole(
     let artifacts = &site.intent.artifacts;
     let programs = parts(true).chain(parts(false)).filter(|name| !artifacts.parts.contains_key(*name));
     let images = NODE_IMAGES.iter().copied().filter(|role| !artifacts.images.contains_key(*role));
-    let mut refusals: Vec<Refusal> = programs
-        .chain(images)
-        .map(|name| Refusal {
-            subject: format!("bundle {}", site.spec().version),
-            reason: format!(
-                "does not hold {name}; build it again: kubeon bundle build {}",
-                site.spec().version
-            ),
-        })
-        .collect();
+    let version = site.spec().version;
+    let incomplete = |name: &str| {
+        let refusal = Refusal::new(RefusedField::Bundle, version, format!("does not hold {name}"));
+        refusal.with(Remedy::BuildBundle(version))
+    };
+    let mut refusals: Vec<Refusal> = programs.chain(images).map(incomplete).collect();
     refusals.dedup();
     refusals.extend(tools_are_whole(&site));
     if refusals.is_empty() {

@@ -32,8 +32,9 @@ pub use input::{
     Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot,
     Valid,
 };
+pub use kubeon_api::{Refusal, RefusedField, Remedy};
 pub use lint::{Finding, Severity, lint};
-pub use output::{Note, Outcome, Plan, PlanError, PlannedHost, Refusal, Step, StepOutcome};
+pub use output::{Note, Outcome, Plan, PlanError, PlannedHost, Step, StepOutcome};
 pub use precheck::precheck;
 pub use step_id::{StageName, StepId, StepIdError};
 pub use validate::validate;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::{ClusterName, HostAddress, HostName, Version};
+use kubeon_api::{ClusterName, HostAddress, HostName, Refusal, Version};
 use kubeon_wire::{Fence, Op, StepFailure};
 use serde::{Deserialize, Serialize};
 
@@ -78,16 +78,6 @@ pub struct Note {
     pub host: Option<HostAddress>,
     /// One sentence.
     pub text: String,
-}
-
-/// Why a wish is refused: the field or flag, its value, and the way out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Refusal {
-    /// What a person wrote: a flag with its value, a field's path, a host.
-    pub subject: String,
-    /// What is wrong with it and, where there is one, the way out.
-    pub reason: String,
 }
 
 /// No plan could be made. Holds every reason at once.

@@ -218,7 +218,8 @@ pub fn describe(plan: &Plan) -> String {
 pub fn refused(error: &PlanError) -> String {
     let mut text = format!("refused: {error}\n");
     for refusal in &error.refusals {
-        let _ = writeln!(text, "  {} {}", refusal.subject, refusal.reason);
+        let remedy = refusal.remedy.as_ref().map(|remedy| format!(" [{remedy:?}]")).unwrap_or_default();
+        let _ = writeln!(text, "  {} {} {}{remedy}", refusal.field, refusal.value, refusal.reason);
     }
     text
 }

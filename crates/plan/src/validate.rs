@@ -1,17 +1,17 @@
-//! What can be told from the wish alone, before any host is asked. All reasons are told at once.
+//! Checks a cluster specification by itself, before any host is contacted. Reports every reason at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::Version;
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
+use kubeon_api::{Refusal, RefusedField as Field, Remedy, Version};
 
 use crate::input::{ClusterSpec, HostSpec, Valid};
-use crate::output::{Note, PlanError, Refusal};
+use crate::output::{Note, PlanError};
 
-/// Checks a wish by itself: roles, addresses, names, networks, version.
+/// Checks a specification by itself: roles, addresses, names, networks, version.
 ///
 /// # Errors
-/// Every reason why the wish cannot be planned.
+/// Every reason why the specification cannot be planned.
 pub fn validate(
     spec: ClusterSpec,
     supported: &[Version],
@@ -29,10 +29,6 @@ pub fn validate(
     Err(PlanError { cluster: spec.name.to_string(), refusals, notes })
 }
 
-fn refuse(refusals: &mut Vec<Refusal>, subject: impl Into<String>, reason: impl Into<String>) {
-    refusals.push(Refusal { subject: subject.into(), reason: reason.into() });
-}
-
 fn version(spec: &ClusterSpec, supported: &[Version], refusals: &mut Vec<Refusal>) {
     if supported.contains(&spec.version) {
         return;
@@ -43,27 +39,31 @@ fn version(spec: &ClusterSpec, supported: &[Version], refusals: &mut Vec<Refusal
         known.join(", "),
         spec.version
     );
-    refuse(refusals, format!("version {}", spec.version), reason);
+    refusals.push(Refusal::new(Field::Version, spec.version, reason));
 }
 
 fn roles(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     if spec.masters.is_empty() {
-        refuse(refusals, "-m", "is missing: a cluster needs at least one master (Cluster must has one node)");
+        let reason = "is missing: a cluster needs at least one master (Cluster must has one node)";
+        refusals.push(Refusal::new(Field::Master, "", reason));
     }
     let mut masters = BTreeSet::new();
     for host in &spec.masters {
         if !masters.insert(host.address) {
-            refuse(refusals, format!("-m {}", host.address), "is named twice (Cluster master is duplicate)");
+            let reason = "is named twice (Cluster master is duplicate)";
+            refusals.push(Refusal::new(Field::Master, host.address, reason));
         }
     }
     let mut workers = BTreeSet::new();
     for host in &spec.workers {
-        let subject = format!("-w {}", host.address);
-        if masters.contains(&host.address) {
-            refuse(refusals, subject, "is a master already: a host has one role (Cluster ip is duplicate)");
+        let reason = if masters.contains(&host.address) {
+            "is a master already: a host has one role (Cluster ip is duplicate)"
         } else if !workers.insert(host.address) {
-            refuse(refusals, subject, "is named twice (Cluster worker is duplicate)");
-        }
+            "is named twice (Cluster worker is duplicate)"
+        } else {
+            continue;
+        };
+        refusals.push(Refusal::new(Field::Worker, host.address, reason));
     }
 }
 
@@ -72,11 +72,12 @@ fn names(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     let masters = spec.masters.len();
     for (index, host) in spec.hosts().enumerate() {
         let Some(name) = &host.name else { continue };
-        let (flag, role) = if index < masters { ("-M", "master") } else { ("-W", "worker") };
+        let (field, role) =
+            if index < masters { (Field::MasterName, "master") } else { (Field::WorkerName, "worker") };
         if let Some(other) = first.insert(name.as_str(), host) {
             let reason =
                 format!("is the name of {} already ([{role}] hostnames is duplicate)", other.address);
-            refuse(refusals, format!("{flag} {name}"), reason);
+            refusals.push(Refusal::new(field, name, reason));
         }
     }
 }
@@ -84,59 +85,48 @@ fn names(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
 fn networks(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     let (pods, services) = (spec.pod_cidr, spec.service_cidr);
     if pods.overlaps(services) {
-        refuse(
-            refusals,
-            format!("--pod-cidr {pods}"),
-            format!("overlaps the service range {services} (--svc-cidr)"),
-        );
+        let reason = format!("overlaps the service range {services}");
+        let refusal = Refusal::new(Field::PodCidr, pods, reason);
+        refusals.push(refusal.with(Remedy::Change(Field::ServiceCidr)));
     }
-    for (flag, net) in [("--pod-cidr", pods), ("--svc-cidr", services)] {
+    for (field, net) in [(Field::PodCidr, pods), (Field::ServiceCidr, services)] {
         for host in spec.hosts().filter(|host| net.net().contains(&host.address.ip())) {
-            refuse(refusals, format!("{flag} {net}"), format!("contains the host {}", host.address));
+            refusals.push(Refusal::new(field, net, format!("contains the host {}", host.address)));
         }
     }
     if services.net().prefix_len() > 28 || services.net().prefix_len() < 12 {
-        let reason = "must have a prefix between /12 and /28: it holds every Service's address, and Kubernetes takes no larger one";
-        refuse(refusals, format!("--svc-cidr {services}"), reason);
+        let reason = "must have a prefix between /12 and /28: it holds the address of every Service, and Kubernetes accepts no larger range";
+        refusals.push(Refusal::new(Field::ServiceCidr, services, reason));
     }
-    pod_network(spec, refusals);
+    refusals.extend(pod_network(spec));
 }
 
-fn pod_network(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
+fn pod_network(spec: &ClusterSpec) -> Option<Refusal> {
     let (prefix, mask) = (spec.pod_cidr.net().prefix_len(), spec.node_mask_size);
-    let subject = format!("--node-mask-size {mask}");
-    if mask < prefix || mask > 30 || mask - prefix > 16 {
-        let reason = format!(
-            "must lie between the prefix of --pod-cidr {} and 16 bits more, at most 30",
-            spec.pod_cidr
-        );
-        return refuse(refusals, subject, reason);
-    }
-    let (nodes, hosts) = (1_usize << (mask - prefix), spec.hosts().count());
-    if nodes < hosts {
-        refuse(
-            refusals,
-            subject,
-            format!("leaves --pod-cidr {} room for {nodes} nodes; there are {hosts}", spec.pod_cidr),
-        );
-    }
+    let pods = spec.pod_cidr;
+    let (nodes, hosts) = (1_usize.checked_shl(u32::from(mask.saturating_sub(prefix))), spec.hosts().count());
+    let reason = if mask < prefix || mask > 30 || mask - prefix > 16 {
+        format!("must lie between the prefix of the pod network {pods} and 16 bits more, at most 30")
+    } else if let Some(nodes) = nodes.filter(|nodes| *nodes < hosts) {
+        format!("leaves the pod network {pods} room for {nodes} nodes; there are {hosts}")
+    } else {
+        return None;
+    };
+    Some(Refusal::new(Field::NodeMaskSize, mask, reason).with(Remedy::Change(Field::PodCidr)))
 }
 
 fn limits(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     let (low, high) = spec.node_ports;
     if low == 0 || low > high {
-        refuse(
-            refusals,
-            format!("--port-range {low}-{high}"),
-            "must be two ports between 1 and 65535, the lower first",
-        );
+        let reason = "must be two ports between 1 and 65535, the lower first";
+        refusals.push(Refusal::new(Field::NodePortRange, format!("{low}-{high}"), reason));
     }
     if !(1..=MAX_CA_YEARS).contains(&spec.ca_years) {
         let reason = format!("must lie between 1 and {MAX_CA_YEARS}");
-        refuse(refusals, format!("--cert-years {}", spec.ca_years), reason);
+        refusals.push(Refusal::new(Field::CaYears, spec.ca_years, reason));
     }
     if spec.max_pods == 0 {
-        refuse(refusals, "--max-pods 0", "must be at least 1");
+        refusals.push(Refusal::new(Field::MaxPods, 0, "must be at least 1"));
     }
 }
 
@@ -150,7 +140,7 @@ fn warnings(spec: &ClusterSpec) -> Vec<Note> {
     let addresses = (1_u64 << (32 - u32::from(spec.node_mask_size.min(32)))).saturating_sub(3);
     if u64::from(spec.max_pods) > addresses {
         warn(format!(
-            "--max-pods {} is more than the {addresses} addresses that a node's /{} range has",
+            "{} pods per node are more than the {addresses} addresses in a node's /{} range",
             spec.max_pods, spec.node_mask_size
         ));
     }

@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use kubeon_plan::sim::{apply, bare, describe, refused, story};
-use kubeon_plan::{Intent, Seen, Snapshot, destroy, lint, plan};
+use kubeon_plan::{Intent, Remedy, Seen, Snapshot, destroy, lint, plan};
 use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, Standing};
 use support::{NOW, address, bare_hosts, behind_load_balancer, golden, intent};
 
@@ -370,7 +370,8 @@ fn what_was_only_written_down_is_forgotten_whatever_its_hosts_are() {
     // Once a host carries it, each of them has to be looked at.
     edit(&mut snapshot, 1, |facts| facts.claim.as_mut().unwrap().uid = "uid-1".into());
     edit(&mut snapshot, 1, |facts| facts.claim.as_mut().unwrap().cluster = "demo".parse().unwrap());
-    assert!(destroy(&wish, &snapshot).unwrap_err().refusals[0].reason.contains("--without 172.30.0.11"));
+    let refused = destroy(&wish, &snapshot).unwrap_err().refusals.remove(0);
+    assert_eq!(refused.remedy, Some(Remedy::SkipHost("172.30.0.11".parse().unwrap())));
 }
 
 fn claim(cluster: &str) -> Claim {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
 use kubeon_apply::{HostPorts, RunEvent, RunObserver};
-use kubeon_plan::{Outcome, Plan, PlanError, Refusal, Snapshot, StepOutcome};
+use kubeon_plan::{Outcome, Plan, PlanError, Refusal, RefusedField, Snapshot, StepOutcome};
 use kubeon_ports::ProbeHost;
 use kubeon_reconcile::{Planned, ReconcileError, ReconcileHooks, Reconciled, Reconciler, Silent};
 use kubeon_testkit::{Fault, Ports, World, address, host, needed, plan_of, step, step_id};
@@ -156,7 +156,7 @@ async fn an_unsafe_plan_is_refused_before_the_first_effect() {
 async fn a_refused_request_says_why_and_writes_nothing() {
     let world = world();
     let refuse = |_: &Snapshot| {
-        let refusals = vec![Refusal { subject: "-m".to_owned(), reason: "is missing".to_owned() }];
+        let refusals = vec![Refusal::new(RefusedField::Master, "", "is missing")];
         Err(PlanError { cluster: "demo".to_owned(), refusals, notes: vec![] })
     };
     let error = settle(&world, 1, refuse).await.0.unwrap_err();

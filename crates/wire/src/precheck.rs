@@ -1,6 +1,6 @@
 //! What was found about hosts before anything is done to them.
 
-use kubeon_api::{ClusterName, HostAddress};
+use kubeon_api::{ClusterName, HostAddress, Refusal, Remedy};
 use serde::{Deserialize, Serialize};
 
 /// Every host, side by side.
@@ -17,6 +17,16 @@ pub struct PrecheckReport {
     pub warnings: u32,
     /// Every host once, by address.
     pub hosts: Vec<PrecheckHost>,
+}
+
+impl PrecheckReport {
+    /// The failed checks that prevent a change, as refusals of their hosts.
+    pub fn refusals(&self) -> impl Iterator<Item = Refusal> {
+        self.hosts.iter().flat_map(|host| {
+            let prevents = host.checks.iter().filter(|result| result.prevents());
+            prevents.map(|result| result.refusal(host.host))
+        })
+    }
 }
 
 /// One host.
@@ -53,9 +63,26 @@ pub struct PrecheckResult {
     pub found: String,
     /// What is wanted, in a few words.
     pub wanted: String,
-    /// What is wrong and the way out; empty when it holds.
+    /// What is wrong; empty when it holds.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// What a person can do about it, where there is something that an entry point can name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Remedy>,
+}
+
+impl PrecheckResult {
+    /// Whether the check prevents every change: it failed, is an error and is not ignored.
+    #[must_use]
+    pub fn prevents(&self) -> bool {
+        !self.ok && !self.ignored && self.severity == PrecheckSeverity::Error
+    }
+
+    /// The failed check as a refusal of its host.
+    #[must_use]
+    pub fn refusal(&self, host: HostAddress) -> Refusal {
+        Refusal::host(host, &self.message).with(self.remedy.clone())
+    }
 }
 
 /// How bad it is when a check fails.

@@ -1,6 +1,6 @@
 //! What the program `kubeon` says with `--progress json`: one line of JSON for each thing that happens, on standard error.
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, Refusal};
 use serde::{Deserialize, Serialize};
 
 use crate::precheck::PrecheckReport;
@@ -79,5 +79,8 @@ pub enum Progress {
         /// The command that goes on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next: Option<String>,
+        /// Every reason why the command was refused, as data.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        refusals: Vec<Refusal>,
     },
 }

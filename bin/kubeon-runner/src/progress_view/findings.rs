@@ -1,12 +1,14 @@
 //! The findings of a precheck, for people and for the status.
 
-use kubeon_api::HostAddress;
 use kubeon_api::kubeonkube::{Finding, FindingSeverity};
+use kubeon_api::{HostAddress, Refusal, Remedy};
 use kubeon_wire::{PrecheckReport, PrecheckResult, PrecheckSeverity};
 
 /// The most findings in the status, and the most characters of each.
 const MOST_FINDINGS: usize = 256;
 const MOST_CHARACTERS: usize = 1024;
+/// Refusals in the status, at most.
+const MOST_REFUSALS: usize = 64;
 
 /// Every check that failed, for the status, whose size is limited.
 pub(super) fn for_status(report: &PrecheckReport) -> Vec<Finding> {
@@ -18,9 +20,38 @@ pub(super) fn for_status(report: &PrecheckReport) -> Vec<Finding> {
             PrecheckSeverity::Warning => FindingSeverity::Warning,
         },
         ignored: check.ignored,
-        message: check.message.trim_end().chars().take(MOST_CHARACTERS).collect(),
+        message: words(check).chars().take(MOST_CHARACTERS).collect(),
     };
     failed(report).take(MOST_FINDINGS).map(finding).collect()
+}
+
+/// The refusals for the status, whose size is limited. Those with a remedy come first.
+pub(super) fn refusals(all: &[Refusal]) -> Vec<Refusal> {
+    let clipped = |text: &str| text.chars().take(MOST_CHARACTERS).collect();
+    let bounded = |refusal: &Refusal| Refusal {
+        value: clipped(&refusal.value),
+        reason: clipped(&refusal.reason),
+        ..refusal.clone()
+    };
+    let (with, without): (Vec<_>, Vec<_>) = all.iter().partition(|refusal| refusal.remedy.is_some());
+    with.into_iter().chain(without).take(MOST_REFUSALS).map(bounded).collect()
+}
+
+/// The reasons of a refusal for people who write objects, below its first line.
+pub(super) fn reason(title: &str, refusals: &[Refusal]) -> String {
+    let first = title.lines().next().unwrap_or_default();
+    let rows = refusals.iter().map(|refusal| {
+        let path = refusal.field.path().map(|path| format!("{path} ")).unwrap_or_default();
+        let remedy = refusal.remedy.as_ref().map(Remedy::for_objects).unwrap_or_default();
+        format!("\n  {path}{}  {}{remedy}", refusal.value, refusal.reason)
+    });
+    rows.fold(first.to_owned(), |text, row| text + &row)
+}
+
+/// What is wrong, with the remedy in the terms of an object.
+fn words(check: &PrecheckResult) -> String {
+    let remedy = check.remedy.as_ref().map(Remedy::for_objects).unwrap_or_default();
+    format!("{}{remedy}", check.message.trim_end())
 }
 
 /// Every check that failed, with its host.
@@ -35,5 +66,5 @@ pub(super) fn lines(report: &PrecheckReport, blocking: bool) -> Vec<String> {
         let blocks = check.severity == PrecheckSeverity::Error && !check.ignored;
         blocks == blocking
     });
-    wrong.map(|(host, check)| format!("{host} : {}", check.message.trim_end())).collect()
+    wrong.map(|(host, check)| format!("{host} : {}", words(check))).collect()
 }

@@ -149,7 +149,7 @@ impl MissingFlag {
             Takes::Nothing => format!("--{}", self.flag),
             Takes::Value => format!("--{} {last}", self.flag),
         };
-        Some(Refusal { subject, reason: self.missing.to_owned() })
+        Some(Refusal::argument(subject, self.missing))
     }
 }
 

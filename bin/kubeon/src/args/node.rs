@@ -142,7 +142,7 @@ impl NodeFlags {
 }
 
 fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
-    Refusal { subject: subject.into(), reason: reason.into() }
+    Refusal::argument(subject, reason)
 }
 
 fn hosts_of(listed: &Listed<'_>, default: &LoginRequest, refusals: &mut Vec<Refusal>) -> Vec<HostRequest> {

@@ -125,13 +125,13 @@ impl SettingFlags {
             let name = pair.split('=').next().unwrap_or_default();
             let reason = wrong(pair).or_else(|| (!names.insert(name)).then_some("is named twice"));
             let subject = format!("--feature-gates {pair}");
-            refusals.extend(reason.map(|reason| Refusal { subject, reason: reason.to_owned() }));
+            refusals.extend(reason.map(|reason| Refusal::argument(subject, reason)));
         }
         refusals
     }
 
     fn lb_refusals(&self) -> Option<Refusal> {
-        let refuse = |subject: String, reason: &str| Some(Refusal { subject, reason: reason.to_owned() });
+        let refuse = |subject: String, reason: &str| Some(Refusal::argument(subject, reason));
         match (self.lb_mode.as_deref(), &self.lb_ip) {
             (Some("updater"), _) => refuse(
                 "--lb-mode updater".into(),
@@ -168,6 +168,6 @@ impl Choice {
             self.noun,
             self.supported.join(" or ")
         );
-        Some(Refusal { subject: format!("--{} {value}", self.flag), reason })
+        Some(Refusal::argument(format!("--{} {value}", self.flag), reason))
     }
 }

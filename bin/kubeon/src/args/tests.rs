@@ -91,7 +91,7 @@ fn every_flag_of_a_missing_part_is_refused_unless_it_asks_for_nothing() {
         };
         assert_eq!(asked.missing.refusals.len(), 1, "{long}");
         let refusal = &asked.missing.refusals[0];
-        assert!(refusal.subject.starts_with(&long) && !refusal.reason.is_empty(), "{refusal:?}");
+        assert!(refusal.value.starts_with(&long) && !refusal.reason.is_empty(), "{refusal:?}");
         for harmless in flag.harmless {
             let given = format!("{long}={harmless}");
             assert!(parsed(&[&given]).missing.refusals.is_empty(), "{given}");
@@ -204,7 +204,7 @@ fn a_list_without_hosts_is_refused_with_the_flag_that_means_all_of_them() {
     let mut refusals = Vec::new();
     parsed(&["-m", "10.0.0.1", "--worker-passwd", "@f", "--worker-name", "a"]).nodes.hosts(&mut refusals);
     let found: Vec<_> =
-        refusals.iter().map(|refusal| (refusal.subject.as_str(), refusal.reason.as_str())).collect();
+        refusals.iter().map(|refusal| (refusal.value.as_str(), refusal.reason.as_str())).collect();
     let none = "[worker] 1 given, and no -w that it belongs to";
     let instead = format!("{none}; --default-worker-passwd is for every worker");
     assert_eq!(found, [("--worker-name", none), ("--worker-passwd", instead.as_str())]);
@@ -245,7 +245,7 @@ fn labels_are_read_by_the_rules_of_a_file_and_every_wrong_one_is_named() {
     ]);
     let mut refusals = Vec::new();
     let hosts = args.nodes.hosts(&mut refusals);
-    let found: Vec<_> = refusals.iter().map(|refusal| refusal.subject.as_str()).collect();
+    let found: Vec<_> = refusals.iter().map(|refusal| refusal.value.as_str()).collect();
     assert_eq!(
         found,
         [

@@ -10,6 +10,7 @@ use crate::args::precheck::PrecheckArgs;
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::output::{CommandResult, TextTable, words};
+use crate::refusal_flags;
 use crate::target::{self, AskedBy};
 use kubeon_engine::artifacts::artifacts;
 use kubeon_engine::bundles;
@@ -86,6 +87,7 @@ fn row(host: &PrecheckHost, result: &PrecheckResult) -> [String; 7] {
         (_, _, PrecheckSeverity::Error) => "error",
         (_, _, PrecheckSeverity::Warning) => "warning",
     };
-    let PrecheckResult { check, found, wanted, message, .. } = result.clone();
+    let PrecheckResult { check, found, wanted, message, remedy, .. } = result.clone();
+    let message = refusal_flags::reason(&message, remedy.as_ref());
     [host.host.to_string(), host.name.clone(), check, word.to_owned(), found, wanted, message]
 }

@@ -134,5 +134,5 @@ fn leaving(stop: CliError, state: &StoredCluster) -> CliError {
 }
 
 fn refusal(subject: String, reason: impl Into<String>) -> Refusal {
-    Refusal { subject, reason: reason.into() }
+    Refusal::argument(subject, reason)
 }

@@ -133,10 +133,17 @@ impl CliOutput {
     /// How a command ended, to standard error.
     pub fn end(&self, result: &Result<(), CliError>) {
         match result {
-            Ok(()) => self.progress(&Progress::End { ok: true, reason: None, next: None }),
+            Ok(()) => {
+                self.progress(&Progress::End { ok: true, reason: None, next: None, refusals: Vec::new() })
+            }
             Err(stop) if self.json => {
                 let reason = Some(stop.reason()).filter(|reason| !reason.is_empty());
-                self.progress(&Progress::End { ok: false, reason, next: stop.next() });
+                self.progress(&Progress::End {
+                    ok: false,
+                    reason,
+                    next: stop.next(),
+                    refusals: stop.refusals.clone(),
+                });
             }
             Err(stop) => drop(write!(io::stderr().lock(), "{stop}")),
         }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reference::DataRef;
 use super::rules;
+use crate::refusal::Refusal;
 use crate::words::words;
 
 words! {
@@ -223,6 +224,10 @@ pub struct ClusterOperationStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub findings: Vec<Finding>,
+    /// Why the operation was refused before anything was done to the hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub refusals: Vec<Refusal>,
     /// The operation that must end first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use kubeon_api::kubeonkube::OperationResult;
+use kubeon_api::refusal::FAILED_WITH;
 use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels};
 use serde_json::{Map, Value, json};
 
@@ -119,7 +120,7 @@ fn ended(
     changes.stages.push(status_write(object, &new, "its operation ended").into_iter().collect());
     let warning = !succeeded || !left_out.is_empty();
     changes.notices.push(object_notice(object, warning, reason(action, succeeded), text));
-    if let Some(way) = history::way_out(operation, &words(operation)).filter(|_| !succeeded) {
+    if let Some(way) = history::way_out(operation).filter(|_| !succeeded) {
         let hosts: Vec<String> = way.hosts.iter().map(ToString::to_string).collect();
         let text = format!(
             "{} cannot be reached; bring it back, or go on without: {}",
@@ -164,7 +165,7 @@ fn failure(operation: &ClusterOperation) -> String {
 fn words(operation: &ClusterOperation) -> String {
     let status = operation.status.clone().unwrap_or_default();
     match condition::find(&status.conditions, PRECHECKED) {
-        Some(found) if found.status == "False" => format!("[precheck] failed with:\n {}", found.message),
+        Some(found) if found.status == "False" => format!("{FAILED_WITH}\n {}", found.message),
         _ => status.reason.unwrap_or_else(|| "it failed and left no message".to_owned()),
     }
 }

@@ -4,15 +4,13 @@
 use std::sync::Arc;
 
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_api::{ClusterOperation, HostAddress, KubernetesCluster, labels};
+use kubeon_api::{ClusterOperation, HostAddress, KubernetesCluster, Remedy, labels};
 
 use crate::names::{DERIVED_NAMESPACE_LABEL, HOSTS_ANNOTATION};
 use crate::order;
 
 /// The checks that say whether a host can be looked at.
 const SIGHT: [&str; 2] = ["reach", "login"];
-/// What the program calls the way on where a worker does not answer; the address follows.
-const FLAG: &str = "--without ";
 /// Hosts that one command names; whoever has more of them is told of the rest by the next operation.
 const MOST_NAMED: usize = 64;
 
@@ -84,15 +82,16 @@ pub(crate) struct WayOut {
     pub command: String,
 }
 
-/// Reads in the words of a failure which hosts may be left out.
-pub(crate) fn way_out(operation: &ClusterOperation, words: &str) -> Option<WayOut> {
+/// The hosts that may be left out, as the refusals of the operation name them.
+pub(crate) fn way_out(operation: &ClusterOperation) -> Option<WayOut> {
     let namespace = operation.metadata.labels.as_ref()?.get(DERIVED_NAMESPACE_LABEL)?;
     let agreed = annotation(operation.metadata.annotations.as_ref(), labels::WITHOUT);
     let agreed: Vec<&str> = agreed.unwrap_or_default().split(',').map(str::trim).collect();
     let agreed: Vec<&str> = agreed.into_iter().filter(|name| !name.is_empty()).collect();
-    let named = words.split(FLAG).skip(1).filter_map(|rest| {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        rest.get(..end)?.trim_end_matches('.').parse::<HostAddress>().ok()
+    let refusals = operation.status.iter().flat_map(|status| &status.refusals);
+    let named = refusals.filter_map(|refusal| match &refusal.remedy {
+        Some(Remedy::SkipHost(host)) => Some(*host),
+        _ => None,
     });
     let mut hosts: Vec<HostAddress> =
         named.filter(|host| !agreed.contains(&host.to_string().as_str())).collect();
@@ -116,7 +115,7 @@ pub(crate) fn way_out(operation: &ClusterOperation, words: &str) -> Option<WayOu
 
 /// The words of a failure as people who declare clusters read them: with what they can type.
 pub(crate) fn told(operation: &ClusterOperation, words: &str) -> String {
-    match way_out(operation, words) {
+    match way_out(operation) {
         Some(way) if !words.contains(&way.command) => {
             crate::condition::clipped_before(words, &format!("\nto go on without: {}", way.command))
         }

@@ -6,13 +6,20 @@ use super::kubernetes_cluster::{NAME, ends, env, job, object, phase, running, sa
 use crate::testing::World;
 use crate::write::ObjectKind;
 
-const REFUSED: &str = "shop cannot be planned, 1 reason\n  10.0.0.4  does not answer (no route to host); bring it back, or only take it out of the cluster: --without 10.0.0.4";
+const REFUSED: &str = "shop cannot be planned, 1 reason\n  10.0.0.4  does not answer (no route to host); bring it back, or only take it out of the cluster";
 const COMMAND: &str = "kubectl -n default annotate ecs test-cluster kubeon.io/without=10.0.0.4";
+
+/// The same as the runner writes it into the status of the operation.
+fn refusals() -> Value {
+    json!([{"field": "host", "value": "10.0.0.4", "reason": "no route to host", "remedy": {"skipHost": "10.0.0.4"}}])
+}
 
 /// The runner leaves these words, then its Job failed.
 fn ends_with(world: &mut World, words: &str) -> Vec<(ObjectKind, &'static str, String)> {
     let name = job(world)["metadata"]["name"].as_str().unwrap().to_owned();
     let operation = job(world)["metadata"]["labels"]["kubeon.io/operation"].clone();
+    let named = operation.as_str().unwrap().to_owned();
+    world.change(Kind::Operation, "", &named, &json!({"status": {"refusals": refusals()}}));
     let state = json!({"terminated": {"exitCode": 2, "message": words}});
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("uid-{name}")});
     world.put(ObjectKind::Log, "default", &format!("{name}-x"), json!({
@@ -162,14 +169,12 @@ fn what_can_be_typed_stands_at_the_end_of_however_many_words() {
     world.settle();
     let operation = object(&world)["status"]["operation"].as_str().unwrap().to_owned();
     let more = "x".repeat(4000);
-    let message = format!(
-        "10.0.0.4 : no route to host; bring it back, or go on without it: --without 10.0.0.4\n{more}"
-    );
+    let message = format!("10.0.0.4 : no route to host; bring it back, or go on without it\n{more}");
     world.change(
         ObjectKind::Operation,
         "",
         &operation,
-        &json!({"status": {"conditions": [{"type": "Prechecked", "status": "False",
+        &json!({"status": {"refusals": refusals(), "conditions": [{"type": "Prechecked", "status": "False",
         "reason": "Unfit", "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
     );
     ends(&mut world, "Failed");

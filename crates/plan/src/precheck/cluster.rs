@@ -1,5 +1,7 @@
 //! Whose a host is, and whether it can be told from the others.
 
+use kubeon_api::Remedy;
+
 use super::{Subject, Verdict, host_conflicts};
 use crate::input::LoadBalancer;
 
@@ -8,29 +10,28 @@ pub(super) fn claim(it: &Subject<'_>) -> Verdict {
     let name = &it.intent.spec.name;
     let Some(claim) = &it.facts.claim else { return Verdict::good("free", "free") };
     let message = if claim.cluster != *name {
-        Some(format!(
-            "belongs to cluster {}; destroy that cluster first, or name another host",
-            claim.cluster
-        ))
+        Some(format!("belongs to cluster {}", claim.cluster))
     } else if claim.uid != it.intent.uid {
         Some(format!(
-            "belongs to another cluster named {} (identity {}); destroy it from where it was created",
+            "belongs to another cluster named {} (identity {}), which was created elsewhere",
             claim.cluster, claim.uid
         ))
     } else {
         None
     };
-    Verdict::good(format!("of cluster {}", claim.cluster), format!("free, or of {name}")).error(message)
+    Verdict::good(format!("of cluster {}", claim.cluster), format!("free, or of {name}"))
+        .error(message)
+        .remedy(Remedy::FreeHost(it.spec.address))
 }
 
 /// No other program made a cluster here.
 pub(super) fn leftover(it: &Subject<'_>) -> Verdict {
     let foreign = if it.facts.claim.is_none() { it.facts.foreign.join(", ") } else { String::new() };
-    let message = (!foreign.is_empty()).then(|| {
-        format!("carries another cluster (found {foreign}); remove that cluster first, or name another host")
-    });
+    let message = (!foreign.is_empty()).then(|| format!("carries another cluster (found {foreign})"));
     let found = if foreign.is_empty() { "nothing".to_owned() } else { foreign };
-    Verdict::good(found, "nothing of another cluster").error(message)
+    Verdict::good(found, "nothing of another cluster")
+        .error(message)
+        .remedy(Remedy::FreeHost(it.spec.address))
 }
 
 /// It has none of the programs that a cluster brings along: a cluster takes their places, and its end their data.
@@ -43,25 +44,29 @@ pub(super) fn own_services(it: &Subject<'_>) -> Verdict {
     let own = own.join(", ");
     let message = (!own.is_empty()).then(|| {
         format!(
-            "has services of its own ({own}); remove them first, or go on with --ignore own-services: the cluster's \
-             take their place, and destroy removes their data"
+            "has services of its own ({own}), which the cluster would replace and whose data destroying it would remove; \
+             remove them first, or go on all the same"
         )
     });
     let found = if own.is_empty() { "none".to_owned() } else { own };
-    Verdict::good(found, "none that a cluster brings along").error(message)
+    Verdict::good(found, "none that a cluster brings along")
+        .error(message)
+        .remedy(Remedy::Ignore("own-services".to_owned()))
 }
 
 /// It has a name that can be a node's, and no other host has it.
 pub(super) fn name(it: &Subject<'_>) -> Verdict {
     let wanted = "a name that no other host has";
     let Some(name) = host_conflicts::name(it.spec, it.facts) else {
-        let why = "has no usable name of its own; give one with -M or -W".to_owned();
-        return Verdict::good(it.facts.hostname.clone(), wanted).error(Some(why));
+        let why = "has no usable name of its own".to_owned();
+        let verdict = Verdict::good(it.facts.hostname.clone(), wanted).error(Some(why));
+        return verdict.remedy(Remedy::NameHost(it.spec.address));
     };
-    let message = it.host_conflicts.same_name(&name, it.spec.address).map(|other| {
-        format!("is named {name} like {other} (Cluster hostname is duplicate); give names with -M or -W")
-    });
-    Verdict::good(name, wanted).error(message)
+    let message = it
+        .host_conflicts
+        .same_name(&name, it.spec.address)
+        .map(|other| format!("is named {name} like {other} (Cluster hostname is duplicate)"));
+    Verdict::good(name, wanted).error(message).remedy(Remedy::NameHost(it.spec.address))
 }
 
 /// Copies of one machine share it, and with it the addresses that systemd derives from it.

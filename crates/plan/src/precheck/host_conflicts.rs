@@ -8,7 +8,7 @@ use kubeon_wire::Facts;
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 
 /// Who shares what.
-pub(super) struct Crowd<'a> {
+pub(super) struct HostConflicts<'a> {
     hosts: BTreeSet<HostAddress>,
     names: BTreeMap<String, Vec<HostAddress>>,
     machine_ids: BTreeMap<&'a str, Vec<HostAddress>>,
@@ -30,7 +30,7 @@ pub(super) fn mtu(spec: &HostSpec, facts: &Facts) -> Option<u32> {
     facts.links.iter().find(|link| link.address == spec.address.ip()).map(|link| link.mtu)
 }
 
-impl<'a> Crowd<'a> {
+impl<'a> HostConflicts<'a> {
     pub(super) fn of(intent: &Intent, snapshot: &'a Snapshot) -> Self {
         let mut host_conflicts = Self {
             hosts: intent.spec.hosts().map(|host| host.address).collect(),

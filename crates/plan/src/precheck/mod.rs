@@ -1,7 +1,7 @@
 //! Whether hosts can take part, told before anything is done to them: every check on every host, side by side.
 //!
 //! ```text
-//!   Intent, Snapshot ──► Crowd (what hosts must not share) ──► rules, one list ──► PrecheckReport
+//!   Intent, Snapshot ──► HostConflicts (what hosts must not share) ──► rules, one list ──► PrecheckReport
 //!                                                                   │
 //!                                          plan: refusals, notes ◄──┘
 //! ```
@@ -13,14 +13,13 @@ mod host_conflicts;
 mod machine;
 mod network;
 
-use std::fmt::Write as _;
-
+use kubeon_api::{Refusal, Remedy};
 use kubeon_wire::{Facts, PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity as Severity};
 
 pub use network::{Place, questions};
 
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
-use host_conflicts::Crowd;
+use host_conflicts::HostConflicts;
 
 /// A host that was seen, and all that is asked about it.
 pub(crate) struct Subject<'a> {
@@ -28,7 +27,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) spec: &'a HostSpec,
     pub(crate) master: bool,
     pub(crate) facts: &'a Facts,
-    host_conflicts: &'a Crowd<'a>,
+    host_conflicts: &'a HostConflicts<'a>,
 }
 
 /// What a rule says.
@@ -38,11 +37,18 @@ pub(crate) struct Verdict {
     found: String,
     wanted: String,
     message: Option<String>,
+    remedy: Option<Remedy>,
 }
 
 impl Verdict {
     fn good(found: impl Into<String>, wanted: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, found: found.into(), wanted: wanted.into(), message: None }
+        Self {
+            severity: Severity::Warning,
+            found: found.into(),
+            wanted: wanted.into(),
+            message: None,
+            remedy: None,
+        }
     }
 
     /// Stands in the way, where there is a message.
@@ -59,6 +65,11 @@ impl Verdict {
             self.message = message;
         }
         self
+    }
+
+    /// What a person can do, where there is a message.
+    fn remedy(self, remedy: Remedy) -> Self {
+        Self { remedy: self.message.is_some().then_some(remedy), ..self }
     }
 }
 
@@ -130,7 +141,7 @@ pub fn may_be_ignored(check: &str) -> Result<(), String> {
 /// Checks every host of the cluster. Hosts that leave it are not checked.
 #[must_use]
 pub fn precheck(intent: &Intent, snapshot: &Snapshot) -> PrecheckReport {
-    let host_conflicts = Crowd::of(intent, snapshot);
+    let host_conflicts = HostConflicts::of(intent, snapshot);
     let masters = intent.spec.masters.len();
     let mut hosts: Vec<PrecheckHost> = Vec::new();
     for (index, spec) in intent.spec.hosts().enumerate() {
@@ -148,28 +159,22 @@ pub fn precheck(intent: &Intent, snapshot: &Snapshot) -> PrecheckReport {
         let results = hosts.iter().flat_map(|host| &host.checks).filter(|result| bad(result));
         u32::try_from(results.count()).unwrap_or(u32::MAX)
     };
-    let (errors, warnings) = (count(stands_in_the_way), count(|it| !it.ok && !stands_in_the_way(it)));
+    let (errors, warnings) = (count(PrecheckResult::prevents), count(|it| !it.ok && !it.prevents()));
     PrecheckReport { cluster: intent.spec.name.clone(), ok: errors == 0, errors, warnings, hosts }
 }
 
 /// What one rule says of a host.
 pub(crate) fn judge(rule: &Rule, subject: &Subject<'_>) -> PrecheckResult {
-    let Verdict { severity, found, wanted, message } = (rule.judge)(subject);
+    let Verdict { severity, found, wanted, message, remedy } = (rule.judge)(subject);
     let ok = message.is_none();
     let ignored = !ok && subject.intent.ignore.contains(rule.name);
     let message = message.unwrap_or_default();
-    PrecheckResult { check: rule.name.to_owned(), severity, ok, ignored, found, wanted, message }
-}
-
-/// Whether nothing may be done because of it.
-#[must_use]
-pub fn stands_in_the_way(result: &PrecheckResult) -> bool {
-    !result.ok && !result.ignored && result.severity == Severity::Error
+    PrecheckResult { check: rule.name.to_owned(), severity, ok, ignored, found, wanted, message, remedy }
 }
 
 /// Runs `each` with every host that was seen.
 pub(crate) fn subjects<'a>(intent: &'a Intent, snapshot: &'a Snapshot, mut each: impl FnMut(&Subject<'_>)) {
-    let host_conflicts = Crowd::of(intent, snapshot);
+    let host_conflicts = HostConflicts::of(intent, snapshot);
     let masters = intent.spec.masters.len();
     for (index, spec) in intent.spec.hosts().enumerate() {
         if let Some(facts) = snapshot.hosts.get(&spec.address).and_then(Seen::fresh) {
@@ -181,7 +186,7 @@ pub(crate) fn subjects<'a>(intent: &'a Intent, snapshot: &'a Snapshot, mut each:
 fn host(subject: &Subject<'_>) -> PrecheckHost {
     let mut checks = vec![seen(REACH, "answers"), seen(LOGIN, "works")];
     checks.extend(RULES.iter().map(|rule| judge(rule, subject)));
-    let ok = !checks.iter().any(stands_in_the_way);
+    let ok = !checks.iter().any(PrecheckResult::prevents);
     let name = host_conflicts::name(subject.spec, subject.facts).unwrap_or_default();
     PrecheckHost { host: subject.spec.address, name, role: role(subject.master), ok, checks }
 }
@@ -195,17 +200,19 @@ fn seen(check: &str, found: &str) -> PrecheckResult {
         found: found.to_owned(),
         wanted: found.to_owned(),
         message: String::new(),
+        remedy: None,
     }
 }
 
 fn unseen(intent: &Intent, spec: &HostSpec, master: bool, why: &str, denied: bool) -> PrecheckHost {
     let left_out = !master && intent.without.contains(&spec.address);
-    let out = way_out(spec, master);
+    let refusal = unreachable(spec, master, why);
     let failed = PrecheckResult {
         ok: false,
         ignored: left_out,
         found: if denied { "is refused" } else { "does not answer" }.to_owned(),
-        message: format!("{why}; {out}"),
+        message: refusal.reason,
+        remedy: refusal.remedy,
         ..seen(if denied { LOGIN } else { REACH }, if denied { "works" } else { "answers" })
     };
     let checks = if denied { vec![seen(REACH, "answers"), failed] } else { vec![failed] };
@@ -213,31 +220,16 @@ fn unseen(intent: &Intent, spec: &HostSpec, master: bool, why: &str, denied: boo
     PrecheckHost { host: spec.address, name, role: role(master), ok: left_out, checks }
 }
 
-/// What to do about a host that cannot be looked at.
-pub(crate) fn way_out(spec: &HostSpec, master: bool) -> String {
+/// Refuses a host that cannot be observed, for the reason `why`.
+pub(crate) fn unreachable(spec: &HostSpec, master: bool, why: &str) -> Refusal {
     if master {
-        "a master cannot be left out: bring it back or name another".to_owned()
-    } else {
-        format!("bring it back, or go on without it: --without {}", spec.address)
+        let reason = format!("{why}; a master cannot be left out: bring it back or name another");
+        return Refusal::host(spec.address, reason);
     }
+    let reason = format!("{why}; bring it back, or go on without it");
+    Refusal::host(spec.address, reason).with(Remedy::SkipHost(spec.address))
 }
 
 fn role(master: bool) -> String {
     if master { "master" } else { "worker" }.to_owned()
-}
-
-/// What stands in the way, host by host; empty when nothing does.
-#[must_use]
-pub fn failures(report: &PrecheckReport) -> String {
-    if report.ok {
-        return String::new();
-    }
-    let mut text = "[precheck] failed with:\n".to_owned();
-    for host in report.hosts.iter().filter(|host| !host.ok) {
-        let failed = host.checks.iter().filter(|result| stands_in_the_way(result));
-        let messages: Vec<_> = failed.map(|result| result.message.as_str()).collect();
-        // Writing to a text cannot fail.
-        let _ = writeln!(text, " {} : {}", host.host, messages.join("; "));
-    }
-    text
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, RefusedField, Remedy};
 use kubeon_wire::Reach;
 
 use super::{Subject, Verdict, host_conflicts};
@@ -147,20 +147,30 @@ pub(super) fn networks(it: &Subject<'_>) -> Verdict {
     let Intent { spec, .. } = it.intent;
     let (mut taken, mut wider) = (Vec::new(), Vec::new());
     let free = it.facts.claim.is_none();
-    for (flag, net) in [("--pod-cidr", spec.pod_cidr), ("--svc-cidr", spec.service_cidr)] {
+    let networks = [(RefusedField::PodCidr, spec.pod_cidr), (RefusedField::ServiceCidr, spec.service_cidr)];
+    let mut field = None;
+    for (own, net) in networks {
+        let name = if own == RefusedField::PodCidr { "pod network" } else { "service network" };
         for address in it.facts.addresses.iter().filter(|address| free && net.net().contains(*address)) {
-            taken.push(format!("has the address {address}, which lies in {flag} {net}"));
+            field.get_or_insert(own);
+            taken.push(format!("has the address {address}, which lies in the {name} {net}"));
         }
         for route in it.facts.routes.iter().filter(|route| free && route.overlaps(net)) {
+            field.get_or_insert(own);
             if net.net().contains(&route.net()) {
-                taken.push(format!("has a route to {route}, which lies in {flag} {net}"));
+                taken.push(format!("has a route to {route}, which lies in the {name} {net}"));
             } else {
-                wider.push(format!("has a route to {route}, which holds {flag} {net}: it will be hidden"));
+                wider
+                    .push(format!("has a route to {route}, which holds the {name} {net}: it will be hidden"));
             }
         }
     }
     let says = |all: Vec<String>| (!all.is_empty()).then(|| all.join("; "));
     let found = format!("{} routes", it.facts.routes.len());
     let wanted = format!("none into {} and {}", spec.pod_cidr, spec.service_cidr);
-    Verdict::good(found, wanted).error(says(taken)).warning(says(wider))
+    let verdict = Verdict::good(found, wanted).error(says(taken)).warning(says(wider));
+    match field {
+        Some(field) => verdict.remedy(Remedy::Change(field)),
+        None => verdict,
+    }
 }

@@ -1,9 +1,11 @@
+use kubeon_api::RefusedField;
+
 use super::*;
 use crate::sim::cluster as spec;
 
 fn subjects(spec: ClusterSpec) -> Vec<String> {
     let error = validate(spec, &["v1.36.3".parse().unwrap()]).unwrap_err();
-    error.refusals.into_iter().map(|refusal| refusal.subject).collect()
+    error.refusals.into_iter().map(|refusal| format!("{} {}", refusal.field, refusal.value)).collect()
 }
 
 #[test]
@@ -20,32 +22,38 @@ fn tells_all_reasons_at_once() {
     wrong.version = "v1.29.9".parse().unwrap();
     assert_eq!(
         subjects(wrong),
-        ["version v1.29.9", "-m 172.30.0.11", "-w 172.30.0.11", "-w 172.30.0.12", "--pod-cidr 10.64.0.0/12"]
+        [
+            "version v1.29.9",
+            "master 172.30.0.11",
+            "worker 172.30.0.11",
+            "worker 172.30.0.12",
+            "podCIDR 10.64.0.0/12"
+        ]
     );
 }
 
 #[test]
 fn refuses_a_cluster_without_a_master() {
-    assert_eq!(subjects(spec(&[], &["172.30.0.12"])), ["-m"]);
+    assert_eq!(subjects(spec(&[], &["172.30.0.12"])), ["master "]);
 }
 
 #[test]
 fn refuses_a_host_inside_the_cluster_networks() {
-    assert_eq!(subjects(spec(&["10.96.0.4"], &[])), ["--pod-cidr 10.96.0.0/12"]);
+    assert_eq!(subjects(spec(&["10.96.0.4"], &[])), ["podCIDR 10.96.0.0/12"]);
 }
 
 #[test]
 fn refuses_more_hosts_than_the_pod_network_has_ranges() {
     let mut small = spec(&["172.30.0.11"], &["172.30.0.12", "172.30.0.13"]);
     small.pod_cidr = "10.96.0.0/23".parse().unwrap();
-    assert_eq!(subjects(small), ["--node-mask-size 24"]);
+    assert_eq!(subjects(small), ["nodeMaskSize 24"]);
 }
 
 #[test]
 fn refuses_ports_the_wrong_way_round() {
     let mut wrong = spec(&["172.30.0.11"], &[]);
     wrong.node_ports = (32767, 30000);
-    assert_eq!(subjects(wrong), ["--port-range 32767-30000"]);
+    assert_eq!(subjects(wrong), ["nodePortRange 32767-30000"]);
 }
 
 #[test]
@@ -58,7 +66,7 @@ fn authorities_live_as_long_as_a_file_may_say() {
         };
         assert_eq!(refusals.len(), usize::from(refused), "{years}: {refusals:?}");
         for refusal in refusals {
-            assert_eq!(refusal.subject, format!("--cert-years {years}"));
+            assert_eq!((refusal.field, refusal.value), (RefusedField::CaYears, years.to_string()));
             assert_eq!(refusal.reason, "must lie between 1 and 100");
         }
     }

@@ -1,0 +1,129 @@
+//! Renders refusals for people who type flags.
+
+use std::fmt::Write as _;
+
+use kubeon_api::refusal::FAILED_WITH;
+use kubeon_plan::precheck::may_be_ignored;
+use kubeon_plan::{Refusal, RefusedField, Remedy};
+use kubeon_wire::PrecheckReport;
+
+/// What a row of an error shows: the flag with its value, and the reason with the remedy.
+pub fn row(refusal: &Refusal) -> (String, String) {
+    (subject(refusal), reason(&refusal.reason, refusal.remedy.as_ref()))
+}
+
+/// The reason, followed by the flag or the command that helps.
+pub fn reason(reason: &str, remedy: Option<&Remedy>) -> String {
+    let Some(remedy) = remedy else { return reason.to_owned() };
+    match remedy {
+        Remedy::SkipHost(host) => format!("{reason}: --without {host}"),
+        Remedy::Ignore(check) => format!("{reason}: --ignore {check}"),
+        Remedy::Change(field) => format!("{reason} ({})", flag(*field)),
+        Remedy::NameHost(_) => format!("{reason}; give names with -M or -W"),
+        Remedy::FreeHost(_) => format!("{reason}; remove that cluster first, or name another host"),
+        Remedy::BuildBundle(version) => format!("{reason}; build it again: kubeon bundle build {version}"),
+    }
+}
+
+/// The checks that prevent a change, a line for each host.
+pub fn failed_checks(report: &PrecheckReport) -> String {
+    let mut text = FAILED_WITH.to_owned();
+    for host in report.hosts.iter().filter(|host| !host.ok) {
+        let failed = host.checks.iter().filter(|result| result.prevents());
+        let messages: Vec<_> = failed.map(|result| reason(&result.message, result.remedy.as_ref())).collect();
+        // Writing to a text cannot fail.
+        let _ = write!(text, "\n {} : {}", host.host, messages.join("; "));
+    }
+    text
+}
+
+/// The flag that ignores every failed check, where all of them may be ignored.
+pub fn ignore_hint(report: &PrecheckReport) -> Option<String> {
+    let failed = report.hosts.iter().flat_map(|host| &host.checks).filter(|it| it.prevents());
+    let mut names: Vec<&str> = failed.map(|result| result.check.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let all = !names.is_empty() && names.iter().all(|name| may_be_ignored(name).is_ok());
+    all.then(|| format!("to go on all the same: --ignore {}", names.join(",")))
+}
+
+fn subject(refusal: &Refusal) -> String {
+    let Refusal { field, value, .. } = refusal;
+    [flag(*field), value].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The flag that sets a field; the empty text where the value says it all.
+fn flag(field: RefusedField) -> &'static str {
+    match field {
+        RefusedField::Name | RefusedField::Host | RefusedField::Argument => "",
+        RefusedField::Version => "version",
+        RefusedField::Master => "-m",
+        RefusedField::Worker => "-w",
+        RefusedField::MasterName => "-M",
+        RefusedField::WorkerName => "-W",
+        RefusedField::PodCidr => "--pod-cidr",
+        RefusedField::ServiceCidr => "--svc-cidr",
+        RefusedField::NodeMaskSize => "--node-mask-size",
+        RefusedField::MaxPods => "--max-pods",
+        RefusedField::NodePortRange => "--port-range",
+        RefusedField::CaYears => "--cert-years",
+        RefusedField::LoadBalancer => "load balancer",
+        RefusedField::Bundle => "bundle",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeon_engine::error::{EngineError, RefusalReasons};
+    use kubeon_plan::sim::{bare, cluster};
+    use kubeon_plan::{Artifacts, Intent, Seen, Snapshot, precheck, validate};
+    use kubeon_wire::Facts;
+
+    use super::*;
+    use crate::cli_error::CliError;
+
+    fn checked(kernel: &str, ignore: &[&str]) -> PrecheckReport {
+        let spec = cluster(&["10.0.0.1"], &["10.0.0.2"]);
+        let version = spec.version;
+        let mut intent = Intent::new(validate(spec, &[version]).unwrap().0, "u", 0, Artifacts::default());
+        intent.ignore = ignore.iter().map(|&name| name.to_owned()).collect();
+        let old = Facts { kernel: kernel.to_owned(), clock_offset_seconds: 3600, ..bare("h2") };
+        let hosts = [("10.0.0.1", bare("h1")), ("10.0.0.2", old)];
+        let hosts = hosts.map(|(host, facts)| (host.parse().unwrap(), Seen::Fresh(facts)));
+        precheck(&intent, &Snapshot { taken_at: 0, hosts: hosts.into() })
+    }
+
+    #[test]
+    fn failed_checks_are_shown_host_by_host_with_the_flag_that_ignores_them() {
+        let report = checked("3.9.1", &[]);
+        let mut error = EngineError::refused(FAILED_WITH);
+        let others = vec![Refusal::argument("bundle", "is old")];
+        error.refused = Some(Box::new(RefusalReasons { report: Some(report), others }));
+        assert_eq!(
+            CliError::from(error).to_string(),
+            "error: [precheck] failed with:\n 10.0.0.2 : kernel version is minor < 3.10; its clock is off by 1 h 0 min, ahead; \
+             set the time (chrony, timesyncd)\n  bundle  is old\nto go on all the same: --ignore clock,kernel\n"
+        );
+        assert!(checked("3.9.1", &["kernel", "clock"]).ok);
+        assert_eq!(ignore_hint(&checked("6.1.0", &["clock"])), None);
+    }
+
+    #[test]
+    fn a_missing_field_is_its_flag_alone() {
+        let refusal = Refusal::new(RefusedField::Master, "", "is missing");
+        assert_eq!(row(&refusal), ("-m".to_owned(), "is missing".to_owned()));
+    }
+
+    #[test]
+    fn remedies_are_flags_and_commands_that_can_be_pasted() {
+        let host = "10.0.0.4".parse().unwrap();
+        let of = |remedy| reason("is wrong", Some(&remedy));
+        assert_eq!(of(Remedy::SkipHost(host)), "is wrong: --without 10.0.0.4");
+        assert_eq!(of(Remedy::Ignore("ports".into())), "is wrong: --ignore ports");
+        assert_eq!(of(Remedy::Change(RefusedField::ServiceCidr)), "is wrong (--svc-cidr)");
+        assert_eq!(
+            of(Remedy::BuildBundle("v1.36.3".parse().unwrap())),
+            "is wrong; build it again: kubeon bundle build v1.36.3"
+        );
+    }
+}
