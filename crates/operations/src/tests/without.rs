@@ -18,8 +18,8 @@ fn refusals() -> Value {
 fn ends_with(world: &mut World, words: &str) -> Vec<(ObjectKind, &'static str, String)> {
     let name = job(world)["metadata"]["name"].as_str().unwrap().to_owned();
     let operation = job(world)["metadata"]["labels"]["kubeon.io/operation"].clone();
-    let named = operation.as_str().unwrap().to_owned();
-    world.change(Kind::Operation, "", &named, &json!({"status": {"refusals": refusals()}}));
+    let named = operation.as_str().unwrap().trim_start_matches("uid-").to_owned();
+    world.change(ObjectKind::Operation, "", &named, &json!({"status": {"refusals": refusals()}}));
     let state = json!({"terminated": {"exitCode": 2, "message": words}});
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": format!("uid-{name}")});
     world.put(ObjectKind::Log, "default", &format!("{name}-x"), json!({
