@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kubeon_api::{HostAddress, HostName};
+use kubeon_api::{HostAddress, HostName, Refusal};
 use kubeon_wire::{
     CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, SecretRef, Standing, renewal_due,
 };
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::context::PlanContext;
 use crate::desired::step::DesiredStep;
-use crate::output::{Note, Plan, PlanError, PlannedHost, Refusal, Step};
+use crate::output::{Note, Plan, PlanError, PlannedHost, Step};
 use crate::stages::side_by_side;
 use crate::step_id::StepId;
 
@@ -65,12 +65,12 @@ pub(crate) fn plan(
 
 /// A fault of the planner, not of the request.
 fn internal(site: &PlanContext<'_>, faults: Vec<Dangling>) -> PlanError {
-    let refusals = faults.into_iter().map(|Dangling { id, need }| Refusal {
-        subject: id.to_string(),
-        reason: format!(
+    let refusals = faults.into_iter().map(|Dangling { id, need }| {
+        let reason = format!(
             "internal error: it must come after {need}, and no step of that name comes before it; \
              nothing was changed; please report this"
-        ),
+        );
+        Refusal::argument(id.to_string(), reason)
     });
     PlanError { cluster: site.spec().name.to_string(), refusals: refusals.collect(), notes: Vec::new() }
 }
