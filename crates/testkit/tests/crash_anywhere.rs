@@ -8,12 +8,12 @@
 
 mod support;
 
-use kubeon_plan::{Intent, LoadBalancer};
+use kubeon_plan::{Intent, LoadBalancer, Remedy};
 use kubeon_testkit::{
     ClusterBuilder, Fault, World, cluster, crash_and_wait, crash_anywhere, crash_twice, host,
 };
 use kubeon_wire::{Category, StepFailure};
-use support::{create, create_with_retries, destroy};
+use support::{create, create_with_retries, destroy, refusals};
 
 const MASTERS: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 const WORKERS: [&str; 2] = ["172.30.0.14", "172.30.0.15"];
@@ -126,9 +126,11 @@ async fn creates_without_a_worker_that_does_not_answer_whatever_dies_when() {
         world.cut(WORKERS[1]);
         world
     };
-    let named = create(&dark().await, &intent(3, 2)).await.unwrap_err();
-    assert!(named.contains(WORKERS[1]) && named.contains("--without"), "{named}");
-    let without = Intent { without: vec![WORKERS[1].parse().unwrap()], ..intent(3, 2) };
+    let worker = WORKERS[1].parse().unwrap();
+    let refusals = refusals(&dark().await, &intent(3, 2)).await;
+    let remedies: Vec<_> = refusals.iter().map(|it| (it.value.as_str(), it.remedy.as_ref())).collect();
+    assert_eq!(remedies, [(WORKERS[1], Some(&Remedy::SkipHost(worker)))], "{refusals:?}");
+    let without = Intent { without: vec![worker], ..intent(3, 2) };
     crash_anywhere(dark, async |world| create(world, &without).await.map(drop)).await.unwrap();
     let world = dark().await;
     create(&world, &without).await.unwrap();

@@ -8,9 +8,9 @@
 
 mod support;
 
-use kubeon_plan::Intent;
+use kubeon_plan::{Intent, Remedy};
 use kubeon_testkit::{ClusterBuilder, World, cluster, crash_anywhere, host};
-use support::{create, destroy};
+use support::{create, destroy, refusals};
 
 const MASTERS: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 const WORKERS: [&str; 2] = ["172.30.0.14", "172.30.0.15"];
@@ -98,9 +98,11 @@ async fn a_worker_that_cannot_be_reached_is_taken_out_whatever_dies_when() {
         world
     };
     let mut less = one_leaves(3, 2);
-    let named = create(&dead().await, &less).await.unwrap_err();
-    assert!(named.contains(WORKERS[1]) && named.contains("--without"), "{named}");
-    less.without.push(WORKERS[1].parse().unwrap());
+    let worker = WORKERS[1].parse().unwrap();
+    let refusals = refusals(&dead().await, &less).await;
+    let remedies: Vec<_> = refusals.iter().map(|it| (it.value.as_str(), it.remedy.as_ref())).collect();
+    assert_eq!(remedies, [(WORKERS[1], Some(&Remedy::SkipHost(worker)))], "{refusals:?}");
+    less.without.push(worker);
     crash_anywhere(dead, async |world| create(world, &less).await.map(drop)).await.unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Whole commands over a world, as the program runs them.
 
 use kubeon_apply::HostPorts;
-use kubeon_plan::{Intent, Plan, PlanError, Snapshot, StepOutcome};
+use kubeon_plan::{Intent, Plan, PlanError, Refusal, Snapshot, StepOutcome};
 use kubeon_reconcile::{ReconcileError, Reconciled, Reconciler, Silent};
 use kubeon_testkit::World;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,20 @@ fn explain(error: &ReconcileError) -> String {
 #[allow(dead_code, reason = "not every test creates")]
 pub async fn create(world: &World, intent: &Intent) -> Result<Reconciled, String> {
     command(world, |snapshot| kubeon_plan::plan(intent, snapshot), 1).await
+}
+
+/// The reasons why `kubeon create` is refused, as data.
+#[allow(dead_code, reason = "not every test is refused")]
+pub async fn refusals(world: &World, intent: &Intent) -> Vec<Refusal> {
+    let (ports, hosts, cancel) = (world.ports(), world.hosts(), CancellationToken::new());
+    let host_ports = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
+    let reconciler =
+        Reconciler { hosts: &hosts, probe: &ports, ports: host_ports, clock: &ports, cancel: &cancel };
+    match reconciler.observe_and_plan(|snapshot| kubeon_plan::plan(intent, snapshot)).await {
+        Err(ReconcileError::Refused(refused)) => refused.refusals,
+        Err(other) => panic!("the plan is not refused: {other}"),
+        Ok(_) => panic!("the plan is not refused"),
+    }
 }
 
 /// `kubeon destroy`.
