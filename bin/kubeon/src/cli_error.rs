@@ -29,7 +29,7 @@ pub struct CliError {
     /// What it is about, and what about it.
     pub rows: Vec<(String, String)>,
     /// The reasons of a refusal as data, for programs.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Box<[Refusal]>,
     /// Warnings that go with it.
     pub warnings: Vec<String>,
     /// The last line: what to type.
@@ -43,7 +43,7 @@ impl CliError {
             code,
             title: title.into(),
             rows: Vec::new(),
-            refusals: Vec::new(),
+            refusals: Box::default(),
             warnings: Vec::new(),
             hint: None,
         }
@@ -105,7 +105,7 @@ impl From<EngineError> for CliError {
             hint = hint.or_else(|| refusal_flags::ignore_hint(report));
         }
         let rows = reasons.others.iter().map(refusal_flags::row).chain(rows).collect();
-        let refusals = reasons.all();
+        let refusals = reasons.all().into();
         let code = match category {
             ErrorCategory::Failed => Code::Failed,
             ErrorCategory::Refused => Code::Refused,

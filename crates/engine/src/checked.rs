@@ -114,7 +114,7 @@ mod tests {
         let report = report(&[]);
         let failed: Vec<Refusal> = report.refusals().collect();
         let bundle = Refusal::argument("bundle", "is old");
-        let other = EngineError::refusals("x", [&failed[..], &[bundle.clone()]].concat(), &[]);
+        let other = EngineError::refusals("x", [&failed[..], std::slice::from_ref(&bundle)].concat(), &[]);
         let error = refusal(&report, Some(&other));
         assert_eq!(error.refused.unwrap().all(), [failed, vec![bundle]].concat());
     }

@@ -142,7 +142,7 @@ impl CliOutput {
                     ok: false,
                     reason,
                     next: stop.next(),
-                    refusals: stop.refusals.clone(),
+                    refusals: stop.refusals.to_vec(),
                 });
             }
             Err(stop) => drop(write!(io::stderr().lock(), "{stop}")),
