@@ -1,4 +1,4 @@
-//! The meta cluster raises clusters: operator, Jobs and hosts are real. While it works, operators and pods of runners are
+//! The meta cluster creates clusters: operator, Jobs and hosts are real. While it works, operators and pods of runners are
 //! killed. Side by side, on hosts of their own:
 //!
 //! ```text

@@ -14,8 +14,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// Speaks on standard output and ends the program when nobody listens any more: whoever gave the
-    /// orders is gone, and every effect is safe to be broken off.
+    /// Writes to standard output and ends the program when the reader is gone: the sender of the steps
+    /// is gone then, and every effect may be interrupted.
     #[must_use]
     pub fn stdout() -> Self {
         Self::new(Box::new(io::stdout()), || std::process::exit(1))

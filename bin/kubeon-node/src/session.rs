@@ -88,7 +88,7 @@ impl Session {
 
     /// Tells all steps to stop and gives them a little time.
     pub fn finish(&self) {
-        // Whoever is told to stop must see the hush that came before.
+        // A step that sees the request to stop must also see the quiet mode that was set before it.
         self.stop.store(true, Ordering::Release);
         let end = Instant::now() + SESSION_GRACE;
         let mut running = self.running.lock();

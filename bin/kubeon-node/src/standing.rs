@@ -191,7 +191,7 @@ fn look_at_objects(host: &Host, paths: &[String]) -> BTreeMap<String, bool> {
         match api.get(path, LOOK) {
             Ok(answer) if answer.status == 404 => told.insert(path.clone(), false),
             Ok(_) => told.insert(path.clone(), true),
-            // It does not answer: nothing can be told of the others either.
+            // The API server does not answer: the other objects cannot be read either.
             Err(_) => return told,
         };
     }

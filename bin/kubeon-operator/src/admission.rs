@@ -65,6 +65,6 @@ impl Answering {
 }
 
 async fn until(mut end: watch::Receiver<bool>) {
-    // An error says that whoever would have said so is gone.
+    // An error means that the sender is gone, which is an end too.
     drop(end.wait_for(|end| *end).await);
 }

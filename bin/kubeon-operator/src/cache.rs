@@ -125,8 +125,8 @@ impl CachedKind for KubernetesCluster {
     }
 }
 
-/// The lane that a Job or a pod names, if it is where Jobs of that lane are made: whoever may make a pod in one namespace
-/// could else hold up, or end, what another one asked for.
+/// The queue key that a Job or a pod names, if the object is in the namespace of that key's Jobs. Otherwise a person who may
+/// create a pod in one namespace could delay or end the operations of another.
 fn named_queue_key(meta: &ObjectMeta, own: &str) -> Option<QueueKey> {
     let queue_key = QueueKey::of_annotations(meta.annotations.as_ref())?;
     (meta.namespace.as_deref() == Some(cluster::home(&queue_key, own))).then_some(queue_key)
@@ -400,8 +400,8 @@ fn needs_no_job(object: &KubernetesCluster) -> bool {
 }
 
 impl Inner {
-    /// An object as decisions may see it: where a Job may be that nobody was told of, what works goes on and nothing begins,
-    /// as when the object itself cannot be read.
+    /// An object as decisions may see it. Where a Job may exist that the cache has not seen, running operations continue and
+    /// none starts, as when the object itself cannot be read.
     fn business(&self, namespace: &str, name: &str) -> Observed<Arc<KubernetesCluster>> {
         let object = self.businesses.get(&format!("{namespace}/{name}"));
         let free = object.object().is_some_and(|object| needs_no_job(object));

@@ -33,7 +33,7 @@ pub(crate) struct Gauges {
     pub queue_keys: [(&'static str, usize); 2],
     /// Requests that may be on their way at once.
     pub at_once: usize,
-    /// Events that nobody was told of since the start.
+    /// Events that were not recorded since the start.
     pub events_dropped: u64,
 }
 

@@ -354,7 +354,7 @@ mod tests {
         let work = queue.next(Urgency::Rest).await;
         queue.wake(&queue_key("fresh"), Urgency::Fresh);
         assert!(!work.preempted.is_cancelled(), "nobody waits for it");
-        // Woken while it is worked on: it is wanted at once afterwards, and whoever works on it knows.
+        // Woken during its reconcile: it is due at once afterwards, and the worker is preempted.
         queue.wake(&queue_key("fresh"), Urgency::Urgent);
         assert!(work.preempted.is_cancelled());
         queue.done(&queue_key("fresh"), ReconcileOutcome::Rest);

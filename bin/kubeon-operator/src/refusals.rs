@@ -16,7 +16,7 @@ pub(crate) struct Refused {
     pub text: String,
 }
 
-/// What was told of each lane.
+/// The refusals that were reported for each queue key.
 #[derive(Default)]
 pub(crate) struct Refusals {
     told: Mutex<HashMap<QueueKey, String>>,

@@ -1,4 +1,4 @@
-//! Objects that cannot be read: told of once for each generation, by the replica that leads.
+//! Objects that cannot be read. The replica that leads reports each once for every generation.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashSet};

@@ -179,7 +179,7 @@ impl TestCluster {
         Running::start(self.command_for(&self.namespace).await.args(arguments))
     }
 
-    /// Whoever reads may find the writer before it still there, read nothing, and must read again.
+    /// A reader may find the previous writer still open and read nothing; it must read again.
     fn go(&self) {
         let (file, (sender, written)) = (self.place.file("go"), channel());
         std::thread::spawn(move || sender.send(std::fs::write(file, "\n")));

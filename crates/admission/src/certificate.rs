@@ -245,7 +245,7 @@ mod tests {
         assert!(made.renewed(&names(), now).unwrap().is_some());
     }
 
-    /// Whoever trusts the bundle of before and whoever trusts that of after both trust the leaf that is shown.
+    /// Clients that trust the bundle from before the renewal and clients that trust the one from after it accept the leaf.
     #[test]
     fn renews_the_authority_without_a_moment_of_distrust() {
         let now = OffsetDateTime::now_utc();

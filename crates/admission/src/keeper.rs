@@ -123,7 +123,7 @@ async fn turn(
         Some(kept) => match kept.renewed(names, now) {
             Ok(next) => next,
             Err(error) => {
-                tracing::warn!(%error, "the webhook's certificate is made anew");
+                tracing::warn!(%error, "the webhook's certificate cannot be used; a new one is created");
                 Some(Certificates::make(names, now)?)
             }
         },

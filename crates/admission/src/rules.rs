@@ -52,7 +52,7 @@ pub(crate) struct Wanted<'a> {
     /// Where its fields stand: `spec.cluster`, or `spec` in the older form.
     pub(crate) root: &'static str,
     pub(crate) cluster: &'a DeclaredCluster,
-    /// What the change asks for in the annotation, if it asks anew.
+    /// The operation that the change requests in the annotation, if the request is new.
     pub(crate) word: Option<Operation>,
     /// Whether it is being deleted.
     pub(crate) leaves: bool,

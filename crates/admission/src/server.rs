@@ -292,7 +292,7 @@ fn reply(code: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Byt
     response
 }
 
-/// The certificate that is shown to whoever connects; exchanged while connections stand.
+/// The certificate that clients get; it is replaced without closing connections.
 struct Shown(watch::Sender<Option<Arc<CertifiedKey>>>);
 
 impl Shown {

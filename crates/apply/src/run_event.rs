@@ -32,7 +32,7 @@ pub enum RunEvent {
         /// Steps that stood before.
         standing: usize,
     },
-    /// A host accepted the fence; its steps may start. Comes again when a broken session was opened anew.
+    /// A host accepted the fence; its steps may start. Sent again when a broken session was reopened.
     HostOpened {
         /// The host.
         host: HostAddress,

@@ -188,7 +188,7 @@ impl ApiServer {
         self.folder.path().join("kubeconfig")
     }
 
-    /// The kubeconfig of whoever holds a bearer token, such as one of [`ApiServer::service_account`].
+    /// The kubeconfig of a client with a bearer token, such as one of [`ApiServer::service_account`].
     #[must_use]
     pub fn kubeconfig_of_token(&self, token: &str) -> String {
         self.kubeconfig_with(&Login::Token(token))

@@ -109,7 +109,7 @@ impl FaultProxy {
         &self.kubeconfig
     }
 
-    /// A kubeconfig through the proxy for whoever holds a bearer token.
+    /// A kubeconfig through the proxy for a client with a bearer token.
     #[must_use]
     pub fn kubeconfig_of_token(&self, token: &str) -> String {
         credentials::kubeconfig(&self.url(), &self.authority, &Login::Token(token))

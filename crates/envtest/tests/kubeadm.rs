@@ -27,7 +27,7 @@ fn every_bundle_holds_the_images_that_its_kubeadm_asks_for() {
     for (_, bundle) in store.list().unwrap() {
         let bundle = bundle.unwrap();
         let manifest = bundle.manifest();
-        // Parts of a folder are whoever's who gave them.
+        // The components of a folder were not built here.
         if manifest.arch != Arch::native() || manifest.created_from != "go-modules" {
             continue;
         }

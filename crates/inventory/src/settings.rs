@@ -233,7 +233,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Variables that are not read: refused, or told of.
+    /// Variables that are not read: refused, or reported in a remark.
     fn rest(&mut self, remarks: &mut Remarks) {
         for (name, said) in self.variables.clone() {
             match kind(&name) {

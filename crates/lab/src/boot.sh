@@ -182,7 +182,7 @@ boot() {
   pivot_root . run/machine/old
   umount -l /run/machine/old
   rm -rf /run/machine
-  # systemd leaves propagation to whoever starts it in a container; kubelet needs it shared.
+  # In a container systemd keeps the propagation that it was started with; kubelet needs it shared.
   mount --make-rshared /
   exec env -i container=kubeon-lab PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     /sbin/init --log-target=console --show-status=no

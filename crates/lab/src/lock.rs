@@ -1,7 +1,7 @@
 //! One command at a time per lab.
 //!
 //! The lock is an abstract Unix socket: it is no file, so `down` leaves none, and the kernel gives it back however
-//! the holder ends. A child holds a copy until it executes its program, so whoever gets the lock after a crash
+//! the holder ends. A child holds a copy until it executes its program, so the process that gets the lock after a crash
 //! sees every child of the last holder marked as a process of the lab.
 
 use std::{

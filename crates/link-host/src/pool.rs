@@ -87,7 +87,7 @@ pub(crate) struct Pool {
 /// Commands that are being ended since nobody waits for them any more.
 pub(crate) type Endings = JoinSet<(HostAddress, Result<(), StepFailure>)>;
 
-/// The place of one host's connection. Whoever needs it first makes it; the others wait for that.
+/// The place of one host's connection. The first caller opens it; the others wait for that.
 #[derive(Default)]
 struct Slot(tokio::sync::Mutex<SlotState>);
 

@@ -94,7 +94,7 @@ impl EventRecorder {
         if silent { 0 } else { *waiting.borrow() }
     }
 
-    /// How many nobody was told of: too many waited, or the API server did not take them.
+    /// How many events were not recorded: too many waited, or the API server refused them.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -112,7 +112,7 @@ fn event(record: &EventRecord) -> Event {
 }
 
 /// What the recorder tells events apart by. Of those that differ in their text alone it makes one, and keeps the first
-/// text: of two Jobs that were made, only one would be told of.
+/// text: of two created Jobs, only one would be reported.
 fn action(record: &EventRecord) -> String {
     let mut text = DefaultHasher::new();
     record.text.hash(&mut text);

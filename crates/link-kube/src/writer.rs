@@ -88,7 +88,7 @@ pub enum Priority {
     High,
 }
 
-/// Leave for one request; whoever waits for one may go away without having asked anything.
+/// Permission for one request. A caller may stop waiting for it; then no request is sent.
 pub struct RequestPermit<'h> {
     _place: HeldPermit<'h>,
 }

@@ -49,7 +49,7 @@ async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated
     }
 }
 
-/// Whoever ends takes no word along.
+/// A recorder that ends records its waiting events first.
 #[tokio::test]
 async fn what_was_said_before_an_end_is_told() {
     let server = ApiServer::shared().await.unwrap();

@@ -248,8 +248,8 @@ fn owned(s: &View<'_>, cluster: &Cluster) -> ClusterChanges {
     ClusterChanges { stages: vec![writes], ..ClusterChanges::default() }
 }
 
-/// What the Cluster's status should say: every operation, and what is missing. That changes only with a write that nothing
-/// comes before, `alone`: what is told of it is told when that is done, and once.
+/// The wanted status of the Cluster: every operation, and missing references. The missing references change only with a
+/// write that comes first, `alone`, so that their events are recorded after that write, and once.
 fn history(
     s: &View<'_>,
     cluster: &Cluster,
@@ -318,7 +318,7 @@ fn notice(cluster: &Cluster, warning: bool, reason: &'static str, text: String) 
     Notice { with: about.clone(), about, uid, warning, reason, text }
 }
 
-/// What who looks at the Cluster is told of this operation, with its status; nothing in other lanes.
+/// The event about this operation on its Cluster, with the Cluster's status; nothing for other queue keys.
 pub(crate) fn told(
     s: &View<'_>,
     operation: &ClusterOperation,

@@ -7,8 +7,8 @@
 //!                     └──────────────── the answers ◄──────────────┘
 //! ```
 //!
-//! Pure: no clock, client, runtime or random value. A plan leaves nothing to decide: whoever carries it out sends what
-//! stands in it, in order, and asks again with what came back. Killed anywhere, the next turn goes on from the world.
+//! Pure: no clock, client, runtime or random value. The changes leave nothing to decide: the caller sends the
+//! writes in order and calls again with the answers. After a kill at any point, the next reconcile continues from what it observes.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -201,11 +201,11 @@ fn digest(mut effect: Sha256, read: &[&Found]) -> String {
 
 /// `read` is what the wish reads; all that it comes after, where it is a check that names nothing closer.
 fn reason(wish: &DesiredStep, digest: &str, seen: &Seen<'_>, read: &[&Found], now: i64) -> Option<String> {
-    let anew = read.iter().any(|found| found.why.is_some());
+    let rerun = read.iter().any(|found| found.why.is_some());
     if wish.unmet.is_some() {
         return wish.unmet.clone();
     }
-    if wish.check && anew {
+    if wish.check && rerun {
         return Some(wish.because.to_owned());
     }
     if let Op::Part { digest: part, .. } = &wish.op {
@@ -218,7 +218,7 @@ fn reason(wish: &DesiredStep, digest: &str, seen: &Seen<'_>, read: &[&Found], no
     if let Standing::Drifted(what) = &entry.standing {
         return Some(what.clone());
     }
-    if anew {
+    if rerun {
         return Some("what it reads is written again".to_owned());
     }
     aging(&wish.op, seen.facts, now)

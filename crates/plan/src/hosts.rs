@@ -15,7 +15,7 @@ use crate::proxy_mode::missing_tool;
 /// The program of kubeon on a host.
 const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
 
-/// Checks whose warnings are told of hosts that are part of the cluster already.
+/// Checks whose warnings are also reported for hosts that are part of the cluster already.
 const TOLD_ALWAYS: [&str; 3] = ["memory", "nftables", "clock"];
 
 /// Judges hosts for a cluster that is to be or to stay.
@@ -31,8 +31,8 @@ pub(crate) fn admit<'a>(
     bundle_is_whole(site, notes)
 }
 
-/// Workers that come back although their node is gone already: their kubelet would not make it anew. What they carry is
-/// taken off by this plan, and the next one has them join as new ones.
+/// Workers that come back although their Node object is gone: their kubelet would not create it again. This plan resets
+/// them, and the next one lets them join as new workers.
 fn bare_first(site: &mut PlanContext<'_>, notes: &mut Vec<Note>) {
     let gone = |site: &PlanContext<'_>, host: &Host<'_>| {
         let ours = host.facts.claim.as_ref().is_some_and(|claim| claim.uid == site.intent.uid);

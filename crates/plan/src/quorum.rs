@@ -1,4 +1,4 @@
-//! Whether etcd has a quorum, as far as the snapshot tells. What was not told is not taken for no.
+//! Whether etcd has a quorum, as far as the snapshot tells. A missing report does not count as a failed member.
 
 use kubeon_api::HostName;
 use kubeon_wire::{EtcdFact, Facts};

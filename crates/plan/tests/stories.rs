@@ -1,5 +1,5 @@
 //! Golden stories: what each operation does, in which order, and why. Read the texts in `tests/stories/`.
-//! `UPDATE_GOLDEN=1 cargo test -p kubeon-plan` writes them anew.
+//! `UPDATE_GOLDEN=1 cargo test -p kubeon-plan` writes them again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 

@@ -23,7 +23,7 @@ pub trait ProbeHost: Send + Sync {
     async fn facts(&self, host: HostAddress) -> Result<Facts, StepFailure>;
 
     /// The same, and what comes of connecting from the host to the places asked for (a name or address, and a
-    /// port). Whoever cannot try it tells nothing of them.
+    /// port). A session that cannot try it reports nothing about them.
     ///
     /// # Errors
     /// As for [`ProbeHost::facts`].

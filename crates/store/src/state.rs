@@ -34,7 +34,7 @@ pub struct ClusterState<S> {
     pub version: Option<Version>,
     /// What was wanted.
     pub spec: S,
-    /// Addresses that follow from it, for whoever reads the file.
+    /// Addresses that follow from the spec, for people and programs that read the file.
     #[serde(flatten)]
     pub addresses: Addresses,
     /// Workers that are no longer wanted and did not leave yet, with their names as nodes where they have one.

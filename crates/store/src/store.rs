@@ -169,8 +169,8 @@ impl Store {
         Lock::take(&folder.join(cluster.as_str()), cluster, command)
     }
 
-    /// As [`Store::lock`], for whoever decides by a state that was `read` before, `None` where there was none: what
-    /// somebody else saved meanwhile is not overwritten.
+    /// As [`Store::lock`], for a caller that decided by a state that it `read` before (`None` where there was none): a state
+    /// that another process saved meanwhile is not overwritten.
     ///
     /// # Errors
     /// [`StoreError::Locked`] with the holder when somebody has it; [`StoreError::Changed`] when the state is no longer

@@ -65,7 +65,7 @@ async fn finds_work_that_is_forgotten_after_a_crash() {
 
 #[tokio::test(start_paused = true)]
 async fn finds_what_is_done_once_too_often() {
-    // Takes everything away and begins anew whenever it finds a claim.
+    // Removes everything and starts again whenever it finds a claim.
     let planner = |seen: &kubeon_plan::Snapshot| {
         let reset = kubeon_wire::Op::Reset { cluster: "demo".parse().unwrap() };
         let plan = needed(toy(), seen);

@@ -61,7 +61,7 @@ pub struct HostStep {
     pub digest: String,
     /// Seconds after which the step counts as failed.
     pub timeout_seconds: u32,
-    /// Whether the journal remembers it: `false` for checks, which must be done anew each time.
+    /// Whether the journal remembers it: `false` for checks, which must run every time.
     pub journal: bool,
     /// The effect.
     pub op: Op,

@@ -76,7 +76,7 @@ fn all(lab: &Lab, wanted: Age) -> Result<()> {
     Ok(())
 }
 
-/// The certificate that is shown to whoever connects.
+/// The certificate that a client gets.
 fn served(address: &str) -> Result<Age> {
     age(&format!("openssl s_client -connect {address} < /dev/null 2> /dev/null"))
 }
@@ -94,7 +94,7 @@ fn age(command: &str) -> Result<Age> {
     Ok(Timestamp::now().duration_since(date.parse()?).as_hours() / 24)
 }
 
-/// Gives every host leaves of 300 days, with what uses them started anew, and the admin's kubeconfig one too.
+/// Gives every host and the admin's kubeconfig leaves of 300 days and restarts the services that use them.
 fn grow_old(lab: &Lab) -> Result<()> {
     let script = lab.file("aged.sh");
     fs::write(&script, include_str!("aged.sh"))?;

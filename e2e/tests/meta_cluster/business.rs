@@ -166,7 +166,8 @@ pub fn nodes(ground: &Ground, kubeconfig: &Path, count: usize) -> Result<()> {
     })
 }
 
-/// The keys of all hosts stand beside the object, and one event about it and one about the operation told of the new ones.
+/// The ConfigMap beside the object holds the keys of all hosts; one event of the object and one of the operation name the
+/// new ones.
 fn pinned(ground: &Ground, all: &[&str], new: &[&str]) -> Result<()> {
     let addresses =
         |hosts: &[&str]| hosts.iter().map(|host| ground.address(host)).collect::<Result<Vec<_>>>();

@@ -54,7 +54,7 @@ fn command(ground: &Ground) -> Result<()> {
         apply(ground, &format!("kube-on-kube/{file}"))?;
     }
     done(ground, "sample-shell")?;
-    // It is kept soon after the end, which people are told of first.
+    // The log is stored soon after the status reports the end.
     log_says(ground, "sample-shell", &["the hosts: "], &[])?;
     let pod = "job-name=kubeonkube-sample-shell-job";
     ground.kubectl(&["-n", OPERATOR, "delete", "pod", "-l", pod])?;

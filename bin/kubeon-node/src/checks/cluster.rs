@@ -12,9 +12,9 @@ use super::in_vain;
 use crate::api::{Api, WatchEvent};
 use crate::job::Job;
 
-/// Before a watch that ended is begun again.
+/// The pause before a watch that ended is started again.
 const AGAIN: Duration = Duration::from_millis(200);
-/// A watch is begun anew at least so often, so that being told to stop is noticed.
+/// The longest time of one watch; between two watches the check sees a request to stop.
 const ROUND: Duration = Duration::from_secs(30);
 /// How long a look at the pods of a Deployment may take once time is up.
 const LAST_LOOK: Duration = Duration::from_secs(1);

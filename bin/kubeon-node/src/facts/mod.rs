@@ -64,7 +64,7 @@ struct Stood {
 fn begin<T: Send + 'static>(host: &Arc<Host>, look: impl FnOnce(&Host) -> T + Send + 'static) -> Receiver<T> {
     let (sender, receiver) = channel();
     let host = Arc::clone(host);
-    // Whoever waited may have given up.
+    // The receiver may have reached its deadline.
     thread::spawn(move || drop(sender.send(look(&host))));
     receiver
 }

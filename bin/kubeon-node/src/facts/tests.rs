@@ -107,7 +107,7 @@ fn tells_what_the_api_server_says() {
     assert_eq!(cluster.version, "v1.36.3".parse().ok());
 }
 
-/// What is told of a cluster whose API server answers so.
+/// The facts of a cluster whose API server gives these answers.
 fn told(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (ClusterFacts, Duration) {
     let mut bench = Bench::new();
     testing_api::serve(&mut bench, move |_, path, _| answer(path));
@@ -155,7 +155,7 @@ fn an_api_server_that_answers_is_given_time_to_tell_many_nodes_page_by_page() {
     assert_eq!(cut.nodes, None, "half a list is none");
 }
 
-/// What is told of a member that lists itself, and answers so when it is asked for its health.
+/// The fact of a member that lists itself and gives these answers to health checks.
 fn member(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> EtcdFact {
     let mut bench = Bench::new();
     let own = Arc::new(Mutex::new(String::new()));

@@ -22,9 +22,9 @@ use crate::job::{Effect, Job};
 
 /// How long one call may take.
 const CALL: Duration = Duration::from_secs(10);
-/// Before an eviction that a budget did not allow is tried again.
+/// The pause before an eviction that a disruption budget refused is tried again.
 const BLOCKED: Duration = Duration::from_secs(1);
-/// A watch for pods that are about to end is begun anew at least so often.
+/// The longest time of one watch for terminating pods.
 const ROUND: Duration = Duration::from_secs(10);
 /// Between two rounds at least.
 const BREATH: Duration = Duration::from_millis(50);

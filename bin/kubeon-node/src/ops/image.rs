@@ -45,13 +45,13 @@ pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<Effect, StepFailu
     Ok(Effect { changed: true, marks: vec![mark] })
 }
 
-/// The names in containerd. They are asked for once, and again with `anew`.
+/// The names of the images in containerd. They are listed once, and again with `refresh`.
 ///
 /// # Errors
 /// When containerd does not answer.
-pub fn known(host: &Host, deadline: Instant, anew: bool) -> Result<BTreeSet<String>, StepFailure> {
+pub fn known(host: &Host, deadline: Instant, refresh: bool) -> Result<BTreeSet<String>, StepFailure> {
     let mut held = host.images.lock();
-    if let (Some(names), false) = (&*held, anew) {
+    if let (Some(names), false) = (&*held, refresh) {
         return Ok(names.clone());
     }
     let listed = ctr(host, &["images", "ls", "-q"], deadline)?;

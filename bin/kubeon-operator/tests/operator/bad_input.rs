@@ -76,7 +76,7 @@ async fn a9_a10_a19_a24_a35_what_can_never_run_fails_with_its_reason_and_makes_n
         "{refused}"
     );
     assert!(lab.jobs().list(&ListParams::default()).await.unwrap().items.is_empty());
-    // Whoever comes next is not held up.
+    // The next operation does not wait for the refused one.
     lab.ask("sample", "good").await;
     lab.finish("good").await;
 }

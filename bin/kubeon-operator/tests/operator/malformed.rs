@@ -1,4 +1,4 @@
-//! Objects that cannot be read: told of by an event on each, left alone, and nothing else stands still for them.
+//! Objects that cannot be read: each gets an event and is not changed, and no other object waits for them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};

@@ -1,5 +1,5 @@
-//! What is declared must fit into annotations: there the operator keeps what was applied, and an operation what it is made
-//! for. Whoever is told so by the API server would be told it after the hosts were changed.
+//! The declared cluster must fit into annotations: the operator stores the applied spec there, and an operation the spec
+//! that it was created for. Without this rule the API server would refuse the write after the hosts were changed.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn text(part: &impl Serialize) -> usize {
     serde_json::to_string(part).map_or(0, |text| text.len())
 }
 
-/// Bytes of all annotations but the one that is written anew.
+/// Bytes of all annotations except the one that is replaced.
 fn others(object: &DynamicObject) -> usize {
     let all = object.metadata.annotations.iter().flatten().filter(|(name, _)| *name != APPLIED_SPEC);
     all.map(|(name, text)| name.len() + text.len()).sum()

@@ -75,7 +75,7 @@ async fn both_replicas_show_one_certificate_and_its_successor() {
         hook.client_config.ca_bundle.unwrap_or_default()
     };
     assert_eq!(trusted().await, ByteString(before.authorities.clone().into_bytes()));
-    // A leaf of 70 days is past two thirds of its life: whoever sees it first renews it, both show the new one.
+    // A leaf of 70 days is past two thirds of its life: the first replica that sees it renews it, both serve the new one.
     let past = OffsetDateTime::now_utc() - Duration::days(70);
     let aged =
         before.renewed(&["kubeon-webhook.kubeon-system.svc".into(), "127.0.0.1".into(), "aged".into()], past);

@@ -32,7 +32,7 @@ words! {
     OperationResult {
         /// Its Job works.
         Running = "Running",
-        /// It did what was asked.
+        /// Its Job succeeded.
         Succeeded = "Succeeded",
         /// It did not; the reason says why.
         Failed = "Failed",

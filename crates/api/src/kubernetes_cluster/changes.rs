@@ -42,7 +42,7 @@ impl DeclaredCluster {
 }
 
 fn fields(now: &DeclaredCluster, built: &DeclaredCluster, runs: Option<Version>) -> Vec<&'static str> {
-    // Where neither names any, they follow the masters, and that is told of once.
+    // Where neither names any, etcd follows the masters, and one change is reported.
     let follow = now.etcd_list.is_empty() && built.etcd_list.is_empty();
     let lists = [
         ("kubeVersion", !same_version(now.kube_version, built.kube_version, runs)),

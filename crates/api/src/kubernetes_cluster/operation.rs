@@ -51,7 +51,7 @@ words! {
         Creating = "Creating",
         /// Hosts are being added or removed.
         Scaling = "Scaling",
-        /// It is as declared.
+        /// The cluster matches its declaration.
         Running = "Running",
         /// The last operation failed; `reason` says why.
         Failed = "Failed",

@@ -11,27 +11,10 @@ pub(super) fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> O
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between two words.
+/// Insertions, deletions, replacements and swaps of neighbours between the first 64 characters of two words.
 fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().take(64).collect();
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let at = |row: &Vec<usize>, column: usize| row.get(column).copied().unwrap_or(usize::MAX / 2);
-            let above = rows.last().map_or(usize::MAX / 2, |last| at(last, j + 1));
-            let diagonal = rows.last().map_or(usize::MAX / 2, |last| at(last, j));
-            let mut best = (above + 1).min(at(&row, j) + 1).min(diagonal + usize::from(x != y));
-            let swapped = i > 0 && j > 0 && a.get(i - 1) == Some(y) && b.get(j - 1) == Some(x);
-            if swapped && let Some(two_above) = rows.len().checked_sub(2).and_then(|n| rows.get(n)) {
-                best = best.min(at(two_above, j - 1) + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows.last().and_then(|last| last.last()).copied().unwrap_or_default()
+    let first = |word: &str| word.chars().take(64).collect::<String>();
+    strsim::osa_distance(&first(a), &first(b))
 }
 
 #[cfg(test)]

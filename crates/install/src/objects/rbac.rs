@@ -3,7 +3,7 @@
 //! ```text
 //!   operator   its three kinds everywhere · Jobs, Pods, ConfigMaps, Secrets in its namespaces · its Lease, its webhook
 //!   runner     the status of operations · Secrets, ConfigMaps, without reading any   (which ones: see the policies)
-//!   people     kubeon-viewer, kubeon-editor: to be bound by whoever owns the meta cluster
+//!   people     kubeon-viewer, kubeon-editor: bound by the owner of the meta cluster
 //! ```
 //!
 //! Neither role for people is added to `view` or `edit`: an object may hold a password, and one that names a Secret

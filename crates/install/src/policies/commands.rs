@@ -83,7 +83,7 @@ fn creating(field: &str) -> Validation {
     }
 }
 
-/// A protected cluster is not deleted, whoever asks.
+/// A protected cluster is not deleted, by any user.
 pub(super) fn deletion_protection() -> Policy {
     Policy {
         name: "kubeon-deletion-protection",

@@ -1,5 +1,5 @@
-//! Who names an object that the operator reads for them must be allowed to read it themselves. Otherwise whoever may
-//! declare a cluster could have every Secret in the operator's reach copied onto a host of their own.
+//! A person who names an object that the operator reads must be allowed to read it. Otherwise a person who may declare a
+//! cluster could have every Secret that the operator can read copied onto a host of their own.
 
 use super::{Policy, Validation, not_the_operator};
 use crate::InstallOptions;

@@ -178,7 +178,7 @@ async fn a_changed_host_key_is_refused_before_the_login() {
     assert_eq!(sshd.logins(), 0);
 }
 
-/// What is compared may be a copy: whoever mends it must know of what.
+/// The compared known_hosts file may be a copy: the message names the original, which a person must change.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_host_key_is_looked_for_where_people_can_mend_it() {
     let sshd = Sshd::start();

@@ -11,7 +11,7 @@ use crate::order;
 
 /// The checks that say whether a host can be looked at.
 const SIGHT: [&str; 2] = ["reach", "login"];
-/// Hosts that one command names; whoever has more of them is told of the rest by the next operation.
+/// The most hosts that one command names; the next operation reports the rest.
 const MOST_NAMED: usize = 64;
 
 fn annotation<'a>(
@@ -41,7 +41,7 @@ fn last(mine: &[Arc<ClusterOperation>]) -> impl Iterator<Item = &Arc<ClusterOper
 }
 
 /// Whether something was said since the last operation ended that may let another one pass.
-pub(super) fn anew(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> bool {
+pub(super) fn permits_retry(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> bool {
     let knew = |one: &Arc<ClusterOperation>| {
         let then = one.metadata.annotations.as_ref();
         LENIENT.iter().all(|key| said(object, key).is_none_or(|now| annotation(then, key) == Some(now)))

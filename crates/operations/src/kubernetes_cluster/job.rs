@@ -263,8 +263,8 @@ fn config(
         "metadata": {"name": object_name(object), "namespace": namespace(object)},
         "spec": spec,
     });
-    // Whoever takes a cluster down is told its name. Elsewhere the logins stand in the wish, and room is scarce: a ConfigMap
-    // of 5,000 hosts is nearly full.
+    // The removal of a cluster gets only its name, so its inventory has the logins. For other operations the spec has them,
+    // and a ConfigMap of 5,000 hosts is nearly full.
     let hosts = if takes_down(operation) { inventory::with_logins } else { inventory::yaml };
     let mut data = BTreeMap::from([
         ("job-name".to_owned(), at.name.clone()),

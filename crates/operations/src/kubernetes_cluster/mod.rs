@@ -169,7 +169,7 @@ fn untouched(
 ) -> Result<NextAction, NeedsReads> {
     let leaves =
         matches!(&wanted, NextAction::Operation(desired) if desired.action == ClusterAction::Terminate);
-    // What was applied once stands, whoever took its state away; a runner that still works may be about to save.
+    // A spec that was applied once is on the hosts even if its state was deleted; a live runner may be about to save it.
     if !leaves || !matches!(applied::applied(object), Ok(None)) || crate::cluster::left_over(s).is_some() {
         return Ok(wanted);
     }

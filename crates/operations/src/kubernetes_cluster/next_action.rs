@@ -97,7 +97,7 @@ fn failed(object: &KubernetesCluster) -> bool {
 fn rests(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>], words: &[Operation]) -> bool {
     let seen = object.status.as_ref().and_then(|status| status.observed_generation);
     let asked = requested(object).is_some_and(|word| words.contains(&word));
-    failed(object) && !asked && seen >= object.metadata.generation && !history::anew(object, mine)
+    failed(object) && !asked && seen >= object.metadata.generation && !history::permits_retry(object, mine)
 }
 
 fn addresses(nodes: &[DeclaredNode]) -> Vec<HostAddress> {

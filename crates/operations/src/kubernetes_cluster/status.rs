@@ -267,7 +267,7 @@ pub(super) fn stands(s: &View<'_>, object: &KubernetesCluster, wanted: &NextActi
     changes
 }
 
-/// That what is to be done next is refused. The event about it is told by whoever was refused.
+/// The status that says that the next operation is refused. The refused write itself records the event.
 pub(super) fn refused(object: &KubernetesCluster, text: &str, now: Timestamp) -> Option<Write> {
     let mut new = object.status.clone().unwrap_or_default();
     let deleting = object.metadata.deletion_timestamp.is_some();

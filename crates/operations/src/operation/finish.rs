@@ -39,8 +39,8 @@ impl End {
         Self { result: OperationResult::Succeeded, word: "JobComplete".to_owned(), reason: None, time }
     }
 
-    /// Reasons of the events that tell of it: the operation's own, and its Cluster's. Whoever cancelled it knows, and needs
-    /// no warning.
+    /// Reasons of its events: the operation's own, and its Cluster's. A cancelled operation gets no warning: a person cancelled
+    /// it.
     fn events(&self) -> [&'static str; 2] {
         match (self.result, self.word.as_str()) {
             (OperationResult::Succeeded, _) => ["Succeeded", "OperationSucceeded"],
@@ -90,7 +90,7 @@ pub(crate) fn finish_from(
     progress
 }
 
-/// What is told of a success: whether anything was done at all, if the runner says so.
+/// The message of a success: whether anything changed, if the runner reported it.
 fn well(operation: &ClusterOperation) -> &str {
     let conditions = operation.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let idle = condition::find(conditions, PROGRESSING).filter(|found| found.reason == NOTHING_TO_DO);

@@ -28,8 +28,8 @@ pub(crate) fn bears_uid_of(job: &Job, operation: &ClusterOperation) -> bool {
     label.is_some_and(|label| label == uid(operation))
 }
 
-/// Whether a Job was made for this operation. Whoever may make a Job may label it, so it must stand where the operation's Job
-/// stands, under its name.
+/// Whether a Job was created for this operation. A person who may create Jobs may also label them, so the namespace and the
+/// name must be those of the operation's Job.
 fn is_for(s: &View<'_>, job: &Job, operation: &ClusterOperation) -> bool {
     let home = cluster::home(s.queue_key, &s.settings.namespace);
     bears_uid_of(job, operation)

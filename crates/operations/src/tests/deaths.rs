@@ -128,7 +128,7 @@ fn deleted(world: &mut World) {
     );
 }
 
-/// Whoever else held it lets it go.
+/// Another finalizer's owner removes its finalizer.
 fn let_go(world: &mut World) {
     world.settle();
     assert_eq!(object(world)["metadata"]["finalizers"], json!(["other/one"]), "ours is gone first");

@@ -171,7 +171,7 @@ fn span(seconds: i64) -> String {
     }
 }
 
-/// Parts of the kernel that can be had; IPVS is only told of.
+/// Kernel modules that can be loaded; a missing IPVS is only a warning.
 pub(super) fn modules(it: &Subject<'_>) -> Verdict {
     let known = &it.facts.modules;
     let missing = |names: &[&str]| -> Vec<String> {

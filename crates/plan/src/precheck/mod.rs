@@ -120,7 +120,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("networks", network::networks),
 ];
 
-/// Checks without which nothing can be done to a host, whoever says otherwise.
+/// Checks that cannot be ignored: without them no step can run on a host.
 const NOT_TO_BE_IGNORED: [&str; 4] = [REACH, LOGIN, "claim", "system"];
 
 /// Whether a check may be ignored.

@@ -59,7 +59,7 @@ fn answers(it: &Subject<'_>, hosts: bool) -> Verdict {
         all += 1;
         let why = match one.outcome {
             Reach::Open => continue,
-            // Whoever only listens later is there; a registry has to be there now.
+            // A host whose program listens later is reachable; a registry must answer now.
             Reach::Refused if hosts => continue,
             Reach::Refused => "refuses",
             Reach::Silent => "no answer",
@@ -105,7 +105,7 @@ pub(super) fn ports(it: &Subject<'_>) -> Verdict {
     Verdict::good(found, format!("{} free", list(&wanted))).error(message)
 }
 
-/// A Service may be given such a port, and then hides whoever listens there.
+/// A Service may get such a port and then hides the program that listens there.
 pub(super) fn node_ports(it: &Subject<'_>) -> Verdict {
     let (low, high) = it.intent.spec.node_ports;
     let ours = wanted_ports(it);

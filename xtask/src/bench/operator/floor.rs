@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   operation ─► 3 reads ─► 2 copies + claim ─► Job │ status ─► labels │ status ─► history, label
-//!                   until the Job is there          │     told of      │        the end
+//!                   until the Job is there          │   end reported   │        the end
 //! ```
 
 use std::time::Instant;

@@ -71,7 +71,7 @@ impl Used {
     }
 }
 
-/// Lets the peak begin anew. Where the kernel does not allow it, the peak is that of the whole run.
+/// Resets the peak. Where the kernel does not allow it, the peak is that of the whole run.
 pub(super) fn forget_peak(process: u32) {
     let _ = fs::write(format!("/proc/{process}/clear_refs"), "5");
 }
