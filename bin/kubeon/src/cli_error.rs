@@ -8,22 +8,21 @@ use kubeon_store::StoreError;
 
 use crate::refusal_flags;
 
-/// Exit codes; 0 is for done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
-    /// Something was tried and failed on the way.
-    Failed = 1,
-    /// Refused before the first effect.
-    Refused = 2,
-    /// Stopped by Ctrl-C or SIGTERM.
-    Interrupted = 130,
+/// The exit code of an error; 0 is for done.
+pub fn exit_code(category: ErrorCategory) -> u8 {
+    match category {
+        ErrorCategory::Failed => 1,
+        ErrorCategory::Refused => 2,
+        // By Ctrl-C or SIGTERM: 128 and the number of SIGINT.
+        ErrorCategory::Interrupted => 130,
+    }
 }
 
 /// Why a command ended, what to look at, and what to type next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CliError {
-    /// The exit code.
-    pub code: Code,
+    /// What it says about the hosts; it decides the exit code.
+    pub category: ErrorCategory,
     /// The first line, without `error: `; empty when everything was said already.
     pub title: String,
     /// What it is about, and what about it.
@@ -37,10 +36,10 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// Ends with a code and one line.
-    pub fn new(code: Code, title: impl Into<String>) -> Self {
+    /// Ends with one line.
+    pub fn new(category: ErrorCategory, title: impl Into<String>) -> Self {
         Self {
-            code,
+            category,
             title: title.into(),
             rows: Vec::new(),
             refusals: Box::default(),
@@ -51,17 +50,17 @@ impl CliError {
 
     /// Refused before the first effect.
     pub fn refused(title: impl Into<String>) -> Self {
-        Self::new(Code::Refused, title)
+        Self::new(ErrorCategory::Refused, title)
     }
 
     /// Failed on the way.
     pub fn failed(title: impl Into<String>) -> Self {
-        Self::new(Code::Failed, title)
+        Self::new(ErrorCategory::Failed, title)
     }
 
-    /// Everything was said already: only the code is left.
-    pub fn silent(code: Code) -> Self {
-        Self::new(code, "")
+    /// Everything was said already: only the exit code is left.
+    pub fn silent(category: ErrorCategory) -> Self {
+        Self::new(category, "")
     }
 
     /// With a line on a subject.
@@ -106,12 +105,7 @@ impl From<EngineError> for CliError {
         }
         let rows = reasons.others.iter().map(refusal_flags::row).chain(rows).collect();
         let refusals = reasons.all().into();
-        let code = match category {
-            ErrorCategory::Failed => Code::Failed,
-            ErrorCategory::Refused => Code::Refused,
-            ErrorCategory::Interrupted => Code::Interrupted,
-        };
-        Self { code, title, rows, refusals, warnings, hint }
+        Self { category, title, rows, refusals, warnings, hint }
     }
 }
 
@@ -124,7 +118,7 @@ impl From<StoreError> for CliError {
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self::silent(Code::Failed);
+            return Self::silent(ErrorCategory::Failed);
         }
         Self::failed(error.to_string())
     }
@@ -196,7 +190,7 @@ mod tests {
             .hint("continue with: kubeon create demo");
         assert_eq!(stop.reason(), "step 3 failed\n  cause  no room");
         assert_eq!(stop.next().as_deref(), Some("kubeon create demo"));
-        assert_eq!(CliError::silent(Code::Failed).reason(), "");
+        assert_eq!(CliError::silent(ErrorCategory::Failed).reason(), "");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Ctrl-C and SIGTERM: the first one stops gently, the second one at once.
 
+use kubeon_engine::error::ErrorCategory;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli_error::{CliError, Code};
+use crate::cli_error::{CliError, exit_code};
 use crate::output::CliOutput;
 
 /// The signals that end a command, from now on and for the rest of the process.
@@ -43,7 +44,7 @@ pub fn watch(cancellation: &CancellationToken, output: &CliOutput) -> Result<(),
     let (signals, gone) = (Signals::new()?, output.clone());
     tokio::spawn(stop(signals, cancellation.clone(), output.clone(), move || {
         gone.on_screen(None);
-        std::process::exit(Code::Interrupted as i32);
+        std::process::exit(i32::from(exit_code(ErrorCategory::Interrupted)));
     }));
     Ok(())
 }

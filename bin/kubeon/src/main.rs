@@ -26,7 +26,8 @@ use clap::Parser as _;
 use mimalloc::MiMalloc;
 
 use args::{CliEnvironment, CommandLine};
-use cli_error::{CliError, Code};
+use cli_error::{CliError, exit_code};
+use kubeon_engine::error::ErrorCategory;
 use output::CliOutput;
 
 /// A plan of 5,000 hosts is 150,000 steps of small texts, made and let go of by many threads at once: a third faster.
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     output.end(&result);
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(stop) => ExitCode::from(stop.code as u8),
+        Err(stop) => ExitCode::from(exit_code(stop.category)),
     }
 }
 
@@ -67,7 +68,7 @@ fn trace(output: &CliOutput) {
 fn told_by_parser(message: &clap::Error) -> ExitCode {
     let printed = message.print().is_ok();
     let wrong = message.use_stderr() || !printed;
-    ExitCode::from(if wrong { Code::Refused as u8 } else { 0 })
+    ExitCode::from(if wrong { exit_code(ErrorCategory::Refused) } else { 0 })
 }
 
 fn run(cli: &CommandLine, environment: CliEnvironment, output: &CliOutput) -> Result<(), CliError> {

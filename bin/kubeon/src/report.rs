@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
+use kubeon_engine::error::ErrorCategory;
 use kubeon_plan::{Plan, Step, StepOutcome};
 use kubeon_reconcile::Reconciled;
 use kubeon_wire::{Op, StepFailure};
 
-use crate::cli_error::{CliError, Code};
+use crate::cli_error::CliError;
 use crate::output::words;
 
 /// How many hosts besides the first are reported.
@@ -30,17 +31,18 @@ pub fn incomplete(reconciled: &Reconciled, interrupted: bool, again: &str) -> Cl
     let again = format!("continue with: {again}");
     let Some((place, step, failure)) = failed.first() else {
         let title = if interrupted { "stopped before the end" } else { "not all steps were done" };
-        let code = if interrupted { Code::Interrupted } else { Code::Failed };
-        return CliError::new(code, format!("{}: {title}", plan.cluster))
+        let category = if interrupted { ErrorCategory::Interrupted } else { ErrorCategory::Failed };
+        return CliError::new(category, format!("{}: {title}", plan.cluster))
             .row("done", progress(reconciled))
             .hint(again);
     };
     let total = plan.steps.len();
     let title =
         format!("{}: step {} of {total} failed on {}", plan.cluster, place + 1, name(plan, step.host));
-    let mut error = CliError::new(if interrupted { Code::Interrupted } else { Code::Failed }, title)
-        .row("step", format!("{}: {}{}", step.stage, step.title, digest(step)))
-        .row("cause", &failure.cause);
+    let mut error =
+        CliError::new(if interrupted { ErrorCategory::Interrupted } else { ErrorCategory::Failed }, title)
+            .row("step", format!("{}: {}{}", step.stage, step.title, digest(step)))
+            .row("cause", &failure.cause);
     let lines = &failure.log[failure.log.len().saturating_sub(LOG_LINES)..];
     if !lines.is_empty() {
         error = error.row("output", lines.join("\n"));

@@ -12,10 +12,11 @@ use serde::Serialize;
 use super::nodes::{AT_ONCE, ClusterNodes};
 use crate::args::Format;
 use crate::args::day::ExecArgs;
-use crate::cli_error::{CliError, Code};
+use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::interrupt::Signals;
 use crate::output::{CommandResult, TextTable, words};
+use kubeon_engine::error::ErrorCategory;
 use kubeon_engine::selector::Member;
 
 /// Runs a command on nodes.
@@ -59,7 +60,7 @@ pub async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), CliError>
 /// Waits until no command runs any more on the nodes, unless a person does not want to.
 async fn stopped(context: &Context<'_>, nodes: &ClusterNodes, signals: &mut Signals) -> CliError {
     context.output.say("stopping: the commands are told to end; press Ctrl-C again to stop at once");
-    let stop = |title: &str| CliError::new(Code::Interrupted, format!("exec: stopped; {title}"));
+    let stop = |title: &str| CliError::new(ErrorCategory::Interrupted, format!("exec: stopped; {title}"));
     let running = tokio::select! {
         running = nodes.contact.hosts.farewells() => running,
         () = signals.next() => return stop("nobody waited until the commands ended, some may still run"),

@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use crate::args::Format;
 use crate::args::lab::{LabArgs, LabCommand, LabDown, LabHost, LabLs, LabSsh, LabUp, LabUser};
-use crate::cli_error::{CliError, Code};
+use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::spinner::Spinner;
 use crate::output::{CommandResult, TextTable, words};
-use kubeon_engine::error::chain;
+use kubeon_engine::error::{ErrorCategory, chain};
 
 /// Does what the command line says about labs.
 pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), CliError> {
@@ -35,7 +35,7 @@ pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), CliError> 
 
 fn stop(error: kubeon_lab::Error) -> CliError {
     use kubeon_lab::Error;
-    let code = match &error {
+    let category = match &error {
         Error::Name { .. }
         | Error::HostCount(_)
         | Error::NotRoot
@@ -47,10 +47,10 @@ fn stop(error: kubeon_lab::Error) -> CliError {
         | Error::NoLab { .. }
         | Error::NoHost { .. }
         | Error::HostDead { .. }
-        | Error::NoSubnet => Code::Refused,
-        _ => Code::Failed,
+        | Error::NoSubnet => ErrorCategory::Refused,
+        _ => ErrorCategory::Failed,
     };
-    CliError::new(code, chain(&error))
+    CliError::new(category, chain(&error))
 }
 
 fn name(text: &str) -> Result<LabName, CliError> {

@@ -74,7 +74,7 @@ fn names_host_step_cause_and_what_is_done() {
     };
     let stop =
         incomplete(&reconciled(&[DONE, DONE, StepOutcome::Failed { failure }]), false, "kubeon create demo");
-    assert_eq!(stop.code, Code::Failed);
+    assert_eq!(stop.category, ErrorCategory::Failed);
     assert_eq!(
         stop.to_string(),
         "\
@@ -92,7 +92,7 @@ continue with: kubeon create demo
 fn an_interrupted_run_says_how_to_go_on() {
     let skipped = StepOutcome::Skipped { because: None };
     let stop = incomplete(&reconciled(&[DONE, skipped.clone(), skipped]), true, "kubeon create demo");
-    assert_eq!(stop.code, Code::Interrupted);
+    assert_eq!(stop.category, ErrorCategory::Interrupted);
     assert_eq!(
         stop.to_string(),
         "error: demo: stopped before the end\n  done  17 steps are up to date; h1 is complete\ncontinue with: kubeon create demo\n"

@@ -159,7 +159,7 @@ mod tests {
     use kubeon_bundle::image::ArchiveFormat;
 
     use super::*;
-    use crate::cli_error::Code;
+    use kubeon_engine::error::ErrorCategory;
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|&name| name.to_owned()).collect()
@@ -247,7 +247,7 @@ mod tests {
             loaded("c.tar", &["h1"], &["h4"], &[]),
         ];
         let stop = end(&told, false, "kubeon image load a.tar b.tar c.tar demo").unwrap_err();
-        assert_eq!(stop.code, Code::Failed);
+        assert_eq!(stop.category, ErrorCategory::Failed);
         assert_eq!(
             stop.to_string(),
             "error: 2 of 3 archives did not get to every node of demo\n\
