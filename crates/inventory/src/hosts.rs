@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, NodeList};
 use kubeon_api::{HostAddress, HostName, LabelKey, LabelValue, LoginName, Secret};
 
-use crate::Login;
 use crate::groups::{Groups, Host};
+use crate::login::Login;
 use crate::mistake::{File, Mistake};
 use crate::roles::Roles;
 use crate::settings::{Reader, remark};

@@ -15,6 +15,7 @@
 
 mod groups;
 mod hosts;
+mod login;
 mod mistake;
 mod outline;
 mod roles;
@@ -23,11 +24,11 @@ mod tree;
 mod variables;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
-use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, KubernetesClusterSpec, Secret};
+use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, KubernetesClusterSpec};
 
+pub use login::Login;
 pub use mistake::{File, Mistake, Mistakes};
 pub use outline::{Outline, outline};
 pub use variables::Remark;
@@ -41,17 +42,6 @@ pub struct Inventory {
     pub logins: BTreeMap<HostAddress, Login>,
     /// Variables without effect and what that means, and what else a person should know.
     pub remarks: Vec<Remark>,
-}
-
-/// How to log in to a host, beyond the port and the account that the cluster names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Login {
-    /// `ansible_password`.
-    pub password: Option<Secret>,
-    /// `ansible_become_password`.
-    pub sudo_password: Option<Secret>,
-    /// `ansible_ssh_private_key_file`.
-    pub key_file: Option<PathBuf>,
 }
 
 /// Reads `hosts.yml` and `group_vars.yml`; either may be JSON, the second may be empty.

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use kubeon_apply::{RunEvent, RunObserver};
 use kubeon_plan::{Outcome, Plan};
 
-use crate::reconciler::{Planned, ReconcileError};
+use crate::planned::{Planned, ReconcileError};
 
 /// What a caller of [`crate::Reconciler::until_settled`] does around each apply: persist, announce, display.
 pub trait ReconcileHooks {

@@ -12,8 +12,10 @@
 //! This crate decides only when to reconcile again. `plan` decides what to do, `apply` how to do it.
 
 mod hooks;
+mod planned;
 mod reconciler;
 mod retry;
 
 pub use hooks::{ReconcileHooks, Silent};
-pub use reconciler::{MAX_ATTEMPTS, Planned, ReconcileError, Reconciled, Reconciler};
+pub use planned::{Planned, ReconcileError};
+pub use reconciler::{MAX_ATTEMPTS, Reconciled, Reconciler};

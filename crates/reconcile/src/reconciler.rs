@@ -2,11 +2,12 @@
 
 use kubeon_api::HostAddress;
 use kubeon_apply::{HostPorts, RunObserver};
-use kubeon_plan::{Finding, Outcome, Plan, PlanError, Severity, Snapshot};
+use kubeon_plan::{Outcome, Plan, PlanError, Severity, Snapshot};
 use kubeon_ports::{Clock, ProbeHost};
 use tokio_util::sync::CancellationToken;
 
 use crate::hooks::ReconcileHooks;
+use crate::planned::{Planned, ReconcileError};
 use crate::retry::{another_may_help, covers};
 
 /// How many applies one command makes at most.
@@ -27,25 +28,6 @@ pub struct Reconciler<'a> {
     pub cancel: &'a CancellationToken,
 }
 
-/// A snapshot and a plan made from it that broke no fatal rule. Nothing was written yet: show it, ask,
-/// persist its generation, then pass it to [`Reconciler::until_settled`].
-#[derive(Debug, Clone)]
-pub struct Planned {
-    /// What was observed.
-    pub snapshot: Snapshot,
-    plan: Plan,
-    /// What a person should know about the plan.
-    pub warnings: Vec<Finding>,
-}
-
-impl Planned {
-    /// The plan.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-}
-
 /// A plan that was applied.
 #[derive(Debug, Clone)]
 pub struct Reconciled {
@@ -55,22 +37,6 @@ pub struct Reconciled {
     pub plan: Plan,
     /// What came of the plan.
     pub outcome: Outcome,
-}
-
-/// No plan can be applied; no host was written to.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
-    /// No plan could be made.
-    #[error(transparent)]
-    Refused(#[from] PlanError),
-    /// The plan breaks a rule that holds for every plan: a fault of the planner, not of the request.
-    #[error("the plan of {cluster} is not safe to apply: {}", .findings.iter().map(|it| format!("{} ({})", it.text, it.rule)).collect::<Vec<_>>().join("; "))]
-    Unsafe {
-        /// The cluster.
-        cluster: String,
-        /// The fatal findings; never empty.
-        findings: Vec<Finding>,
-    },
 }
 
 impl Reconciler<'_> {

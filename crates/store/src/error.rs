@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use kubeon_api::ClusterName;
 
-use crate::lock::Holder;
+use crate::holder::Holder;
 
 /// The local state could not be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -18,13 +18,15 @@
 mod archive;
 mod error;
 mod file;
+mod holder;
 mod lock;
 mod state;
 mod store;
 
 pub use archive::Imported;
 pub use error::StoreError;
-pub use lock::{Holder, Lock};
+pub use holder::Holder;
+pub use lock::Lock;
 pub use state::{Addresses, ClusterState, HostLogin, SCHEMA, Status};
 pub use store::{Store, base_folder};
 

@@ -1,6 +1,5 @@
 //! One writer per cluster.
 
-use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,39 +7,15 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan, Unit};
+use jiff::{Timestamp, Unit};
 use kubeon_api::ClusterName;
-use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::holder::Holder;
 
 /// How often, and how long apart, the holder's name is looked for: it writes it just after locking.
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-
-/// Who holds a lock.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Holder {
-    /// Its process id.
-    pub pid: u32,
-    /// What it does, such as `kubeon create`.
-    pub command: String,
-    /// The control machine's name.
-    pub host: String,
-    /// Since when.
-    pub since: Timestamp,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = self.since.to_zoned(TimeZone::system());
-        let recent = Timestamp::now().checked_sub(20.hours()).is_ok_and(|edge| self.since > edge);
-        let form = if recent { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
-        write!(f, "{:?} (pid {} on {}, since {})", self.command, self.pid, self.host, since.strftime(form))
-    }
-}
 
 /// The right to change a cluster's state; let go when dropped, or by the kernel when the process dies.
 /// The lock file itself stays: removing it would let two holders in.

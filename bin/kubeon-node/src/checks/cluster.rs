@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use kubeon_api::HostName;
-use kubeon_wire::StepFailure;
+use kubeon_wire::{Category, StepFailure};
 use serde_json::Value;
 
-use super::in_vain;
 use crate::api::{Api, WatchEvent};
 use crate::job::Job;
 
@@ -81,7 +80,7 @@ pub(super) fn watch(
             None => awaited.missing(),
         };
         if job.left().is_zero() {
-            return Err(in_vain(seen()));
+            return Err(crate::failure::of(Category::Timeout, seen()));
         }
         job.pause(AGAIN, seen)?;
     }

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use kubeon_wire::{Category, Check, StepFailure};
+use kubeon_wire::{Check, StepFailure};
 
 use crate::failure::plain;
 use crate::https::Https;
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// early when there is nothing left to wait for.
 ///
 /// # Errors
-/// [`Category::Timeout`] with what was last seen, or what `healthy` says.
+/// `Category::Timeout` with what was last seen, or what `healthy` says.
 pub fn hold(
     job: &Job<'_>,
     checks: &[Check],
@@ -128,11 +128,6 @@ fn trouble(body: &str) -> String {
 /// Whether an address is one of this host's own: only those can be bound.
 fn is_near(address: Ipv4Addr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
-}
-
-/// A wait in vain for `what` with the reason `seen`.
-fn in_vain(seen: String) -> StepFailure {
-    crate::failure::of(Category::Timeout, seen)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::cluster::{Awaited, Deployment, Nodes};
+use kubeon_wire::Category;
+
 use super::*;
 use crate::api::WatchEvent;
 use crate::testing::Bench;

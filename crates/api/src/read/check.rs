@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::Mistake;
 use super::closest::closest;
+use super::mistake::Mistake;
 use super::tree::{Kind, Place, Tree, join};
 use crate::schema::{MAY_BE_EMPTY, newer_spelling, refusal};
 

@@ -5,12 +5,12 @@
 
 mod check;
 mod closest;
+mod mistake;
 mod tree;
-
-use std::fmt;
 
 use crate::crd::json_schema;
 use crate::kubernetes_cluster::KubernetesCluster;
+pub use mistake::Mistake;
 use tree::{Kind, Place, Tree};
 
 /// Why a text is no `KubernetesCluster`.
@@ -48,25 +48,6 @@ pub enum ReadError {
     /// It is one, with mistakes; in the order of the file, never empty.
     #[error("{}", listed(.0))]
     Mistakes(Vec<Mistake>),
-}
-
-/// One thing that is wrong, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    /// The line, from 1.
-    pub line: u64,
-    /// The character in that line, from 1.
-    pub column: u64,
-    /// The field, such as `spec.cluster.nodeList[0].ip`; empty for the whole object.
-    pub field: String,
-    /// What is wrong with it, and the way out: the end of a sentence that begins with the field.
-    pub reason: String,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {} {}", self.line, self.field, self.reason)
-    }
 }
 
 fn listed(mistakes: &[Mistake]) -> String {

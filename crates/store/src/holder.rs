@@ -1,0 +1,30 @@
+//! The process that holds the lock of a cluster.
+
+use std::fmt;
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _};
+use serde::{Deserialize, Serialize};
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    /// Its process id.
+    pub pid: u32,
+    /// What it does, such as `kubeon create`.
+    pub command: String,
+    /// The control machine's name.
+    pub host: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = self.since.to_zoned(TimeZone::system());
+        let recent = Timestamp::now().checked_sub(20.hours()).is_ok_and(|edge| self.since > edge);
+        let form = if recent { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+        write!(f, "{:?} (pid {} on {}, since {})", self.command, self.pid, self.host, since.strftime(form))
+    }
+}
