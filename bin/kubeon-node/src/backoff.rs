@@ -9,7 +9,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Pauses without end: the deadline of the step ends the attempts.
-pub fn pauses() -> impl Iterator<Item = Duration> {
+pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
     let builder = ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
     builder.without_max_times().build().chain(std::iter::repeat(LONGEST_PAUSE))
 }

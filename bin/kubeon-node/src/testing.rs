@@ -19,13 +19,13 @@ use crate::systemd::{NotStarted, Services, UnitState};
 
 /// What the fake service manager was asked, and how it answers.
 #[derive(Default)]
-pub struct Fake {
+pub(crate) struct Fake {
     pub asked: Mutex<Vec<String>>,
     pub running: Mutex<BTreeSet<String>>,
     pub broken: Mutex<BTreeSet<String>>,
 }
 
-pub struct FakeServices(pub Arc<Fake>);
+pub(crate) struct FakeServices(pub Arc<Fake>);
 
 impl Services for FakeServices {
     fn states(&self, units: &[String]) -> Result<BTreeMap<String, UnitState>, StepFailure> {
@@ -77,7 +77,7 @@ impl Services for FakeServices {
 }
 
 #[derive(Clone, Default)]
-pub struct Said(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Said(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Said {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -91,13 +91,13 @@ impl Write for Said {
 }
 
 impl Said {
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 
 /// A host in a folder of its own.
-pub struct Bench {
+pub(crate) struct Bench {
     folder: tempfile::TempDir,
     pub host: Host,
     pub services: Arc<Fake>,
@@ -107,7 +107,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let services = Arc::new(Fake::default());
         let host =
@@ -117,30 +117,30 @@ impl Bench {
         Self { folder, host, services, events, said, stop: AtomicBool::new(false) }
     }
 
-    pub fn job(&self) -> Job<'_> {
+    pub(crate) fn job(&self) -> Job<'_> {
         let deadline = Instant::now() + Duration::from_secs(5);
         Job { host: &self.host, id: "h1/step", deadline, events: &self.events, stop: &self.stop }
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn write(&self, path: &str, text: &str) {
+    pub(crate) fn write(&self, path: &str, text: &str) {
         let place = self.host.root.at(path);
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         fs::write(place, text).unwrap();
     }
 
-    pub fn read(&self, path: &str) -> String {
+    pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.host.root.at(path)).unwrap()
     }
 
-    pub fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         self.said.text()
     }
 
-    pub fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.services.asked.lock())
     }
 }

@@ -13,7 +13,7 @@ use crate::paths;
 use crate::testing::Bench;
 
 /// What a request is answered with.
-pub enum Reply {
+pub(crate) enum Reply {
     /// A status and a body.
     Json(u16, String),
     /// Lines, and then the end of the answer.
@@ -23,11 +23,11 @@ pub enum Reply {
 }
 
 /// What was asked: method, path with query, body.
-pub type Asked = Arc<Mutex<Vec<(String, String, String)>>>;
+pub(crate) type Asked = Arc<Mutex<Vec<(String, String, String)>>>;
 
 /// Serves the bench's API until the test ends; `answer` is given the method, the path and the number of
 /// the request.
-pub fn serve(
+pub(crate) fn serve(
     bench: &mut Bench,
     answer: impl Fn(&str, &str, usize) -> Reply + Send + Sync + 'static,
 ) -> Asked {

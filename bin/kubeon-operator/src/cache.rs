@@ -184,7 +184,7 @@ pub(crate) struct QueueObjects {
 
 impl ObjectCache {
     /// Nothing is known yet. `namespace` is the operator's own.
-    pub fn new(namespace: String) -> Self {
+    pub(crate) fn new(namespace: String) -> Self {
         Self { namespace, inner: RwLock::default(), held_changed: Notify::new() }
     }
 
@@ -197,7 +197,7 @@ impl ObjectCache {
     }
 
     /// Takes an object in, unless a newer one is known or it is known to be gone. The lanes that it matters to.
-    pub fn apply<K: CachedKind>(&self, mut object: K) -> Vec<QueueKey> {
+    pub(crate) fn apply<K: CachedKind>(&self, mut object: K) -> Vec<QueueKey> {
         object.slim();
         let Some(queue_key) = object.queue_key(&self.namespace) else { return Vec::new() };
         let (meta, targets) = (object.meta().clone(), object.refers_to(&self.namespace));
@@ -205,7 +205,7 @@ impl ObjectCache {
     }
 
     /// Takes in that an object is there and cannot be read.
-    pub fn apply_unreadable<K: CachedKind>(
+    pub(crate) fn apply_unreadable<K: CachedKind>(
         &self,
         meta: &ObjectMeta,
         queue_key: QueueKey,
@@ -244,7 +244,7 @@ impl ObjectCache {
     }
 
     /// Takes in that an object is gone.
-    pub fn remove<K: CachedKind>(&self, meta: &ObjectMeta) -> Vec<QueueKey> {
+    pub(crate) fn remove<K: CachedKind>(&self, meta: &ObjectMeta) -> Vec<QueueKey> {
         let mut inner = self.write();
         if let Some(uid) = &meta.uid {
             inner.gone.add(uid);
@@ -255,12 +255,16 @@ impl ObjectCache {
     }
 
     /// A list of the kind ended: what is not on it is gone. The lanes of that.
-    pub fn keep<K: CachedKind>(&self, listed: &HashSet<String>, namespace: Option<&str>) -> Vec<QueueKey> {
+    pub(crate) fn keep<K: CachedKind>(
+        &self,
+        listed: &HashSet<String>,
+        namespace: Option<&str>,
+    ) -> Vec<QueueKey> {
         K::table(&mut self.write()).keep(listed, namespace)
     }
 
     /// Takes in what is known of a ConfigMap or Secret. The lanes that it matters to, if it appeared or its owners changed.
-    pub fn apply_meta(&self, target: ObjectRef, meta: &ObjectMeta) -> Vec<QueueKey> {
+    pub(crate) fn apply_meta(&self, target: ObjectRef, meta: &ObjectMeta) -> Vec<QueueKey> {
         let known = ObjectOwnership::of(meta);
         let version = table::version(meta);
         let mut inner = self.write();
@@ -280,7 +284,7 @@ impl ObjectCache {
     }
 
     /// Takes in that a ConfigMap or Secret is gone.
-    pub fn remove_meta(&self, target: &ObjectRef, uid: Option<&str>) -> Vec<QueueKey> {
+    pub(crate) fn remove_meta(&self, target: &ObjectRef, uid: Option<&str>) -> Vec<QueueKey> {
         let mut inner = self.write();
         if let Some(uid) = uid {
             inner.gone.add(uid);
@@ -290,25 +294,25 @@ impl ObjectCache {
     }
 
     /// The version of a ConfigMap or Secret that was seen, where versions are numbers.
-    pub fn version(&self, target: &ObjectRef) -> Option<u64> {
+    pub(crate) fn version(&self, target: &ObjectRef) -> Option<u64> {
         self.read().metas.get(target).map(|(_, version)| *version).filter(|version| *version != u64::MAX)
     }
 
     /// ConfigMaps or Secrets of a namespace that are known.
-    pub fn metas_of(&self, kind: ObjectKind, namespace: &str) -> Vec<ObjectRef> {
+    pub(crate) fn metas_of(&self, kind: ObjectKind, namespace: &str) -> Vec<ObjectRef> {
         let inner = self.read();
         let found = inner.metas.keys().filter(|target| target.kind == kind && target.namespace == namespace);
         found.cloned().collect()
     }
 
     /// When a pod ended, if it did and says so.
-    pub fn pod_ended(&self, pod: &ObjectRef) -> Option<Timestamp> {
+    pub(crate) fn pod_ended(&self, pod: &ObjectRef) -> Option<Timestamp> {
         let found = self.read().pods.get(&format!("{}/{}", pod.namespace, pod.name));
         found.object().and_then(|pod| job_state::ended_at(pod))
     }
 
     /// The objects of one lane.
-    pub fn objects_of(&self, queue_key: &QueueKey) -> QueueObjects {
+    pub(crate) fn objects_of(&self, queue_key: &QueueKey) -> QueueObjects {
         let inner = self.read();
         let subject = match queue_key {
             QueueKey::Cluster(name) => ClusterObject::Cluster(inner.clusters.get(name)),
@@ -325,12 +329,12 @@ impl ObjectCache {
     }
 
     /// A list of this kind was refused in this namespace. Whether that is new.
-    pub fn refused(&self, namespace: &str, kind: &str, said: &str) -> bool {
+    pub(crate) fn refused(&self, namespace: &str, kind: &str, said: &str) -> bool {
         self.hide(namespace, |hidden| hidden.refused(namespace, kind, said))
     }
 
     /// A list of this kind was taken in. Whether one was refused before.
-    pub fn answered(&self, namespace: &str, kind: &str) -> bool {
+    pub(crate) fn answered(&self, namespace: &str, kind: &str) -> bool {
         self.hide(namespace, |hidden| hidden.answered(namespace, kind))
     }
 
@@ -346,12 +350,12 @@ impl ObjectCache {
     }
 
     /// Why nothing is decided for clusters of some namespaces, a sentence for each.
-    pub fn unlistable(&self) -> Vec<String> {
+    pub(crate) fn unlistable(&self) -> Vec<String> {
         self.read().unlistable.all()
     }
 
     /// Objects for which nothing is decided, and why.
-    pub fn held(&self) -> Vec<(Arc<KubernetesCluster>, String)> {
+    pub(crate) fn held(&self) -> Vec<(Arc<KubernetesCluster>, String)> {
         let inner = self.read();
         let why = |object: &Arc<KubernetesCluster>| {
             let namespace = object.metadata.namespace.as_deref()?;
@@ -361,12 +365,12 @@ impl ObjectCache {
     }
 
     /// Waits until [`Self::held`] may have another answer than when it was asked last, or its objects are others by now.
-    pub async fn held_changed(&self) {
+    pub(crate) async fn held_changed(&self) {
         self.held_changed.notified().await;
     }
 
     /// Every lane that has something.
-    pub fn queue_keys(&self) -> BTreeSet<QueueKey> {
+    pub(crate) fn queue_keys(&self) -> BTreeSet<QueueKey> {
         let inner = self.read();
         let tables = [
             inner.clusters.queue_keys(),
@@ -378,7 +382,7 @@ impl ObjectCache {
     }
 
     /// How many objects of each kind are known.
-    pub fn sizes(&self) -> BTreeMap<&'static str, usize> {
+    pub(crate) fn sizes(&self) -> BTreeMap<&'static str, usize> {
         let inner = self.read();
         [
             ("Cluster", inner.clusters.len()),

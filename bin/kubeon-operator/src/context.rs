@@ -48,7 +48,7 @@ pub(crate) struct OperatorContext {
 }
 
 impl OperatorContext {
-    pub fn new(
+    pub(crate) fn new(
         settings: OperatorSettings,
         writer: KubeWriter,
         events: EventRecorder,
@@ -72,31 +72,31 @@ impl OperatorContext {
         }
     }
 
-    pub fn settings(&self) -> Arc<OperatorSettings> {
+    pub(crate) fn settings(&self) -> Arc<OperatorSettings> {
         Arc::clone(&self.settings.read())
     }
 
-    pub fn wake(&self, queue_keys: Vec<QueueKey>) {
+    pub(crate) fn wake(&self, queue_keys: Vec<QueueKey>) {
         for queue_key in queue_keys {
             self.queue.wake(&queue_key, Urgency::Fresh);
         }
     }
 
     /// Wakes lanes that somebody waits for the end of.
-    pub fn hurry(&self, queue_keys: Vec<QueueKey>) {
+    pub(crate) fn hurry(&self, queue_keys: Vec<QueueKey>) {
         for queue_key in queue_keys {
             self.queue.wake(&queue_key, Urgency::Urgent);
         }
     }
 
     /// A ConfigMap or Secret is there.
-    pub fn seen(&self, target: ObjectRef, meta: &ObjectMeta) {
+    pub(crate) fn seen(&self, target: ObjectRef, meta: &ObjectMeta) {
         self.configured(&target);
         self.wake(self.cache.apply_meta(target, meta));
     }
 
     /// The operator's own ConfigMap came, changed or went.
-    pub fn configured(&self, target: &ObjectRef) {
+    pub(crate) fn configured(&self, target: &ObjectRef) {
         if target.kind == ObjectKind::ConfigMap
             && target.name == names::CONFIG
             && target.namespace == self.settings().namespace
@@ -105,32 +105,32 @@ impl OperatorContext {
         }
     }
 
-    pub fn watch_failed(&self, kind: &str, error: &dyn std::error::Error) {
+    pub(crate) fn watch_failed(&self, kind: &str, error: &dyn std::error::Error) {
         self.metrics.watch_failed(kind);
         tracing::warn!(kind, error = %error, "a watch was interrupted; it begins again");
     }
 
     /// Says once for each generation that an object cannot be read.
-    pub fn tell_unreadable(&self, kind: &str, meta: &ObjectMeta, why: &str) {
+    pub(crate) fn tell_unreadable(&self, kind: &str, meta: &ObjectMeta, why: &str) {
         if let Some(word) = self.unreadable.seen(kind, meta, why) {
             self.events.record(word);
         }
     }
 
     /// This process leads from now on.
-    pub fn lead(&self) {
+    pub(crate) fn lead(&self) {
         self.leads.store(true, Ordering::Relaxed);
         self.unreadable.lead().into_iter().for_each(|word| self.events.record(word));
     }
 
     /// Whether this process leads.
-    pub fn leads(&self) -> bool {
+    pub(crate) fn leads(&self) -> bool {
         self.leads.load(Ordering::Relaxed)
     }
 
     /// Follows the log of a pod that terminates. A replica that does not lead follows it too: the leader may die before it
     /// has written the log.
-    pub fn listen(&self, pod: &ObjectMeta) {
+    pub(crate) fn listen(&self, pod: &ObjectMeta) {
         let pod = log_follower::log_of(pod);
         let (writer, at) = (self.writer.clone(), pod.clone());
         self.log_follower
@@ -138,7 +138,7 @@ impl OperatorContext {
     }
 
     /// Says that the API server refuses what a lane needs; once while it stays so.
-    pub fn tell_refused(&self, queue_key: &QueueKey, what: &Refused) {
+    pub(crate) fn tell_refused(&self, queue_key: &QueueKey, what: &Refused) {
         if let Some(word) = self.refusals.met(queue_key, what) {
             self.metrics.event(word.reason);
             self.events.record(word);
@@ -147,7 +147,7 @@ impl OperatorContext {
 
     /// Reads the history limit, again and again until it can be read: a limit that is not known must not let operations
     /// go.
-    pub async fn read_limit(&self) {
+    pub(crate) async fn read_limit(&self) {
         while let Err(error) = self.try_read_limit().await {
             tracing::warn!(%error, "the history limit cannot be read; it is read again");
             tokio::time::sleep(LIMIT_PAUSE).await;
@@ -172,7 +172,7 @@ impl OperatorContext {
         Ok(())
     }
 
-    pub fn say(&self, notices: Vec<Notice>) {
+    pub(crate) fn say(&self, notices: Vec<Notice>) {
         for notice in notices {
             self.metrics.event(notice.reason);
             self.events.record(EventRecord {
@@ -185,7 +185,7 @@ impl OperatorContext {
     }
 
     /// All metrics as text.
-    pub fn metrics_text(&self) -> Result<String, std::fmt::Error> {
+    pub(crate) fn metrics_text(&self) -> Result<String, std::fmt::Error> {
         let (ready, working) = self.queue.load();
         self.metrics.text(&Gauges {
             objects: self.cache.sizes(),

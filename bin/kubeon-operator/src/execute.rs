@@ -36,7 +36,7 @@ pub(crate) enum WriteFailure {
 
 impl WriteFailure {
     /// For a trace.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::Replan => "it is planned again: something changed in between".to_owned(),
             Self::Preempted => "it is planned again: somebody waits for it".to_owned(),

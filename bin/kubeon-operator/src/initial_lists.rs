@@ -18,7 +18,7 @@ pub(crate) struct WatchedList {
 }
 
 impl WatchedList {
-    pub fn new(kind: &str, namespace: Option<&str>) -> Self {
+    pub(crate) fn new(kind: &str, namespace: Option<&str>) -> Self {
         Self { kind: kind.to_owned(), namespace: namespace.map(str::to_owned) }
     }
 }
@@ -45,12 +45,12 @@ impl InitialLists {
     }
 
     /// A watch begins.
-    pub fn begun(&self, place: &WatchedList) {
+    pub(crate) fn begun(&self, place: &WatchedList) {
         self.open().insert(place.clone());
     }
 
     /// A watch has listed what there is, or is not waited for any longer.
-    pub fn ended(&self, place: &WatchedList) {
+    pub(crate) fn ended(&self, place: &WatchedList) {
         let mut open = self.open();
         if open.remove(place) && open.is_empty() {
             drop(open);
@@ -59,7 +59,7 @@ impl InitialLists {
     }
 
     /// Waits until no watch is waited for.
-    pub async fn all(&self) {
+    pub(crate) async fn all(&self) {
         loop {
             let changed = self.changed.notified();
             if self.open().is_empty() {
@@ -70,7 +70,7 @@ impl InitialLists {
     }
 
     /// What is waited for, for a person.
-    pub fn waits_for(&self) -> Option<String> {
+    pub(crate) fn waits_for(&self) -> Option<String> {
         let open = self.open();
         let mut named: Vec<String> = open.iter().take(MOST_NAMED).map(WatchedList::to_string).collect();
         if open.len() > MOST_NAMED {

@@ -37,7 +37,7 @@ impl Default for JobRateLimiter {
 impl JobRateLimiter {
     /// Waits for the next moment; not at all when the Job before was made a while ago. Bounded by how many wait, which is
     /// by how many lanes are worked on.
-    pub async fn acquire(&self) -> JobPermit<'_> {
+    pub(crate) async fn acquire(&self) -> JobPermit<'_> {
         // It is never closed; if it were, nothing would be held back.
         let place = self.places.acquire().await.ok();
         let moment = self.claim(Instant::now());
@@ -55,7 +55,7 @@ impl JobRateLimiter {
 
 impl JobPermit<'_> {
     /// Waits for what makes the Job; others wait for it no longer than 100 ms.
-    pub async fn during<T>(mut self, made: impl Future<Output = T>) -> T {
+    pub(crate) async fn during<T>(mut self, made: impl Future<Output = T>) -> T {
         let mut made = std::pin::pin!(made);
         match tokio::time::timeout_at(self.until, &mut made).await {
             Ok(answer) => answer,

@@ -44,7 +44,7 @@ impl LogFollower {
     }
 
     /// Follows the log of a pod to its end, unless that is being done.
-    pub fn follow<F>(&self, pod: ObjectRef, log: impl FnOnce() -> F)
+    pub(crate) fn follow<F>(&self, pod: ObjectRef, log: impl FnOnce() -> F)
     where
         F: Future<Output = Result<String, LinkError>> + Send + 'static,
     {
@@ -69,7 +69,7 @@ impl LogFollower {
     }
 
     /// What a pod that ended said, if it was followed.
-    pub async fn heard(&self, pod: &ObjectRef) -> Option<String> {
+    pub(crate) async fn heard(&self, pod: &ObjectRef) -> Option<String> {
         let Followed { mut text, asked } = self.followed().get(pod).cloned()?;
         let whole = tokio::time::timeout(END_WITHIN, text.wait_for(Option::is_some)).await;
         let said = whole.ok()?.ok()?.clone().filter(|text| !text.is_empty());
@@ -78,13 +78,13 @@ impl LogFollower {
     }
 
     /// Whether somebody may still ask for what a pod said that is gone.
-    pub fn holds(&self, pod: &ObjectRef) -> bool {
+    pub(crate) fn holds(&self, pod: &ObjectRef) -> bool {
         self.followed().contains_key(pod)
     }
 
     /// Waits until the log of a deleted pod was read, at most 5 s, or 45 s on a replica that does not lead; then removes
     /// it.
-    pub async fn over(&self, pod: &ObjectRef, leads: bool) {
+    pub(crate) async fn over(&self, pod: &ObjectRef, leads: bool) {
         let asked = self.followed().get(pod).map(|followed| Arc::clone(&followed.asked));
         if let Some(asked) = asked {
             let limit = if leads { ASKED_WITHIN } else { ASKED_WITHIN_STANDBY };

@@ -53,7 +53,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("kubeon_operator");
         let made = Self {
             registry: Registry::default(),
@@ -105,37 +105,37 @@ impl Metrics {
         }
     }
 
-    pub fn request(&self, verb: &str, kind: &str, result: &str) {
+    pub(crate) fn request(&self, verb: &str, kind: &str, result: &str) {
         let labels =
             RequestLabels { verb: verb.to_owned(), kind: kind.to_owned(), result: result.to_owned() };
         self.requests.get_or_create(&labels).inc();
     }
 
-    pub fn reconciled(&self, took: Duration, done: bool) {
+    pub(crate) fn reconciled(&self, took: Duration, done: bool) {
         let word = if done { "done" } else { "failed" };
         self.turns.get_or_create(&WordLabel { word: word.to_owned() }).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 
-    pub fn event(&self, reason: &str) {
+    pub(crate) fn event(&self, reason: &str) {
         self.events.get_or_create(&WordLabel { word: reason.to_owned() }).inc();
     }
 
     /// A watch of this kind begins.
-    pub fn watches(&self, kind: &str) {
+    pub(crate) fn watches(&self, kind: &str) {
         self.watches.get_or_create(&WordLabel { word: kind.to_owned() }).inc_by(0);
     }
 
-    pub fn watch_failed(&self, kind: &str) {
+    pub(crate) fn watch_failed(&self, kind: &str) {
         self.watches.get_or_create(&WordLabel { word: kind.to_owned() }).inc();
     }
 
-    pub fn leads(&self, leads: bool) {
+    pub(crate) fn leads(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }
 
     /// All of it as text.
-    pub fn text(&self, now: &Gauges) -> Result<String, std::fmt::Error> {
+    pub(crate) fn text(&self, now: &Gauges) -> Result<String, std::fmt::Error> {
         let set = |family: &Family<WordLabel, Gauge>, word: &str, number: usize| {
             let label = WordLabel { word: word.to_owned() };
             family.get_or_create(&label).set(i64::try_from(number).unwrap_or(i64::MAX));

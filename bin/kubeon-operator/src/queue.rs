@@ -93,14 +93,14 @@ impl Queue {
     }
 
     /// Lets workers take lanes.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.state().open = true;
         self.changed.notify_waiters();
         self.hurried.notify_waiters();
     }
 
     /// Lets no worker take another lane, and waits until none is worked on.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.state().open = false;
         loop {
             let ended = self.ended.notified();
@@ -112,7 +112,7 @@ impl Queue {
     }
 
     /// Something of the lane changed.
-    pub fn wake(&self, queue_key: &QueueKey, class: Urgency) {
+    pub(crate) fn wake(&self, queue_key: &QueueKey, class: Urgency) {
         let mut state = self.state();
         if let Some(worked) = state.working.get_mut(queue_key) {
             worked.again = Some(worked.again.map_or(class, |before| before.min(class)));
@@ -135,7 +135,7 @@ impl Queue {
     }
 
     /// The next lane that is wanted at least as soon as `least`. Waits until there is one.
-    pub async fn next(&self, least: Urgency) -> QueueItem {
+    pub(crate) async fn next(&self, least: Urgency) -> QueueItem {
         loop {
             let changed = if least == Urgency::Urgent { &self.hurried } else { &self.changed };
             let changed = changed.notified();
@@ -166,7 +166,7 @@ impl Queue {
     }
 
     /// A lane's turn ended.
-    pub fn done(&self, queue_key: &QueueKey, outcome: ReconcileOutcome) {
+    pub(crate) fn done(&self, queue_key: &QueueKey, outcome: ReconcileOutcome) {
         let mut state = self.state();
         let worked = state.working.remove(queue_key);
         let again = worked.as_ref().and_then(|worked| worked.again);
@@ -200,7 +200,7 @@ impl Queue {
     }
 
     /// Lanes that are ready or worked on.
-    pub fn load(&self) -> (usize, usize) {
+    pub(crate) fn load(&self) -> (usize, usize) {
         let state = self.state();
         (state.waiting.len(), state.working.len())
     }

@@ -24,7 +24,7 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     /// Something was refused. What is to be said of it, when that is new.
-    pub fn met(&self, queue_key: &QueueKey, what: &Refused) -> Option<EventRecord> {
+    pub(crate) fn met(&self, queue_key: &QueueKey, what: &Refused) -> Option<EventRecord> {
         let mut told = self.told.lock();
         if told.insert(queue_key.clone(), what.text.clone()).as_ref() == Some(&what.text) {
             return None;
@@ -38,7 +38,7 @@ impl Refusals {
     }
 
     /// A turn of the lane came to rest: what was refused is taken, or not wanted any more.
-    pub fn over(&self, queue_key: &QueueKey) {
+    pub(crate) fn over(&self, queue_key: &QueueKey) {
         self.told.lock().remove(queue_key);
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct RequestPriority {
 
 impl RequestPriority {
     /// As a lane's class wants it.
-    pub fn of(work: &QueueItem) -> Self {
+    pub(crate) fn of(work: &QueueItem) -> Self {
         let (priority, preempted) = match work.class {
             Urgency::Urgent => (Priority::High, None),
             Urgency::Fresh => (Priority::Normal, Some(work.preempted.clone())),
@@ -27,12 +27,12 @@ impl RequestPriority {
     }
 
     /// In line, to the end.
-    pub fn normal() -> Self {
+    pub(crate) fn normal() -> Self {
         Self { priority: Priority::Normal, preempted: None, begun: AtomicBool::new(false) }
     }
 
     /// Waits until a request may go; `None` when it should not go any more.
-    pub async fn permit<'h>(&self, writer: &'h KubeWriter) -> Option<RequestPermit<'h>> {
+    pub(crate) async fn permit<'h>(&self, writer: &'h KubeWriter) -> Option<RequestPermit<'h>> {
         let Some(preempted) = &self.preempted else { return Some(writer.permit(self.priority).await) };
         tokio::select! {
             biased;
@@ -43,7 +43,7 @@ impl RequestPriority {
     }
 
     /// A write goes: the others of its set follow.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.begun.store(true, Ordering::Relaxed);
     }
 }

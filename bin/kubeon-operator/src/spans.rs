@@ -29,12 +29,16 @@ pub(crate) struct Begun {
 }
 
 impl OperatorSpans {
-    pub fn new(traces: Traces, collector: String) -> Self {
+    pub(crate) fn new(traces: Traces, collector: String) -> Self {
         Self { traces, collector }
     }
 
     /// The turn begins: its Job, if it makes one, learns where the trace goes on. Nothing when it is about no operation.
-    pub fn begin(&self, changes: &mut ClusterChanges, operations: &[Arc<ClusterOperation>]) -> Option<Begun> {
+    pub(crate) fn begin(
+        &self,
+        changes: &mut ClusterChanges,
+        operations: &[Arc<ClusterOperation>],
+    ) -> Option<Begun> {
         let writes: Vec<&Write> = changes.stages.iter().flatten().collect();
         let about = |operation: &&Arc<ClusterOperation>| {
             let name = operation.metadata.name.as_deref();
@@ -56,7 +60,7 @@ impl OperatorSpans {
     }
 
     /// The turn ended, with the error if it failed.
-    pub fn ended(&self, queue_key: &QueueKey, changes: Begun, failure: Option<String>) {
+    pub(crate) fn ended(&self, queue_key: &QueueKey, changes: Begun, failure: Option<String>) {
         let Begun { operation, place, begun, writes, end } = changes;
         let now = SystemTime::now();
         let name = operation.metadata.name.clone().unwrap_or_default();
@@ -87,7 +91,7 @@ impl OperatorSpans {
     }
 
     /// Sends what is left.
-    pub async fn end(&self) {
+    pub(crate) async fn end(&self) {
         let traces = self.traces.clone();
         match tokio::task::spawn_blocking(move || traces.end()).await {
             Ok(Ok(())) => {}

@@ -36,7 +36,7 @@ impl Unreadable {
     }
 
     /// An object cannot be read. What is to be said of it now.
-    pub fn seen(&self, kind: &str, meta: &ObjectMeta, why: &str) -> Option<EventRecord> {
+    pub(crate) fn seen(&self, kind: &str, meta: &ObjectMeta, why: &str) -> Option<EventRecord> {
         let mut state = self.state();
         let leads = state.leads;
         let (uid, generation) = (meta.uid.clone().unwrap_or_default(), meta.generation.unwrap_or_default());
@@ -51,7 +51,7 @@ impl Unreadable {
     }
 
     /// This process leads from now on. What is to be said of objects that were seen before.
-    pub fn lead(&self) -> Vec<EventRecord> {
+    pub(crate) fn lead(&self) -> Vec<EventRecord> {
         let mut state = self.state();
         state.leads = true;
         let waiting = state.objects.values_mut().filter(|known| !known.told);
@@ -64,12 +64,12 @@ impl Unreadable {
     }
 
     /// An object is gone, or can be read again.
-    pub fn forget(&self, kind: &str, meta: &ObjectMeta) {
+    pub(crate) fn forget(&self, kind: &str, meta: &ObjectMeta) {
         self.state().objects.remove(&(kind.to_owned(), key(meta)));
     }
 
     /// All objects of the kind were listed: what has another name is gone.
-    pub fn only(&self, kind: &str, listed: &HashSet<String>) {
+    pub(crate) fn only(&self, kind: &str, listed: &HashSet<String>) {
         self.state().objects.retain(|(other, key), _| other != kind || listed.contains(key));
     }
 }

@@ -11,19 +11,19 @@ use crate::progress_view::SharedProgress;
 
 /// When the last line was written.
 #[derive(Debug, Clone)]
-pub struct Activity {
+pub(crate) struct Activity {
     last: Arc<Mutex<Instant>>,
 }
 
 impl Activity {
     /// Starts with the current time.
     #[must_use]
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self { last: Arc::new(Mutex::new(Instant::now())) }
     }
 
     /// Records that a line was written now.
-    pub fn touch(&self) {
+    pub(crate) fn touch(&self) {
         *self.last.lock() = Instant::now();
     }
 
@@ -32,7 +32,7 @@ impl Activity {
     }
 
     /// Logs that the work is still running whenever no line was written for `silence`. Never ends.
-    pub async fn heartbeat(self, silence: Duration, log: RunnerLog, view: SharedProgress) {
+    pub(crate) async fn heartbeat(self, silence: Duration, log: RunnerLog, view: SharedProgress) {
         let began = Instant::now();
         loop {
             let due = self.last() + silence;

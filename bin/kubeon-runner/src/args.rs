@@ -23,7 +23,7 @@ Exit codes: that of the work; 128 + n when signal n ended it; 143 and 130 after 
 #[derive(Debug, Parser)]
 #[command(name = "kubeon-runner", version = concat!("version ", env!("CARGO_PKG_VERSION")), about = ABOUT)]
 #[command(max_term_width = 110)]
-pub struct RunnerCli {
+pub(crate) struct RunnerCli {
     /// The command.
     #[command(subcommand)]
     pub command: RunnerCommand,
@@ -31,7 +31,7 @@ pub struct RunnerCli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum RunnerCommand {
+pub(crate) enum RunnerCommand {
     /// Run the work of an operation
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunArgs>),
@@ -46,7 +46,7 @@ pub enum RunnerCommand {
 
 /// The kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WorkKind {
+pub(crate) enum WorkKind {
     /// Run a script
     Script,
     /// Run the program kubeon as $OPERATION says
@@ -55,7 +55,7 @@ pub enum WorkKind {
 
 /// Flags of `kubeon-runner run`.
 #[derive(Debug, Clone, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// The ClusterOperation whose status is written; without it no status is written
     #[arg(long, value_name = "NAME")]
     pub operation: Option<String>,
@@ -88,7 +88,7 @@ pub struct RunArgs {
 /// Flags of `--action kubeon`.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The program kubeon")]
-pub struct KubeonFlags {
+pub(crate) struct KubeonFlags {
     /// The program [default: kubeon beside this one]
     #[arg(long, value_name = "FILE")]
     pub kubeon: Option<PathBuf>,
@@ -112,7 +112,7 @@ pub struct KubeonFlags {
 /// How to reach the meta cluster, and where to write.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The meta cluster")]
-pub struct MetaFlags {
+pub(crate) struct MetaFlags {
     /// Kubeconfig of the meta cluster [default: the service account of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -133,7 +133,7 @@ pub struct MetaFlags {
 /// Flags of the callback.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Callback")]
-pub struct CallbackFlags {
+pub(crate) struct CallbackFlags {
     /// Server that receives the result, such as https://gateway.example; the route is added
     #[arg(long, value_name = "URL")]
     pub callback_url: Option<String>,
@@ -153,7 +153,7 @@ pub struct CallbackFlags {
 
 /// The environment. An empty value counts as none.
 #[derive(Debug, Clone, Default)]
-pub struct RunnerEnvironment {
+pub(crate) struct RunnerEnvironment {
     /// `$OPERATION`.
     pub operation: Option<String>,
     /// `$CLUSTER_NAME`.
@@ -185,7 +185,7 @@ pub struct RunnerEnvironment {
 impl RunnerEnvironment {
     /// Reads the environment.
     #[must_use]
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let text = |name: &str| env::var(name).ok().filter(|text| !text.is_empty());
         Self {
             operation: text("OPERATION"),
@@ -207,7 +207,7 @@ impl RunnerEnvironment {
 
 /// Flags and environment.
 #[derive(Debug, Clone)]
-pub struct RunnerSettings {
+pub(crate) struct RunnerSettings {
     /// The flags.
     pub flags: RunArgs,
     /// The environment.
@@ -217,7 +217,7 @@ pub struct RunnerSettings {
 impl RunnerSettings {
     /// Whether the state must be saved in the meta cluster: in every Job, but not when a person runs the program.
     #[must_use]
-    pub fn must_persist(&self) -> bool {
+    pub(crate) fn must_persist(&self) -> bool {
         self.flags.operation.is_some() || self.flags.meta.state_secret.is_some() || self.environment.in_a_pod
     }
 }

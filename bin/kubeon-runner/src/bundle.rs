@@ -12,7 +12,7 @@ use serde_json::Value;
 ///
 /// # Errors
 /// When the mounted bundle cannot be read.
-pub fn folder(mounted: &Path, home: &Path) -> io::Result<Option<PathBuf>> {
+pub(crate) fn folder(mounted: &Path, home: &Path) -> io::Result<Option<PathBuf>> {
     if !mounted.join("index.json").is_file() {
         return Ok(Some(mounted.to_owned()).filter(|folder| folder.is_dir()));
     }

@@ -46,7 +46,7 @@ struct Payload {
 
 /// Why the callback was not delivered.
 #[derive(Debug, thiserror::Error)]
-pub enum CallbackError {
+pub(crate) enum CallbackError {
     /// The operation has no route.
     #[error("the operation has no route: {0}")]
     NoRoute(&'static str),
@@ -96,7 +96,7 @@ struct Notice {
 }
 
 /// Sends the callback, and retries until the timeout. Without a URL it does nothing.
-pub async fn send(
+pub(crate) async fn send(
     settings: &RunnerSettings,
     outcome: &WorkOutcome,
     shutdown: &Shutdown,

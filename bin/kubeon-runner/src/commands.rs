@@ -12,7 +12,7 @@ const HOSTS: &str = "hosts.yml";
 
 /// The declaration of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Declared {
+pub(crate) enum Declared {
     /// A `KubernetesCluster` without secrets.
     Cluster(PathBuf),
     /// An inventory of kubespray with its variables.
@@ -27,7 +27,7 @@ pub enum Declared {
 impl Declared {
     /// Finds the declaration in a folder.
     #[must_use]
-    pub fn find(folder: &Path) -> Option<Self> {
+    pub(crate) fn find(folder: &Path) -> Option<Self> {
         let file = |name: &str| Some(folder.join(name)).filter(|file| file.is_file());
         let cluster = file("cluster.json").map(Self::Cluster);
         let inventory = || Some(Self::Inventory { hosts: file(HOSTS)?, variables: file("group_vars.yml")? });
@@ -37,7 +37,7 @@ impl Declared {
 
 /// The program and its folders.
 #[derive(Debug, Clone)]
-pub struct KubeonProgram {
+pub(crate) struct KubeonProgram {
     /// The program.
     pub program: PathBuf,
     /// The folder of its state.
@@ -50,7 +50,7 @@ pub struct KubeonProgram {
 
 impl KubeonProgram {
     /// Sets the program's environment.
-    pub fn environment(&self, command: &mut Command) {
+    pub(crate) fn environment(&self, command: &mut Command) {
         command.env("KUBEON_HOME", &self.home).env("KUBEON_CACHE", self.home.join("cache"));
         if let Some(bundles) = &self.bundles {
             command.env("KUBEON_BUNDLES", bundles);
@@ -69,32 +69,32 @@ impl KubeonProgram {
 
     /// Writes a cluster's state to standard output.
     #[must_use]
-    pub fn export_state(&self, cluster: &str) -> Command {
+    pub(crate) fn export_state(&self, cluster: &str) -> Command {
         self.command(&["state", "export", cluster])
     }
 
     /// Reads a cluster's state from standard input.
     #[must_use]
-    pub fn import_state(&self, cluster: &str) -> Command {
+    pub(crate) fn import_state(&self, cluster: &str) -> Command {
         self.command(&["state", "import", cluster])
     }
 
     /// Whether the program has a state of a cluster.
     #[must_use]
-    pub fn knows(&self, cluster: &str) -> bool {
+    pub(crate) fn knows(&self, cluster: &str) -> bool {
         self.home.join(format!("{cluster}.json")).is_file()
     }
 
     /// The program's state of a cluster, or null.
     #[must_use]
-    pub fn state(&self, cluster: &str) -> Value {
+    pub(crate) fn state(&self, cluster: &str) -> Value {
         let text = std::fs::read(self.home.join(format!("{cluster}.json")));
         text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
     /// The clusters with a state, sorted by name.
     #[must_use]
-    pub fn clusters(&self) -> Vec<String> {
+    pub(crate) fn clusters(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.home).into_iter().flatten().flatten();
         let names =
             entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".json")?.to_owned()));
@@ -106,13 +106,13 @@ impl KubeonProgram {
 
     /// The file of a cluster's pinned host keys.
     #[must_use]
-    pub fn known_hosts(&self, cluster: &str) -> PathBuf {
+    pub(crate) fn known_hosts(&self, cluster: &str) -> PathBuf {
         self.home.join("known_hosts").join(cluster)
     }
 
     /// The file of a cluster's admin kubeconfig.
     #[must_use]
-    pub fn kubeconfig(&self, cluster: &str) -> PathBuf {
+    pub(crate) fn kubeconfig(&self, cluster: &str) -> PathBuf {
         self.home.join("conf/cluster").join(format!("{cluster}.yaml"))
     }
 }
@@ -123,7 +123,7 @@ fn inventory(command: &mut Command, hosts: &Path, variables: &Path) {
 
 /// The commands for one cluster.
 #[derive(Debug, Clone)]
-pub struct ClusterCommands {
+pub(crate) struct ClusterCommands {
     /// The program.
     pub engine: KubeonProgram,
     /// The cluster.
@@ -145,7 +145,7 @@ impl ClusterCommands {
     /// first. The declaration is the consent to remove workers that it does not list, and to take back a listed worker
     /// whose removal had started.
     #[must_use]
-    pub fn work(&self, operation: Operation) -> Command {
+    pub(crate) fn work(&self, operation: Operation) -> Command {
         let mut command = if operation == Operation::Terminating {
             self.destroy()
         } else {
@@ -160,7 +160,7 @@ impl ClusterCommands {
 
     /// Prechecks the hosts and changes none.
     #[must_use]
-    pub fn precheck(&self) -> Command {
+    pub(crate) fn precheck(&self) -> Command {
         let mut command = self.declare(&["precheck"]);
         self.skip(&mut command);
         self.log_in(&mut command);

@@ -12,7 +12,7 @@ const DEEPEST: u32 = 32;
 ///
 /// # Errors
 /// When a file cannot be read or written; the text contains its path.
-pub fn folder(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn folder(from: &Path, to: &Path) -> io::Result<()> {
     copy(from, to, 0)
 }
 

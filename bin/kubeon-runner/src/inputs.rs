@@ -13,7 +13,7 @@ use crate::meta::ObjectRef;
 
 /// Why the work cannot start. Trying again does not help. The first two texts are those of kubernetes-operator.
 #[derive(Debug, thiserror::Error)]
-pub enum InputError {
+pub(crate) enum InputError {
     /// `$OPERATION` is not set.
     #[error("the OPERATION env not found,exit")]
     NoOperation,
@@ -50,7 +50,7 @@ pub enum InputError {
 
 /// What the operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
+pub(crate) enum Task {
     /// Check the hosts and change nothing.
     Precheck,
     /// Change hosts.
@@ -61,7 +61,7 @@ pub enum Task {
 ///
 /// # Errors
 /// When it is not set or unknown.
-pub fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
+pub(crate) fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
     match settings.environment.operation.as_deref() {
         None => Err(InputError::NoOperation),
         Some("prechecking") => Ok(Task::Precheck),
@@ -81,7 +81,7 @@ pub fn task(settings: &RunnerSettings) -> Result<Task, InputError> {
 ///
 /// # Errors
 /// When an input is missing or invalid.
-pub fn kubeon(settings: &RunnerSettings, home: &Path) -> Result<ClusterCommands, InputError> {
+pub(crate) fn kubeon(settings: &RunnerSettings, home: &Path) -> Result<ClusterCommands, InputError> {
     let flags = &settings.flags;
     let declared = Declared::find(&flags.kubeon.conf);
     let declared = declared.ok_or_else(|| InputError::NoConfig(flags.kubeon.conf.clone()))?;
@@ -102,7 +102,7 @@ pub fn kubeon(settings: &RunnerSettings, home: &Path) -> Result<ClusterCommands,
 ///
 /// # Errors
 /// When the program or its bundle cannot be used.
-pub fn engine(settings: &RunnerSettings, home: &Path) -> Result<KubeonProgram, InputError> {
+pub(crate) fn engine(settings: &RunnerSettings, home: &Path) -> Result<KubeonProgram, InputError> {
     let flags = &settings.flags.kubeon;
     let beside = || Some(settings.environment.program.as_ref()?.parent()?.join("kubeon"));
     Ok(KubeonProgram {
@@ -136,21 +136,21 @@ fn username(file: &Path) -> Result<Option<String>, InputError> {
 
 /// The cluster's name: the environment's, else the declaration's.
 #[must_use]
-pub fn cluster_name(settings: &RunnerSettings) -> Option<String> {
+pub(crate) fn cluster_name(settings: &RunnerSettings) -> Option<String> {
     let declared = || Some(declared(settings).pointer("/metadata/name")?.as_str()?.to_owned());
     settings.environment.cluster.clone().or_else(declared)
 }
 
 /// The cluster's namespace: the environment's, else the declaration's, else `default`.
 #[must_use]
-pub fn namespace(settings: &RunnerSettings) -> String {
+pub(crate) fn namespace(settings: &RunnerSettings) -> String {
     let declared = || Some(declared(settings).pointer("/metadata/namespace")?.as_str()?.to_owned());
     settings.environment.namespace.clone().or_else(declared).unwrap_or_else(|| "default".to_owned())
 }
 
 /// The cluster's region: a flag's, else the declaration's, else `default`.
 #[must_use]
-pub fn region(settings: &RunnerSettings) -> String {
+pub(crate) fn region(settings: &RunnerSettings) -> String {
     let declared = || Some(declared(settings).pointer("/spec/cluster/region")?.as_str()?.to_owned());
     let found = settings.flags.callback.region.clone().or_else(declared);
     found.filter(|region| !region.is_empty()).unwrap_or_else(|| "default".to_owned())
@@ -158,7 +158,7 @@ pub fn region(settings: &RunnerSettings) -> String {
 
 /// Hosts as a callback names them: those that the declaration has under `list`, else those of the environment.
 #[must_use]
-pub fn hosts(settings: &RunnerSettings, list: &str, listed: Option<&str>) -> Value {
+pub(crate) fn hosts(settings: &RunnerSettings, list: &str, listed: Option<&str>) -> Value {
     let declared = declared(settings);
     let entries = declared.pointer(&format!("/spec/cluster/{list}")).and_then(Value::as_array);
     let addresses: Vec<&str> = match entries {
@@ -170,7 +170,7 @@ pub fn hosts(settings: &RunnerSettings, list: &str, listed: Option<&str>) -> Val
 
 /// The Secret or ConfigMap of a cluster: with the name that a flag gives, else `NAMESPACE-NAME-what`.
 #[must_use]
-pub fn object_ref(
+pub(crate) fn object_ref(
     settings: &RunnerSettings,
     cluster: &str,
     named: Option<&String>,
@@ -184,7 +184,7 @@ pub fn object_ref(
 
 /// `cluster.json`, or null. The program validates it.
 #[must_use]
-pub fn declared(settings: &RunnerSettings) -> Value {
+pub(crate) fn declared(settings: &RunnerSettings) -> Value {
     let text = fs::read(settings.flags.kubeon.conf.join("cluster.json"));
     text.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }

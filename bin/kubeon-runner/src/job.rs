@@ -30,7 +30,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What every part of a run uses.
-pub struct JobContext {
+pub(crate) struct JobContext {
     /// Flags and environment.
     pub settings: RunnerSettings,
     /// Redacts secrets.
@@ -58,7 +58,7 @@ pub struct JobContext {
 /// A program could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start {program}: {source}{}", hint(.source))]
-pub struct StartError {
+pub(crate) struct StartError {
     program: String,
     source: io::Error,
 }
@@ -71,14 +71,14 @@ fn hint(error: &io::Error) -> &'static str {
 impl StartError {
     /// The exit code for it: a shell's.
     #[must_use]
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         if self.source.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
     }
 }
 
 /// Why a tool, a program that only reads or writes files, failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ToolError {
+pub(crate) enum ToolError {
     /// It did not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -97,7 +97,7 @@ pub enum ToolError {
 }
 
 /// A program that runs.
-pub struct RunningProgram {
+pub(crate) struct RunningProgram {
     /// The process.
     pub child: Child,
     pumps: Pumps,
@@ -105,12 +105,12 @@ pub struct RunningProgram {
 
 impl RunningProgram {
     /// Waits for its end. A program whose end was not seen counts as failed. Call it once.
-    pub async fn ended(&mut self) -> ProcessEnd {
+    pub(crate) async fn ended(&mut self) -> ProcessEnd {
         (&mut self.child.ended).await.unwrap_or(ProcessEnd::Code(1))
     }
 
     /// Ends it: SIGTERM, and SIGKILL after the grace period.
-    pub async fn terminate(&mut self, grace: Duration) -> ProcessEnd {
+    pub(crate) async fn terminate(&mut self, grace: Duration) -> ProcessEnd {
         self.child.stdin = None;
         send(self.child.pid, Signal::TERM);
         if let Ok(ending) = timeout(grace, self.ended()).await {
@@ -121,7 +121,7 @@ impl RunningProgram {
     }
 
     /// After its end: reads the rest of its output, and kills what still runs in its process group.
-    pub async fn clean_up(self) {
+    pub(crate) async fn clean_up(self) {
         self.pumps.finish(DRAIN).await;
         send(self.child.pid, Signal::KILL);
     }
@@ -130,13 +130,13 @@ impl RunningProgram {
 impl JobContext {
     /// The runner's standard output, for the lines of a program.
     #[must_use]
-    pub fn to_stdout(&self) -> Output {
+    pub(crate) fn to_stdout(&self) -> Output {
         Output::stdout(self.redactor.clone(), self.stdout.clone(), self.activity.clone(), self.spans.clone())
     }
 
     /// The runner's standard error, for the lines of a program.
     #[must_use]
-    pub fn to_stderr(&self) -> Output {
+    pub(crate) fn to_stderr(&self) -> Output {
         Output::stderr(self.redactor.clone(), self.stderr.clone(), self.activity.clone(), self.spans.clone())
     }
 
@@ -144,7 +144,7 @@ impl JobContext {
     ///
     /// # Errors
     /// When the program is missing or cannot be executed.
-    pub fn start(
+    pub(crate) fn start(
         &self,
         command: &mut Command,
         stdout: impl Sink,
@@ -177,7 +177,7 @@ impl JobContext {
     ///
     /// # Errors
     /// When it does not start, fails, does not end in time, or writes more.
-    pub async fn run_tool(
+    pub(crate) async fn run_tool(
         &self,
         command: &mut Command,
         input: Option<File>,

@@ -26,10 +26,10 @@ use crate::meta::ObjectRef;
 use crate::save_error::SaveError;
 
 /// The key of the lines in the ConfigMap.
-pub const KEY: &str = "known_hosts";
+pub(crate) const KEY: &str = "known_hosts";
 
 /// The keys of the hosts of one cluster.
-pub struct KnownHosts {
+pub(crate) struct KnownHosts {
     map: ObjectRef,
     file: PathBuf,
     before: String,
@@ -42,7 +42,7 @@ impl KnownHosts {
     ///
     /// # Errors
     /// When a file cannot be read or written.
-    pub fn load(
+    pub(crate) fn load(
         settings: &RunnerSettings,
         engine: &KubeonProgram,
         cluster: &str,
@@ -67,7 +67,7 @@ impl KnownHosts {
 
     /// The ConfigMap.
     #[must_use]
-    pub fn map(&self) -> &ObjectRef {
+    pub(crate) fn map(&self) -> &ObjectRef {
         &self.map
     }
 
@@ -75,7 +75,7 @@ impl KnownHosts {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn pinned(&self) -> Result<String, SaveError> {
+    pub(crate) fn pinned(&self) -> Result<String, SaveError> {
         let text =
             read(&self.file).map_err(|error| SaveError::Read(self.file.display().to_string(), error))?;
         Ok(text.unwrap_or_default())
@@ -83,18 +83,18 @@ impl KnownHosts {
 
     /// Whether the ConfigMap has another content. Equal content is not written again: a person may be editing it.
     #[must_use]
-    pub fn differs(&self, text: &str) -> bool {
+    pub(crate) fn differs(&self, text: &str) -> bool {
         self.stored().as_deref().unwrap_or_default() != text
     }
 
     /// Records what was written to the ConfigMap.
-    pub fn written(&self, text: &str) {
+    pub(crate) fn written(&self, text: &str) {
         *self.stored() = Some(text.to_owned());
     }
 
     /// The keys of a text that were not pinned when the Job started, in its order: `10.0.0.1 SHA256:…`.
     #[must_use]
-    pub fn new_in(&self, text: &str) -> Vec<String> {
+    pub(crate) fn new_in(&self, text: &str) -> Vec<String> {
         let before: BTreeSet<&str> = self.before.lines().map(str::trim).collect();
         text.lines().filter(|line| !before.contains(line.trim())).filter_map(shown).collect()
     }

@@ -29,7 +29,7 @@ use crate::skip_hosts;
 use crate::stream::PROGRESS;
 
 /// Runs the operation that the environment names.
-pub async fn run(job: &JobContext) -> WorkOutcome {
+pub(crate) async fn run(job: &JobContext) -> WorkOutcome {
     let ready = || -> Result<(Task, TempDir, ClusterCommands), String> {
         let task = inputs::task(&job.settings).map_err(|error| error.to_string())?;
         let home =

@@ -7,19 +7,19 @@ use crate::redactor::Redactor;
 
 /// Writes the runner's own messages.
 #[derive(Debug, Clone)]
-pub struct RunnerLog {
+pub(crate) struct RunnerLog {
     redactor: Arc<Redactor>,
 }
 
 impl RunnerLog {
     /// A log that redacts these secrets.
     #[must_use]
-    pub fn new(redactor: Arc<Redactor>) -> Self {
+    pub(crate) fn new(redactor: Arc<Redactor>) -> Self {
         Self { redactor }
     }
 
     /// Writes one message.
-    pub fn line(&self, text: &str) {
+    pub(crate) fn line(&self, text: &str) {
         let mut line = format!("kubeon-runner: {}", self.redactor.redact_text(text.trim_end()));
         line.push('\n');
         // The work continues when nobody reads the log.

@@ -23,13 +23,13 @@ const MANAGER: &str = "kubeon-runner";
 /// The timeout of one request.
 const REQUEST: Duration = Duration::from_secs(10);
 /// The most bytes in a Secret: the limit is 1 MiB with the metadata, base64 does not count.
-pub const LARGEST_SECRET: u64 = 1_000_000;
+pub(crate) const LARGEST_SECRET: u64 = 1_000_000;
 /// The path of the service account token in a pod.
-pub const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+pub(crate) const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// Why a write failed.
 #[derive(Debug, thiserror::Error)]
-pub enum MetaError {
+pub(crate) enum MetaError {
     /// The configuration does not allow a connection.
     #[error("cannot reach the meta cluster: {0}")]
     Config(String),
@@ -43,7 +43,7 @@ pub enum MetaError {
 
 /// What to do after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
+pub(crate) enum Retry {
     /// The error may disappear.
     Later,
     /// Permission denied: a server that has just started may not know the roles yet.
@@ -57,7 +57,7 @@ pub enum Retry {
 impl MetaError {
     /// Whether to try again.
     #[must_use]
-    pub fn retry(&self) -> Retry {
+    pub(crate) fn retry(&self) -> Retry {
         match self {
             Self::Config(_) => Retry::Never,
             Self::Late => Retry::Later,
@@ -76,7 +76,7 @@ impl MetaError {
 
 /// A client of the meta cluster.
 #[derive(Clone)]
-pub struct MetaCluster {
+pub(crate) struct MetaCluster {
     client: Client,
 }
 
@@ -85,7 +85,7 @@ impl MetaCluster {
     ///
     /// # Errors
     /// When the configuration cannot be used.
-    pub async fn connect(kubeconfig: Option<&Path>) -> Result<Option<Self>, MetaError> {
+    pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Option<Self>, MetaError> {
         let wrong = |error: &dyn std::error::Error| MetaError::Config(error.to_string());
         let config = match kubeconfig {
             Some(file) => {
@@ -105,7 +105,11 @@ impl MetaCluster {
     ///
     /// # Errors
     /// When the request fails.
-    pub async fn write_status(&self, operation: &str, status: &Value) -> Result<Option<i64>, MetaError> {
+    pub(crate) async fn write_status(
+        &self,
+        operation: &str,
+        status: &Value,
+    ) -> Result<Option<i64>, MetaError> {
         let kind = ApiResource::erase::<ClusterOperation>(&());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
         let object = json!({
@@ -123,7 +127,7 @@ impl MetaCluster {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn save_secret(
+    pub(crate) async fn save_secret(
         &self,
         place: &ObjectRef,
         data: BTreeMap<&str, Vec<u8>>,
@@ -136,7 +140,12 @@ impl MetaCluster {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn save_text(&self, place: &ObjectRef, key: &str, text: String) -> Result<(), MetaError> {
+    pub(crate) async fn save_text(
+        &self,
+        place: &ObjectRef,
+        key: &str,
+        text: String,
+    ) -> Result<(), MetaError> {
         let data = BTreeMap::from([(key.to_owned(), text)]);
         self.save(place, ConfigMap { data: Some(data), ..ConfigMap::default() }).await
     }
@@ -182,11 +191,11 @@ fn job_generation(operation: &DynamicObject) -> Option<i64> {
 }
 
 /// The attempts when permission is denied: about ten seconds with the pauses.
-pub const REFUSALS: u32 = 6;
+pub(crate) const REFUSALS: u32 = 6;
 
 /// A Secret or ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectRef {
+pub(crate) struct ObjectRef {
     /// Its kind.
     pub kind: &'static str,
     /// Its namespace.

@@ -13,7 +13,7 @@ const REASON: usize = 2048;
 
 /// The result of the work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkOutcome {
+pub(crate) struct WorkOutcome {
     /// The exit code.
     pub code: u8,
     /// Why it failed; none when it succeeded.
@@ -27,19 +27,19 @@ pub struct WorkOutcome {
 impl WorkOutcome {
     /// The work succeeded.
     #[must_use]
-    pub fn succeeded() -> Self {
+    pub(crate) fn succeeded() -> Self {
         Self { code: 0, reason: None, terminated: None, kubeconfig: None }
     }
 
     /// The work failed.
     #[must_use]
-    pub fn failed(code: u8, reason: impl Into<String>) -> Self {
+    pub(crate) fn failed(code: u8, reason: impl Into<String>) -> Self {
         Self { code: code.max(1), reason: Some(reason.into()), ..Self::succeeded() }
     }
 
     /// A program ended. After a shutdown request the work counts as stopped, whatever its exit code.
     #[must_use]
-    pub fn of(
+    pub(crate) fn of(
         ending: ProcessEnd,
         shutdown: Option<ShutdownRequest>,
         reason: impl FnOnce() -> String,
@@ -53,14 +53,14 @@ impl WorkOutcome {
 
     /// A signal stopped the work.
     #[must_use]
-    pub fn stopped(request: ShutdownRequest) -> Self {
+    pub(crate) fn stopped(request: ShutdownRequest) -> Self {
         let word = if request.signal == Signal::INT { "interrupted" } else { "terminated" };
         Self { code: request.code(), reason: Some(word.to_owned()), terminated: Some(word), kubeconfig: None }
     }
 
     /// One word for a condition's reason.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub(crate) fn word(&self) -> &'static str {
         match (self.code, self.terminated) {
             (0, _) => "Succeeded",
             (_, Some(_)) => "Terminated",
@@ -70,7 +70,7 @@ impl WorkOutcome {
 
     /// The termination message for the kubelet: the reason, the current step, and the last lines of the output.
     #[must_use]
-    pub fn message(&self, at: Option<&str>, steps: &str, stderr: &Tail, stdout: &Tail) -> String {
+    pub(crate) fn message(&self, at: Option<&str>, steps: &str, stderr: &Tail, stdout: &Tail) -> String {
         let Some(reason) = &self.reason else { return format!("succeeded: {steps}\n") };
         let at = at.map(|at| format!(" at {at}")).filter(|_| !reason.contains('\n'));
         let mut text = format!("{}{}\n", clip(reason, REASON).trim_end(), at.unwrap_or_default());

@@ -32,7 +32,7 @@ const KUBECONFIG: &str = "kubeconfig";
 const SAVE: Duration = Duration::from_secs(100);
 
 /// A temporary folder for the program's state. Dropping the value removes the folder.
-pub fn home(job: &JobContext) -> io::Result<TempDir> {
+pub(crate) fn home(job: &JobContext) -> io::Result<TempDir> {
     let settings = &job.settings;
     let parent = settings.flags.kubeon.scratch.as_deref().unwrap_or(&settings.environment.temporary);
     let home = tempfile::Builder::new().prefix("kubeon-").tempdir_in(parent)?;
@@ -41,7 +41,7 @@ pub fn home(job: &JobContext) -> io::Result<TempDir> {
 }
 
 /// Copies the state between the Secrets and the program's folder.
-pub struct StatePersistence<'a> {
+pub(crate) struct StatePersistence<'a> {
     /// The Job.
     pub job: &'a JobContext,
     /// The program and its folder.
@@ -55,7 +55,7 @@ impl StatePersistence<'_> {
     ///
     /// # Errors
     /// When there is none although the state must be persisted.
-    pub fn meta(&self) -> Result<Option<&MetaCluster>, SaveError> {
+    pub(crate) fn meta(&self) -> Result<Option<&MetaCluster>, SaveError> {
         match &self.job.meta {
             None if self.job.settings.must_persist() => Err(SaveError::Nowhere),
             meta => Ok(meta.as_ref()),
@@ -63,7 +63,7 @@ impl StatePersistence<'_> {
     }
 
     /// The name of the cluster whose state an earlier operation saved.
-    pub fn saved_cluster(&self) -> Option<String> {
+    pub(crate) fn saved_cluster(&self) -> Option<String> {
         let name = self.job.settings.flags.kubeon.state.with_file_name(NAME);
         fs::read_to_string(name).ok().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty())
     }
@@ -72,7 +72,7 @@ impl StatePersistence<'_> {
     ///
     /// # Errors
     /// The outcome of the Job, when the state cannot be imported.
-    pub async fn restore(&self, cluster: &str) -> Result<(), WorkOutcome> {
+    pub(crate) async fn restore(&self, cluster: &str) -> Result<(), WorkOutcome> {
         let file = &self.job.settings.flags.kubeon.state;
         let failed = |error: &dyn std::fmt::Display| {
             WorkOutcome::failed(1, format!("cannot restore the state from {}: {error}", file.display()))
@@ -96,7 +96,7 @@ impl StatePersistence<'_> {
     ///
     /// # Errors
     /// When saving fails, or a shutdown is requested meanwhile.
-    pub async fn save_while_held(&self, cluster: &str) -> Result<(), SaveError> {
+    pub(crate) async fn save_while_held(&self, cluster: &str) -> Result<(), SaveError> {
         tokio::select! {
             saved = self.save_state(cluster) => saved,
             () = self.job.shutdown.requested() => Err(SaveError::Stopped),
@@ -108,7 +108,7 @@ impl StatePersistence<'_> {
     ///
     /// # Errors
     /// When a write fails.
-    pub async fn save_state(&self, cluster: &str) -> Result<(), SaveError> {
+    pub(crate) async fn save_state(&self, cluster: &str) -> Result<(), SaveError> {
         if self.meta()?.is_none() {
             return Ok(());
         }
@@ -135,7 +135,7 @@ impl StatePersistence<'_> {
     ///
     /// # Errors
     /// When a write fails.
-    pub async fn forget_known_hosts(&self) -> Result<(), SaveError> {
+    pub(crate) async fn forget_known_hosts(&self) -> Result<(), SaveError> {
         match self.known_hosts {
             Some(known) => self.write_text(known.map(), "").await,
             None => Ok(()),
@@ -146,7 +146,7 @@ impl StatePersistence<'_> {
     ///
     /// # Errors
     /// When a write fails.
-    pub async fn forget(&self, cluster: &str) -> Result<(), SaveError> {
+    pub(crate) async fn forget(&self, cluster: &str) -> Result<(), SaveError> {
         let flags = &self.job.settings.flags.meta;
         let nothing = |key| BTreeMap::from([(key, Vec::new())]);
         self.write(self.secret_ref(cluster, flags.state_secret.as_ref(), "state"), nothing(STATE)).await?;
@@ -161,7 +161,7 @@ impl StatePersistence<'_> {
     ///
     /// # Errors
     /// When its file is missing or the write fails.
-    pub async fn save_kubeconfig(&self, cluster: &str) -> Result<String, SaveError> {
+    pub(crate) async fn save_kubeconfig(&self, cluster: &str) -> Result<String, SaveError> {
         let text = read(&self.engine.kubeconfig(cluster))?;
         let named = self.job.settings.flags.meta.kubeconfig_secret.as_ref();
         let data = BTreeMap::from([(KUBECONFIG, text.clone().into_bytes())]);

@@ -17,16 +17,16 @@ use crate::tail::clip;
 use condition::ConditionState;
 
 /// The condition that is true while the runner works on the operation.
-pub const PROGRESSING: &str = "Progressing";
+pub(crate) const PROGRESSING: &str = "Progressing";
 /// The condition with the result of the precheck.
-pub const PRECHECKED: &str = "Prechecked";
+pub(crate) const PRECHECKED: &str = "Prechecked";
 /// The condition that lists host keys pinned at a first contact.
-pub const HOST_KEYS_PINNED: &str = "HostKeysPinned";
+pub(crate) const HOST_KEYS_PINNED: &str = "HostKeysPinned";
 /// The condition that lists failed steps, a line for each.
-pub const STEP_FAILED: &str = "StepFailed";
+pub(crate) const STEP_FAILED: &str = "StepFailed";
 
 /// The reason of `Progressing` when the work succeeded and every step was up to date before.
-pub const NOTHING_TO_DO: &str = "NothingToDo";
+pub(crate) const NOTHING_TO_DO: &str = "NothingToDo";
 
 /// The most failures that are kept.
 const FAILURES: usize = 200;
@@ -40,7 +40,7 @@ const CURRENT: usize = 200;
 
 /// A step that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepFailure {
+pub(crate) struct StepFailure {
     /// The host.
     pub host: HostAddress,
     /// The host's name, when it is known.
@@ -61,11 +61,11 @@ struct RunningStep {
 }
 
 /// The progress of the work, for everything that watches it.
-pub type SharedProgress = Arc<watch::Sender<ProgressView>>;
+pub(crate) type SharedProgress = Arc<watch::Sender<ProgressView>>;
 
 /// The progress of the work.
 #[derive(Debug, Clone, Default)]
-pub struct ProgressView {
+pub(crate) struct ProgressView {
     progressing: Option<ConditionState>,
     prechecked: Option<ConditionState>,
     pinned: Option<ConditionState>,
@@ -96,14 +96,14 @@ pub struct ProgressView {
 
 impl ProgressView {
     /// Starts the work.
-    pub fn begin(&mut self, reason: &'static str, message: &str) {
+    pub(crate) fn begin(&mut self, reason: &'static str, message: &str) {
         let mut progressing = self.progressing.take();
         ConditionState::set(&mut progressing, "True", reason, message);
         *self = Self { progressing, ..Self::default() };
     }
 
     /// Starts a precheck. `then` is what follows it.
-    pub fn precheck(&mut self, then: Option<(&'static str, &'static str)>) {
+    pub(crate) fn precheck(&mut self, then: Option<(&'static str, &'static str)>) {
         let message = "checking the hosts";
         self.begin("Prechecking", message);
         ConditionState::set(&mut self.prechecked, "Unknown", "Checking", message);
@@ -133,7 +133,7 @@ impl ProgressView {
     }
 
     /// Records host keys that were unknown before, each as `10.0.0.1 SHA256:…`.
-    pub fn host_keys_pinned(&mut self, keys: &[String]) {
+    pub(crate) fn host_keys_pinned(&mut self, keys: &[String]) {
         if !keys.is_empty() {
             ConditionState::set(&mut self.pinned, "True", "FirstContact", &counted(keys));
         }
@@ -147,12 +147,12 @@ impl ProgressView {
 
     /// The errors of the precheck, a line for each, in the form of kubernetes-operator.
     #[must_use]
-    pub fn unfit(&self) -> Option<&str> {
+    pub(crate) fn unfit(&self) -> Option<&str> {
         Some(self.unfit.as_str()).filter(|text| !text.is_empty())
     }
 
     /// Ends the work.
-    pub fn finish(&mut self, reason: &'static str, message: &str) {
+    pub(crate) fn finish(&mut self, reason: &'static str, message: &str) {
         self.running.clear();
         if reason != "Succeeded" {
             ConditionState::set(&mut self.progressing, "False", reason, message);
@@ -168,13 +168,13 @@ impl ProgressView {
     }
 
     /// Records the task that a script starts, as ansible prints it.
-    pub fn start_task(&mut self, task: &str) {
+    pub(crate) fn start_task(&mut self, task: &str) {
         self.task = Some(clip(task, CURRENT).to_owned());
         self.tasks += 1;
     }
 
     /// Records a progress event; returns its text for people.
-    pub fn record(&mut self, progress: &Progress) -> String {
+    pub(crate) fn record(&mut self, progress: &Progress) -> String {
         match progress {
             Progress::Precheck { report } => self.prechecked(report),
             Progress::Plan { steps, standing } => {
@@ -257,32 +257,32 @@ impl ProgressView {
 
     /// Whether the work has ended.
     #[must_use]
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.progressing.as_ref().is_some_and(|state| state.status == "False")
     }
 
     /// The steps that failed and are not retried.
     #[must_use]
-    pub fn failures(&self) -> &[StepFailure] {
+    pub(crate) fn failures(&self) -> &[StepFailure] {
         &self.failures
     }
 
     /// The program's own reason for an incomplete run.
     #[must_use]
-    pub fn end(&self) -> Option<&str> {
+    pub(crate) fn end(&self) -> Option<&str> {
         self.end.as_deref()
     }
 
     /// The current step: `etcd on h4`.
     #[must_use]
-    pub fn current(&self) -> Option<String> {
+    pub(crate) fn current(&self) -> Option<String> {
         let step = self.running.last().map(|step| format!("{} on {}", step.short, self.host_name(step.host)));
         step.map(|step| clip(&step, CURRENT).to_owned()).or_else(|| self.task.clone())
     }
 
     /// The counts of steps.
     #[must_use]
-    pub fn steps(&self) -> Steps {
+    pub(crate) fn steps(&self) -> Steps {
         let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
         let counted = if self.planned.is_some() { 0 } else { self.tasks };
         let (done, total) = match counted {
@@ -298,7 +298,7 @@ impl ProgressView {
 
     /// What the runner writes into the status of the operation.
     #[must_use]
-    pub fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         let states = [
             (PROGRESSING, &self.progressing),
             (PRECHECKED, &self.prechecked),

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProcessEnd {
+pub(crate) enum ProcessEnd {
     /// It exited with this code.
     Code(u8),
     /// This signal ended it.
@@ -30,7 +30,7 @@ pub enum ProcessEnd {
 impl ProcessEnd {
     /// The exit code as a shell gives it.
     #[must_use]
-    pub fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Code(code) => code,
             Self::Signal(number) => 128_u8.saturating_add(number),
@@ -59,13 +59,13 @@ type Registry = HashMap<Pid, RegisteredChild>;
 
 /// Starts child processes and reaps every process that ends.
 #[derive(Debug, Clone, Default)]
-pub struct ProcessReaper {
+pub(crate) struct ProcessReaper {
     children: Arc<Mutex<Registry>>,
 }
 
 /// A child process in a process group of its own.
 #[derive(Debug)]
-pub struct Child {
+pub(crate) struct Child {
     /// Its process ID, which is also that of its group.
     pub pid: Pid,
     /// ShutdownRequest once, when it was reaped.
@@ -83,7 +83,7 @@ impl ProcessReaper {
     ///
     /// # Errors
     /// When the kernel refuses it.
-    pub fn install() -> io::Result<Self> {
+    pub(crate) fn install() -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let this = Self::default();
         let mut ended = signal(SignalKind::child())?;
@@ -117,7 +117,7 @@ impl ProcessReaper {
     /// # Errors
     /// When the program is missing or cannot be executed.
     #[allow(clippy::zombie_processes, reason = "the reaper waits for it")]
-    pub fn spawn(&self, command: &mut Command, receives_signals: bool) -> io::Result<Child> {
+    pub(crate) fn spawn(&self, command: &mut Command, receives_signals: bool) -> io::Result<Child> {
         let mut children = self.children();
         let mut child = command.process_group(0).spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -129,7 +129,7 @@ impl ProcessReaper {
     }
 
     /// Sends a signal to the process group of every child that receives signals and is alive.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         for (pid, _) in self.children().iter().filter(|(_, child)| child.receives_signals) {
             send(*pid, signal);
         }
@@ -137,7 +137,7 @@ impl ProcessReaper {
 }
 
 /// Sends a signal to a process group. A group that has already ended is not an error.
-pub fn send(group: Pid, signal: Signal) {
+pub(crate) fn send(group: Pid, signal: Signal) {
     let _ = rustix::process::kill_process_group(group, signal);
 }
 

@@ -26,7 +26,7 @@ const PUBLIC: &[&str] = &["username", "known_hosts"];
 
 /// Finds secrets in text and replaces them.
 #[derive(Debug, Default)]
-pub struct Redactor {
+pub(crate) struct Redactor {
     find: Option<AhoCorasick>,
     longest: usize,
 }
@@ -34,7 +34,7 @@ pub struct Redactor {
 impl Redactor {
     /// Redacts these texts.
     #[must_use]
-    pub fn new(secrets: &[String]) -> Self {
+    pub(crate) fn new(secrets: &[String]) -> Self {
         let mut texts: Vec<String> = secrets.iter().flat_map(|secret| forms(secret)).collect();
         texts.sort_unstable();
         texts.dedup();
@@ -46,7 +46,7 @@ impl Redactor {
     /// Redacts the contents of the files in a folder and of more files. Unreadable files are left out: the work cannot
     /// read them either.
     #[must_use]
-    pub fn of_files(folder: &Path, more: &[&Path]) -> Self {
+    pub(crate) fn of_files(folder: &Path, more: &[&Path]) -> Self {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let named = entries.filter(|entry| {
             let name = entry.file_name();
@@ -60,7 +60,7 @@ impl Redactor {
 
     /// The bytes with every secret replaced.
     #[must_use]
-    pub fn redact<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    pub(crate) fn redact<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(find) = &self.find else { return Cow::Borrowed(bytes) };
         let mut clean: Vec<u8> = Vec::new();
         let mut from = 0;
@@ -78,14 +78,14 @@ impl Redactor {
 
     /// The text with every secret replaced.
     #[must_use]
-    pub fn redact_text(&self, text: &str) -> String {
+    pub(crate) fn redact_text(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.redact(text.as_bytes())).into_owned()
     }
 
     /// Where to split a line that is longer than `limit`: the first piece has at most `limit` bytes and ends neither
     /// inside a secret, nor inside one that may continue beyond the bytes at hand, nor inside a character.
     #[must_use]
-    pub fn cut(&self, line: &[u8], limit: usize) -> usize {
+    pub(crate) fn cut(&self, line: &[u8], limit: usize) -> usize {
         let mut at = limit.saturating_sub(self.longest).max(1).min(line.len());
         let within = |byte: Option<&u8>| byte.is_some_and(|byte| byte & 0xC0 == 0x80);
         for _ in 0..3 {

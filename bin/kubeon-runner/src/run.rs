@@ -33,7 +33,7 @@ const LAST_STATUS: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// When the signal handlers or the reaper cannot be installed.
-pub async fn run(flags: RunArgs, environment: RunnerEnvironment) -> io::Result<u8> {
+pub(crate) async fn run(flags: RunArgs, environment: RunnerEnvironment) -> io::Result<u8> {
     let settings = RunnerSettings { flags, environment };
     let redactor = Arc::new(redactor(&settings));
     let log = RunnerLog::new(redactor.clone());

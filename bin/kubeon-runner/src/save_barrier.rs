@@ -20,14 +20,14 @@ const LINE: usize = 4096;
 
 /// A program that waits at the barrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SaveRequest {
+pub(crate) struct SaveRequest {
     /// The cluster whose state is to be saved.
     pub cluster: String,
     pid: String,
 }
 
 /// Two named pipes, and the shell script that uses them.
-pub struct SaveBarrier {
+pub(crate) struct SaveBarrier {
     program: PathBuf,
     asks: Mutex<BufReader<Receiver>>,
     answers: Sender,
@@ -38,7 +38,7 @@ impl SaveBarrier {
     ///
     /// # Errors
     /// When its files cannot be created.
-    pub fn open(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let [asks, answers, program] = ["asks", "answers", "hold"].map(|name| folder.join(name));
         for pipe in [&asks, &answers] {
             mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
@@ -68,12 +68,12 @@ exit 1
 
     /// The script that the program runs with the cluster's name as its argument.
     #[must_use]
-    pub fn program(&self) -> &Path {
+    pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
     /// Waits for the next request.
-    pub async fn next_request(&self) -> SaveRequest {
+    pub(crate) async fn next_request(&self) -> SaveRequest {
         let mut asks = self.asks.lock().await;
         let mut line = Vec::new();
         loop {
@@ -96,7 +96,7 @@ exit 1
     }
 
     /// Answers a request: whether the state was saved.
-    pub fn answer(&self, request: &SaveRequest, saved: bool) {
+    pub(crate) fn answer(&self, request: &SaveRequest, saved: bool) {
         let word = if saved { "ok" } else { "no" };
         // A pipe accepts a line at once; the waiting program has its own timeout.
         let _ = self.answers.try_write(format!("{word} {}\n", request.pid).as_bytes());

@@ -7,7 +7,7 @@ use crate::meta::{MetaError, ObjectRef, TOKEN};
 
 /// Why something was not saved.
 #[derive(Debug, thiserror::Error)]
-pub enum SaveError {
+pub(crate) enum SaveError {
     /// The program kubeon did not export the state.
     #[error("cannot export the state: {0}")]
     Export(#[from] ToolError),

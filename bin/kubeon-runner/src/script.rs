@@ -18,7 +18,7 @@ use crate::sinks::ScriptLines;
 use crate::stream::{LINE, PROGRESS};
 
 /// Runs the script.
-pub async fn run(job: &JobContext) -> WorkOutcome {
+pub(crate) async fn run(job: &JobContext) -> WorkOutcome {
     let script = &job.settings.flags.script;
     job.view.send_modify(|view| view.begin("Running", &format!("runs {}", script.display())));
     let mut command = Command::new(script);

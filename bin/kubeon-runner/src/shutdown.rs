@@ -19,7 +19,7 @@ fn report_time(grace: Duration) -> Duration {
 
 /// The first SIGTERM or SIGINT that arrived.
 #[derive(Debug, Clone, Copy)]
-pub struct ShutdownRequest {
+pub(crate) struct ShutdownRequest {
     /// SIGTERM or SIGINT.
     pub signal: Signal,
     /// When the runner must have reported the result: the kubelet kills it soon after.
@@ -29,14 +29,14 @@ pub struct ShutdownRequest {
 impl ShutdownRequest {
     /// The runner's exit code: 128 + the signal's number.
     #[must_use]
-    pub fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         u8::try_from(128 + self.signal.as_raw()).unwrap_or(u8::MAX)
     }
 }
 
 /// Tells whether a shutdown was requested.
 #[derive(Debug, Clone)]
-pub struct Shutdown {
+pub(crate) struct Shutdown {
     requested: watch::Receiver<Option<ShutdownRequest>>,
 }
 
@@ -45,7 +45,7 @@ impl Shutdown {
     ///
     /// # Errors
     /// When a signal handler cannot be installed.
-    pub fn listen(reaper: ProcessReaper, grace: Duration, log: RunnerLog) -> io::Result<Self> {
+    pub(crate) fn listen(reaper: ProcessReaper, grace: Duration, log: RunnerLog) -> io::Result<Self> {
         let (request, requested) = watch::channel(None);
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -85,12 +85,12 @@ impl Shutdown {
 
     /// The request, once there is one.
     #[must_use]
-    pub fn request(&self) -> Option<ShutdownRequest> {
+    pub(crate) fn request(&self) -> Option<ShutdownRequest> {
         *self.requested.borrow()
     }
 
     /// Waits until a shutdown is requested.
-    pub async fn requested(&self) {
+    pub(crate) async fn requested(&self) {
         let mut requested = self.requested.clone();
         if requested.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
@@ -98,7 +98,7 @@ impl Shutdown {
     }
 
     /// Waits for `timeout`, or until the deadline of a shutdown that is requested before or meanwhile.
-    pub async fn deadline(&self, timeout: Duration) {
+    pub(crate) async fn deadline(&self, timeout: Duration) {
         let at_timeout = Instant::now() + timeout;
         let mut requested = self.requested.clone();
         let at_shutdown = async move {

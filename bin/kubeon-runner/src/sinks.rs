@@ -14,7 +14,7 @@ use crate::stream::Sink;
 use crate::tail::Tail;
 
 /// One of the runner's output streams.
-pub struct Output {
+pub(crate) struct Output {
     to: Box<dyn Write + Send>,
     ready: Vec<u8>,
     redactor: Arc<Redactor>,
@@ -25,12 +25,12 @@ pub struct Output {
 
 impl Output {
     /// Standard output.
-    pub fn stdout(redactor: Arc<Redactor>, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
+    pub(crate) fn stdout(redactor: Arc<Redactor>, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
         Self { to: Box::new(io::stdout()), ready: Vec::new(), redactor, tail, activity, spans }
     }
 
     /// Standard error.
-    pub fn stderr(redactor: Arc<Redactor>, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
+    pub(crate) fn stderr(redactor: Arc<Redactor>, tail: Tail, activity: Activity, spans: RunSpans) -> Self {
         Self { to: Box::new(io::stderr()), ready: Vec::new(), redactor, tail, activity, spans }
     }
 
@@ -54,7 +54,7 @@ impl Output {
 }
 
 /// Lines of a script. The headings of ansible's tasks are recorded as progress.
-pub struct ScriptLines {
+pub(crate) struct ScriptLines {
     /// The output stream.
     pub output: Output,
     /// The progress of the work.
@@ -92,7 +92,7 @@ fn heading(line: &[u8]) -> Option<&str> {
 }
 
 /// Lines without progress.
-pub struct PlainLines(pub Output);
+pub(crate) struct PlainLines(pub Output);
 
 impl Sink for PlainLines {
     fn line(&mut self, line: &[u8]) {
@@ -105,7 +105,7 @@ impl Sink for PlainLines {
 }
 
 /// Progress events in JSON, which become text for people, and other lines.
-pub struct ProgressLines {
+pub(crate) struct ProgressLines {
     /// The output stream.
     pub output: Output,
     /// The progress of the work.

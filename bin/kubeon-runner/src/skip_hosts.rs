@@ -11,7 +11,7 @@ use crate::outcome::WorkOutcome;
 
 /// The hosts that `$WITHOUT` names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SkippedHosts {
+pub(crate) struct SkippedHosts {
     /// Hosts that the program knows.
     pub known: Vec<HostAddress>,
     /// Names of no known host.
@@ -25,7 +25,7 @@ type AddressAndName = (HostAddress, Option<String>);
 ///
 /// # Errors
 /// When an entry is neither an address nor a name.
-pub fn find(
+pub(crate) fn find(
     settings: &RunnerSettings,
     engine: &KubeonProgram,
     cluster: &str,
@@ -84,7 +84,7 @@ fn hosts(state: &Value, declared: &Value) -> Vec<AddressAndName> {
 impl SkippedHosts {
     /// What came of the work, with the names that stood for nothing where it failed.
     #[must_use]
-    pub fn explain(&self, outcome: WorkOutcome) -> WorkOutcome {
+    pub(crate) fn explain(&self, outcome: WorkOutcome) -> WorkOutcome {
         let Some(reason) = outcome.reason.as_ref().filter(|_| !self.unknown.is_empty()) else {
             return outcome;
         };
@@ -94,7 +94,7 @@ impl SkippedHosts {
 
     /// The message about names of unknown hosts.
     #[must_use]
-    pub fn warning(&self) -> String {
+    pub(crate) fn warning(&self) -> String {
         let (annotation, names) = (labels::WITHOUT, self.unknown.join(", "));
         format!("{annotation} names hosts that are not in the cluster: {names}")
     }

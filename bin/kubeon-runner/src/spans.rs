@@ -20,7 +20,7 @@ const MOST_STEPS: usize = 10_000;
 
 /// Sends the spans of this run; without a collector it does nothing.
 #[derive(Clone, Default)]
-pub struct RunSpans(Option<Arc<Shared>>);
+pub(crate) struct RunSpans(Option<Arc<Shared>>);
 
 struct Shared {
     traces: Traces,
@@ -55,7 +55,7 @@ struct Step {
 impl RunSpans {
     /// Starts the span of the run, when the environment names a collector and the operation's trace.
     #[must_use]
-    pub fn start(environment: &RunnerEnvironment, redactor: &Arc<Redactor>, log: &RunnerLog) -> Self {
+    pub(crate) fn start(environment: &RunnerEnvironment, redactor: &Arc<Redactor>, log: &RunnerLog) -> Self {
         let (Some(operation), Some(collector)) = (&environment.traceparent, &environment.collector) else {
             return Self::default();
         };
@@ -81,7 +81,7 @@ impl RunSpans {
     }
 
     /// Records a progress event.
-    pub fn record(&self, progress: &Progress) {
+    pub(crate) fn record(&self, progress: &Progress) {
         let Some(shared) = &self.0 else { return };
         let mut state = shared.state.lock();
         match progress {
@@ -109,7 +109,7 @@ impl RunSpans {
     }
 
     /// Ends the spans of the stages and the run, and sends the rest.
-    pub async fn end(self, outcome: &WorkOutcome, log: &RunnerLog) {
+    pub(crate) async fn end(self, outcome: &WorkOutcome, log: &RunnerLog) {
         let Some(shared) = self.0 else { return };
         let mut state = mem::take(&mut *shared.state.lock());
         for (name, stage) in state.stages.drain() {

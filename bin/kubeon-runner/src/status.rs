@@ -18,7 +18,7 @@ use crate::redactor::Redactor;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes the status of one operation.
-pub struct StatusWriter {
+pub(crate) struct StatusWriter {
     /// The meta cluster.
     pub meta: MetaCluster,
     /// The name of the operation.
@@ -31,7 +31,7 @@ pub struct StatusWriter {
 
 impl StatusWriter {
     /// Writes until the last status of the finished work is written, or until an error is permanent.
-    pub async fn run(self, mut view: watch::Receiver<ProgressView>) {
+    pub(crate) async fn run(self, mut view: watch::Receiver<ProgressView>) {
         let (mut written, mut generation) = (Value::Null, ConditionGeneration::default());
         // The first change is the start of the work.
         let _ = view.changed().await;

@@ -19,16 +19,16 @@ use tokio::time::{Instant, timeout_at};
 use crate::redactor::Redactor;
 
 /// The longest line in bytes; longer lines are split.
-pub const LINE: usize = 16 * 1024;
+pub(crate) const LINE: usize = 16 * 1024;
 /// The longest line when the output may contain progress events.
-pub const PROGRESS: usize = 1024 * 1024;
+pub(crate) const PROGRESS: usize = 1024 * 1024;
 /// Bytes of one read.
 const CHUNK: usize = 64 * 1024;
 /// The most bytes that are read after the end of the work from a pipe that others still hold open: a pipe's capacity.
 const LEFT_IN_PIPE: usize = 1024 * 1024;
 
 /// Receives lines.
-pub trait Sink: Send + 'static {
+pub(crate) trait Sink: Send + 'static {
     /// One line, or a piece of a long one, without its end.
     fn line(&mut self, line: &[u8]);
     /// Called when no more lines are at hand: write what was received.
@@ -36,7 +36,7 @@ pub trait Sink: Send + 'static {
 }
 
 /// Splits chunks into lines.
-pub struct Lines {
+pub(crate) struct Lines {
     held: Vec<u8>,
     limit: usize,
     redactor: Arc<Redactor>,
@@ -44,12 +44,12 @@ pub struct Lines {
 
 impl Lines {
     /// Lines of at most `limit` bytes, never split inside a secret.
-    pub fn new(limit: usize, redactor: Arc<Redactor>) -> Self {
+    pub(crate) fn new(limit: usize, redactor: Arc<Redactor>) -> Self {
         Self { held: Vec::new(), limit, redactor }
     }
 
     /// Takes a chunk.
-    pub fn push(&mut self, chunk: &[u8], sink: &mut impl Sink) {
+    pub(crate) fn push(&mut self, chunk: &[u8], sink: &mut impl Sink) {
         let mut parts = chunk.split(|byte| *byte == b'\n');
         // The next chunk continues the part after the last line end.
         let rest = parts.next_back().unwrap_or_default();
@@ -71,7 +71,7 @@ impl Lines {
     }
 
     /// Takes the rest as a line without an end.
-    pub fn end(&mut self, sink: &mut impl Sink) {
+    pub(crate) fn end(&mut self, sink: &mut impl Sink) {
         if !self.held.is_empty() {
             let line = std::mem::take(&mut self.held);
             pieces(&line, self.limit, &self.redactor, sink);
@@ -90,7 +90,7 @@ fn pieces(line: &[u8], limit: usize, redactor: &Redactor, sink: &mut impl Sink) 
 }
 
 /// The threads that forward the output of one process.
-pub struct Pumps {
+pub(crate) struct Pumps {
     /// Dropping it tells the threads to stop.
     stop: PipeWriter,
     sign: PipeReader,
@@ -102,7 +102,7 @@ impl Pumps {
     ///
     /// # Errors
     /// When no pipe can be created.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let (sign, stop) = io::pipe()?;
         Ok(Self { stop, sign, done: Vec::new() })
     }
@@ -111,7 +111,12 @@ impl Pumps {
     ///
     /// # Errors
     /// When there is no file descriptor or thread left.
-    pub fn add(&mut self, from: impl Into<OwnedFd>, mut lines: Lines, mut sink: impl Sink) -> io::Result<()> {
+    pub(crate) fn add(
+        &mut self,
+        from: impl Into<OwnedFd>,
+        mut lines: Lines,
+        mut sink: impl Sink,
+    ) -> io::Result<()> {
         let from = File::from(from.into());
         let sign = self.sign.try_clone()?;
         let (sender, done) = oneshot::channel();
@@ -130,7 +135,7 @@ impl Pumps {
     }
 
     /// Waits for the end of the pipes. When others still hold them open after `timeout`, reads only what is there.
-    pub async fn finish(self, timeout: Duration) {
+    pub(crate) async fn finish(self, timeout: Duration) {
         let Self { stop, sign, done } = self;
         drop(sign);
         let mut stop = Some(stop);

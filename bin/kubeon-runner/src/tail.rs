@@ -12,7 +12,7 @@ const WIDTH: usize = 512;
 
 /// The last lines of one stream.
 #[derive(Debug, Clone, Default)]
-pub struct Tail {
+pub(crate) struct Tail {
     lines: Arc<Mutex<VecDeque<String>>>,
 }
 
@@ -22,7 +22,7 @@ impl Tail {
     }
 
     /// Keeps a line, except an empty one.
-    pub fn push(&self, line: &str) {
+    pub(crate) fn push(&self, line: &str) {
         if line.trim().is_empty() {
             return;
         }
@@ -36,7 +36,7 @@ impl Tail {
 
     /// The last lines that fit into `bytes`, each with its end.
     #[must_use]
-    pub fn last(&self, bytes: usize) -> String {
+    pub(crate) fn last(&self, bytes: usize) -> String {
         let lines = self.lines();
         let mut room = bytes;
         let fits = lines.iter().rev().take_while(|line| {
@@ -51,7 +51,7 @@ impl Tail {
 
 /// The beginning of a text, of at most `bytes`, not cut within a character.
 #[must_use]
-pub fn clip(text: &str, bytes: usize) -> &str {
+pub(crate) fn clip(text: &str, bytes: usize) -> &str {
     let mut end = bytes.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

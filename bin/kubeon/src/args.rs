@@ -1,35 +1,35 @@
 //! The command line and the environment: the only place that reads either.
 
-pub mod bundle;
-pub mod cli;
-pub mod cluster;
-pub mod contact;
-pub mod day;
-pub mod drain;
-pub mod environment;
-pub mod format;
-pub mod ignore;
-pub mod inventory;
-pub mod lab;
-pub mod later;
-pub mod login;
-pub mod meta;
-pub mod missing;
-pub mod node;
-pub mod pre_apply;
-pub mod precheck;
-pub mod scale;
-pub mod settings;
-pub mod state;
-pub mod typed;
-pub mod verbosity;
+pub(crate) mod bundle;
+pub(crate) mod cli;
+pub(crate) mod cluster;
+pub(crate) mod contact;
+pub(crate) mod day;
+pub(crate) mod drain;
+pub(crate) mod environment;
+pub(crate) mod format;
+pub(crate) mod ignore;
+pub(crate) mod inventory;
+pub(crate) mod lab;
+pub(crate) mod later;
+pub(crate) mod login;
+pub(crate) mod meta;
+pub(crate) mod missing;
+pub(crate) mod node;
+pub(crate) mod pre_apply;
+pub(crate) mod precheck;
+pub(crate) mod scale;
+pub(crate) mod settings;
+pub(crate) mod state;
+pub(crate) mod typed;
+pub(crate) mod verbosity;
 
-pub use cli::{CliCommand, CommandLine};
-pub use contact::ContactFlags;
-pub use environment::CliEnvironment;
-pub use format::{Format, FormatFlag};
-pub use typed::Typed;
-pub use verbosity::{ProgressForm, VerbosityFlags};
+pub(crate) use cli::{CliCommand, CommandLine};
+pub(crate) use contact::ContactFlags;
+pub(crate) use environment::CliEnvironment;
+pub(crate) use format::{Format, FormatFlag};
+pub(crate) use typed::Typed;
+pub(crate) use verbosity::{ProgressForm, VerbosityFlags};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use kubeon_store::StoreError;
 use crate::refusal_flags;
 
 /// The exit code of an error; 0 is for done.
-pub fn exit_code(category: ErrorCategory) -> u8 {
+pub(crate) fn exit_code(category: ErrorCategory) -> u8 {
     match category {
         ErrorCategory::Failed => 1,
         ErrorCategory::Refused => 2,
@@ -20,7 +20,7 @@ pub fn exit_code(category: ErrorCategory) -> u8 {
 
 /// Why a command ended, what to look at, and what to type next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CliError {
+pub(crate) struct CliError {
     /// What it says about the hosts; it decides the exit code.
     pub category: ErrorCategory,
     /// The first line, without `error: `; empty when everything was said already.
@@ -37,7 +37,7 @@ pub struct CliError {
 
 impl CliError {
     /// Ends with one line.
-    pub fn new(category: ErrorCategory, title: impl Into<String>) -> Self {
+    pub(crate) fn new(category: ErrorCategory, title: impl Into<String>) -> Self {
         Self {
             category,
             title: title.into(),
@@ -49,48 +49,48 @@ impl CliError {
     }
 
     /// Refused before the first effect.
-    pub fn refused(title: impl Into<String>) -> Self {
+    pub(crate) fn refused(title: impl Into<String>) -> Self {
         Self::new(ErrorCategory::Refused, title)
     }
 
     /// Failed on the way.
-    pub fn failed(title: impl Into<String>) -> Self {
+    pub(crate) fn failed(title: impl Into<String>) -> Self {
         Self::new(ErrorCategory::Failed, title)
     }
 
     /// Everything was said already: only the exit code is left.
-    pub fn silent(category: ErrorCategory) -> Self {
+    pub(crate) fn silent(category: ErrorCategory) -> Self {
         Self::new(category, "")
     }
 
     /// With a line on a subject.
     #[must_use]
-    pub fn row(mut self, subject: impl Into<String>, text: impl Into<String>) -> Self {
+    pub(crate) fn row(mut self, subject: impl Into<String>, text: impl Into<String>) -> Self {
         self.rows.push((subject.into(), text.into()));
         self
     }
 
     /// With a last line that can be pasted.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// Everything but the hint, for programs: the first line without `error: `, then a line for each row and warning.
-    pub fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         let text = Self { hint: None, ..self.clone() }.to_string();
         text.trim_start_matches("error: ").trim_end().to_owned()
     }
 
     /// The command that goes on, where the hint names one.
-    pub fn next(&self) -> Option<String> {
+    pub(crate) fn next(&self) -> Option<String> {
         let (_, rest) = self.hint.as_ref()?.split_once("kubeon ")?;
         Some(format!("kubeon {rest}"))
     }
 
     /// Refused for all these reasons at once.
-    pub fn refusals(cluster: &str, refusals: Vec<Refusal>, notes: &[Note]) -> Self {
+    pub(crate) fn refusals(cluster: &str, refusals: Vec<Refusal>, notes: &[Note]) -> Self {
         EngineError::refusals(cluster, refusals, notes).into()
     }
 }

@@ -1,6 +1,6 @@
 //! One file for each command.
 
-pub mod bundle;
+pub(crate) mod bundle;
 mod change;
 mod choose;
 mod completion;
@@ -10,7 +10,7 @@ mod destroy;
 mod display;
 mod exec;
 mod image;
-pub mod lab;
+pub(crate) mod lab;
 mod later;
 mod ls;
 mod meta;
@@ -20,7 +20,7 @@ mod precheck;
 mod scale;
 mod state;
 mod version;
-pub mod view;
+pub(crate) mod view;
 
 use crate::args::{CliCommand, CliEnvironment, CommandLine};
 use crate::cli_error::CliError;
@@ -32,7 +32,11 @@ use crate::output::CliOutput;
 ///
 /// # Errors
 /// Why it could not be done.
-pub async fn run(cli: &CommandLine, environment: CliEnvironment, output: &CliOutput) -> Result<(), CliError> {
+pub(crate) async fn run(
+    cli: &CommandLine,
+    environment: CliEnvironment,
+    output: &CliOutput,
+) -> Result<(), CliError> {
     dispatch(&Context { environment, output }, cli).await
 }
 

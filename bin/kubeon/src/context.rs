@@ -12,7 +12,7 @@ use crate::cli_error::CliError;
 use crate::output::CliOutput;
 
 /// What every command is given.
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// The environment.
     pub environment: CliEnvironment,
     /// Where messages and results go.
@@ -24,12 +24,12 @@ impl Context<'_> {
     ///
     /// # Errors
     /// Refuses when the environment names no folder for state.
-    pub fn engine(&self) -> Result<Engine<'_>, CliError> {
+    pub(crate) fn engine(&self) -> Result<Engine<'_>, CliError> {
         Ok(Engine::new(self.engine_environment(), self.output)?)
     }
 
     /// What the engine needs of the environment.
-    pub fn engine_environment(&self) -> EngineEnvironment {
+    pub(crate) fn engine_environment(&self) -> EngineEnvironment {
         let environment = &self.environment;
         EngineEnvironment {
             state_folder: environment.state_folder(),
@@ -47,7 +47,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// When the environment names no folder.
-    pub fn lab_places(&self) -> Result<Places, CliError> {
+    pub(crate) fn lab_places(&self) -> Result<Places, CliError> {
         let (state, cache) = (self.environment.state_folder(), self.environment.cache.clone());
         let (Some(state), Some(cache)) = (state, cache) else {
             return Err(CliError::refused("HOME is not set: set KUBEON_HOME and KUBEON_CACHE to folders"));
@@ -71,19 +71,19 @@ impl Context<'_> {
     }
 
     /// A path for people: with `~` where it lies in the home folder.
-    pub fn shorten(&self, path: &Path) -> String {
+    pub(crate) fn shorten(&self, path: &Path) -> String {
         let inside = self.environment.home.as_ref().and_then(|home| path.strip_prefix(home).ok());
         inside.map_or_else(|| path.display().to_string(), |rest| format!("~/{}", rest.display()))
     }
 
     /// What was typed, with another command in place of the one that was, where that takes the same.
-    pub fn typed_as(&self, was: &str, command: &str) -> Option<String> {
+    pub(crate) fn typed_as(&self, was: &str, command: &str) -> Option<String> {
         let typed = Typed::read_any(&self.environment.words)?;
         (typed.command() == was).then(|| typed.line(command))
     }
 
     /// The command that goes on with a cluster, with whatever of the flags is not remembered.
-    pub fn again(&self, command: &str, cluster: &ClusterName) -> String {
+    pub(crate) fn again(&self, command: &str, cluster: &ClusterName) -> String {
         let typed = Typed::read(&self.environment.words);
         let line = typed.map(|typed| typed.again(command, cluster.as_str()));
         line.unwrap_or_else(|| format!("kubeon {command} {cluster}"))

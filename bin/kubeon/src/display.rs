@@ -8,17 +8,17 @@
 //!              └──► live.rs draws them · plain.rs writes one line for what ended
 //! ```
 
-pub mod estimate;
-pub mod events;
-pub mod lines;
-pub mod live;
-pub mod plain;
-pub mod plan;
-pub mod progress_state;
-pub mod progress_view;
-pub mod spinner;
+pub(crate) mod estimate;
+pub(crate) mod events;
+pub(crate) mod lines;
+pub(crate) mod live;
+pub(crate) mod plain;
+pub(crate) mod plan;
+pub(crate) mod progress_state;
+pub(crate) mod progress_view;
+pub(crate) mod spinner;
 
-pub use live::Display;
+pub(crate) use live::Display;
 
 #[cfg(test)]
 mod tests;

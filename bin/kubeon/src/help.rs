@@ -10,7 +10,7 @@ use crate::output::CliOutput;
 ///
 /// # Errors
 /// When standard output is closed.
-pub fn help(output: &CliOutput, path: &[&str]) -> Result<(), CliError> {
+pub(crate) fn help(output: &CliOutput, path: &[&str]) -> Result<(), CliError> {
     let mut root = CommandLine::command();
     root.build();
     let mut command = &mut root;

@@ -8,7 +8,7 @@ use crate::cli_error::{CliError, exit_code};
 use crate::output::CliOutput;
 
 /// The signals that end a command, from now on and for the rest of the process.
-pub struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
@@ -18,7 +18,7 @@ impl Signals {
     ///
     /// # Errors
     /// When signals cannot be watched.
-    pub fn new() -> Result<Self, CliError> {
+    pub(crate) fn new() -> Result<Self, CliError> {
         let unwatchable =
             |error: std::io::Error| CliError::failed(format!("cannot watch for signals: {error}"));
         Ok(Self {
@@ -28,7 +28,7 @@ impl Signals {
     }
 
     /// Returns when the next one comes.
-    pub async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -40,7 +40,7 @@ impl Signals {
 ///
 /// # Errors
 /// When signals cannot be watched.
-pub fn watch(cancellation: &CancellationToken, output: &CliOutput) -> Result<(), CliError> {
+pub(crate) fn watch(cancellation: &CancellationToken, output: &CliOutput) -> Result<(), CliError> {
     let (signals, gone) = (Signals::new()?, output.clone());
     tokio::spawn(stop(signals, cancellation.clone(), output.clone(), move || {
         gone.on_screen(None);

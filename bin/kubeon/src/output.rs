@@ -1,20 +1,20 @@
 //! Results: to standard output, in the form that was asked for.
 
-pub mod cli_output;
+pub(crate) mod cli_output;
 mod keys;
-pub mod table;
-pub mod words;
+pub(crate) mod table;
+pub(crate) mod words;
 
 use serde::Serialize;
 
 use crate::args::Format;
 use crate::cli_error::CliError;
 
-pub use cli_output::CliOutput;
-pub use table::TextTable;
+pub(crate) use cli_output::CliOutput;
+pub(crate) use table::TextTable;
 
 /// A result in all its forms.
-pub struct CommandResult {
+pub(crate) struct CommandResult {
     value: serde_json::Value,
     table: TextTable,
     names: Vec<String>,
@@ -27,7 +27,11 @@ impl CommandResult {
     ///
     /// # Errors
     /// When the data has no JSON form.
-    pub fn new(value: &impl Serialize, table: TextTable, names: Vec<String>) -> Result<Self, CliError> {
+    pub(crate) fn new(
+        value: &impl Serialize,
+        table: TextTable,
+        names: Vec<String>,
+    ) -> Result<Self, CliError> {
         let value = serde_json::to_value(value)
             .map_err(|error| CliError::failed(format!("cannot write JSON: {error}")))?;
         Ok(Self { value, table, names, foot: String::new() })
@@ -35,7 +39,7 @@ impl CommandResult {
 
     /// With words below the table.
     #[must_use]
-    pub fn foot(mut self, foot: impl Into<String>) -> Self {
+    pub(crate) fn foot(mut self, foot: impl Into<String>) -> Self {
         self.foot = foot.into();
         self
     }
@@ -44,7 +48,7 @@ impl CommandResult {
     ///
     /// # Errors
     /// When the data has no form of that kind.
-    pub fn text(&self, format: Format) -> Result<String, CliError> {
+    pub(crate) fn text(&self, format: Format) -> Result<String, CliError> {
         Ok(match format {
             Format::Json => format!("{:#}\n", self.value),
             Format::Yaml => serde_saphyr::to_string(&self.value)

@@ -8,12 +8,12 @@ use kubeon_plan::{Refusal, RefusedField, Remedy};
 use kubeon_wire::PrecheckReport;
 
 /// What a row of an error shows: the flag with its value, and the reason with the remedy.
-pub fn row(refusal: &Refusal) -> (String, String) {
+pub(crate) fn row(refusal: &Refusal) -> (String, String) {
     (subject(refusal), reason(&refusal.reason, refusal.remedy.as_ref()))
 }
 
 /// The reason, followed by the flag or the command that helps.
-pub fn reason(reason: &str, remedy: Option<&Remedy>) -> String {
+pub(crate) fn reason(reason: &str, remedy: Option<&Remedy>) -> String {
     let Some(remedy) = remedy else { return reason.to_owned() };
     match remedy {
         Remedy::SkipHost(host) => format!("{reason}: --without {host}"),
@@ -26,7 +26,7 @@ pub fn reason(reason: &str, remedy: Option<&Remedy>) -> String {
 }
 
 /// The checks that prevent a change, a line for each host.
-pub fn failed_checks(report: &PrecheckReport) -> String {
+pub(crate) fn failed_checks(report: &PrecheckReport) -> String {
     let mut text = FAILED_WITH.to_owned();
     for host in report.hosts.iter().filter(|host| !host.ok) {
         let failed = host.checks.iter().filter(|result| result.prevents());
@@ -38,7 +38,7 @@ pub fn failed_checks(report: &PrecheckReport) -> String {
 }
 
 /// The flag that ignores every failed check, where all of them may be ignored.
-pub fn ignore_hint(report: &PrecheckReport) -> Option<String> {
+pub(crate) fn ignore_hint(report: &PrecheckReport) -> Option<String> {
     let failed = report.hosts.iter().flat_map(|host| &host.checks).filter(|it| it.prevents());
     let mut names: Vec<&str> = failed.map(|result| result.check.as_str()).collect();
     names.sort_unstable();

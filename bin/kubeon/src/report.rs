@@ -17,7 +17,7 @@ const OTHERS: usize = 5;
 const LOG_LINES: usize = 10;
 
 /// Why the run of `reconciled` is not complete, and what to type next: `again`.
-pub fn incomplete(reconciled: &Reconciled, interrupted: bool, again: &str) -> CliError {
+pub(crate) fn incomplete(reconciled: &Reconciled, interrupted: bool, again: &str) -> CliError {
     let plan = &reconciled.plan;
     let failed: Vec<(usize, &Step, &StepFailure)> = plan
         .steps

@@ -17,7 +17,7 @@ use crate::cli_error::CliError;
 ///
 /// # Errors
 /// Every reason at once.
-pub fn from_flags(
+pub(crate) fn from_flags(
     args: &ClusterArgs,
     name: &str,
     version: &str,

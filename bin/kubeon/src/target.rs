@@ -23,7 +23,7 @@ const NAMELESS: &str = "precheck";
 
 /// Which command asks: `create` makes new clusters only from a full description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AskedBy {
+pub(crate) enum AskedBy {
     /// `kubeon create`.
     Create,
     /// `kubeon plan`.
@@ -36,7 +36,11 @@ pub enum AskedBy {
 ///
 /// # Errors
 /// Refuses, with every reason at once, what cannot be planned whatever the state of the hosts is.
-pub fn find(engine: &Engine<'_>, args: &ClusterArgs, asked_by: AskedBy) -> Result<ClusterTarget, CliError> {
+pub(crate) fn find(
+    engine: &Engine<'_>,
+    args: &ClusterArgs,
+    asked_by: AskedBy,
+) -> Result<ClusterTarget, CliError> {
     let supported = engine.supported()?;
     let options = TargetOptions {
         logins: LoginRequests::from(&args.nodes),
@@ -126,7 +130,7 @@ fn only_the_file(args: &ClusterArgs) -> Result<(), CliError> {
 ///
 /// # Errors
 /// Names every such list, and the flag that says the same of all.
-pub fn no_lists(cluster: &str, nodes: &NodeFlags) -> Result<(), CliError> {
+pub(crate) fn no_lists(cluster: &str, nodes: &NodeFlags) -> Result<(), CliError> {
     let mut refusals = Vec::new();
     nodes.hosts(&mut refusals);
     if refusals.is_empty() { Ok(()) } else { Err(CliError::refusals(cluster, refusals, &[])) }

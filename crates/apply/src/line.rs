@@ -54,7 +54,7 @@ pub(crate) struct RunContext<'a> {
 
 impl RunContext<'_> {
     /// Returns when waiting has no point any more; never, while all hosts are there.
-    pub async fn in_vain(&self) -> StepFailure {
+    pub(crate) async fn in_vain(&self) -> StepFailure {
         let mut lost = self.lost.subscribe();
         let lost = lost.wait_for(Option::is_some).await.map(|host| *host);
         // The sender lives in `self`, so the channel cannot close while this waits.
@@ -77,13 +77,13 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub fn new(host: HostAddress, fence: &'a Fence, context: &'a RunContext<'a>) -> Self {
+    pub(crate) fn new(host: HostAddress, fence: &'a Fence, context: &'a RunContext<'a>) -> Self {
         let heard = watch::Sender::new(Instant::now());
         Self { host, fence, context, session: Mutex::new(None), lost: OnceLock::new(), heard }
     }
 
     /// The open session; opens it where there is none.
-    pub async fn session(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
+    pub(crate) async fn session(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
         let mut slot = self.session.lock().await;
         if let Some(failure) = self.lost.get() {
             return Err(failure.clone());
@@ -104,7 +104,7 @@ impl<'a> Line<'a> {
 
     /// Sees to it that a session that ends by itself is noticed and opened again, also while no step uses it.
     /// Returns when the host is lost or the run was told to stop.
-    pub async fn keep(&self) -> HostAddress {
+    pub(crate) async fn keep(&self) -> HostAddress {
         for _ in 0..SESSIONS {
             let Ok(session) = self.session().await else { return self.host };
             let failure = session.ended().await;
@@ -154,7 +154,7 @@ impl<'a> Line<'a> {
     /// Waits for `work`, which the host is to finish within `patience`. A host that is silent for longer,
     /// about this step and every other, is taken to be gone. Steps wait behind the bytes of parts on a
     /// slow line, so a word about any step counts; but no try lasts longer than [`LONGEST_TRY`].
-    pub async fn hear<T>(
+    pub(crate) async fn hear<T>(
         &self,
         patience: Duration,
         work: impl Future<Output = Result<T, StepFailure>>,
@@ -183,12 +183,12 @@ impl<'a> Line<'a> {
     }
 
     /// The host said something.
-    pub fn heard(&self) {
+    pub(crate) fn heard(&self) {
         self.heard.send_replace(Instant::now());
     }
 
     /// Drops a session that broke. Another step may have opened a new one since; that one stays.
-    pub async fn broke(&self, broken: &Arc<dyn HostSession>) {
+    pub(crate) async fn broke(&self, broken: &Arc<dyn HostSession>) {
         let mut slot = self.session.lock().await;
         if slot.as_ref().is_some_and(|session| Arc::ptr_eq(session, broken)) {
             *slot = None;
@@ -197,7 +197,7 @@ impl<'a> Line<'a> {
     }
 
     /// Gives the host up for this run. The first reason stays.
-    pub fn lose(&self, failure: &StepFailure) {
+    pub(crate) fn lose(&self, failure: &StepFailure) {
         let mut first = false;
         self.lost.get_or_init(|| {
             first = true;
@@ -211,18 +211,18 @@ impl<'a> Line<'a> {
     }
 
     /// Why the host is out of the run, when it is.
-    pub fn lost(&self) -> Option<&StepFailure> {
+    pub(crate) fn lost(&self) -> Option<&StepFailure> {
         self.lost.get()
     }
 
     /// Ends the session, if there is one.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         if let Some(session) = self.session.lock().await.take() {
             hang_up(&session).await;
         }
     }
 
-    pub fn context(&self) -> &'a RunContext<'a> {
+    pub(crate) fn context(&self) -> &'a RunContext<'a> {
         self.context
     }
 }

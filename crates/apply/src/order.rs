@@ -45,7 +45,7 @@ struct Room {
 impl<'a> Order<'a> {
     /// Orders the steps; `room_for` is how many may run at once on a host, besides one part.
     /// A step that needs one that is not in the plan never starts: see [`Order::dangling`].
-    pub fn new(steps: &'a [Step], room_for: usize) -> Self {
+    pub(crate) fn new(steps: &'a [Step], room_for: usize) -> Self {
         let places: HashMap<&StepId, usize> =
             steps.iter().enumerate().map(|(place, step)| (&step.id, place)).collect();
         let mut followers = vec![Vec::new(); steps.len()];
@@ -77,19 +77,19 @@ impl<'a> Order<'a> {
     }
 
     /// The steps that need one which is not in the plan, each with the first such need.
-    pub fn dangling(&self) -> Vec<(usize, &'a StepId)> {
+    pub(crate) fn dangling(&self) -> Vec<(usize, &'a StepId)> {
         let mut dangling = self.dangling.clone();
         dangling.dedup_by_key(|(place, _)| *place);
         dangling
     }
 
     /// The hosts that have steps.
-    pub fn hosts(&self) -> impl Iterator<Item = HostAddress> {
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = HostAddress> {
         self.rooms.keys().copied()
     }
 
     /// The host's session is open: its steps may start.
-    pub fn open(&mut self, host: HostAddress) {
+    pub(crate) fn open(&mut self, host: HostAddress) {
         if let Some(room) = self.rooms.get_mut(&host) {
             room.open = true;
             self.stirred.insert(host);
@@ -98,7 +98,7 @@ impl<'a> Order<'a> {
 
     /// Takes every step that may start now, the earliest in the plan first on each host. They count as
     /// running until they are settled.
-    pub fn start(&mut self) -> Vec<usize> {
+    pub(crate) fn start(&mut self) -> Vec<usize> {
         let mut started = Vec::new();
         for host in std::mem::take(&mut self.stirred) {
             let Some(room) = self.rooms.get_mut(&host) else { continue };
@@ -111,7 +111,7 @@ impl<'a> Order<'a> {
     }
 
     /// The step is done: those that waited for it alone become ready.
-    pub fn done(&mut self, place: usize) {
+    pub(crate) fn done(&mut self, place: usize) {
         if !self.settle(place) {
             return;
         }
@@ -124,7 +124,7 @@ impl<'a> Order<'a> {
     }
 
     /// The step failed: settles it, and answers with everything that needs it, near or far, now settled too.
-    pub fn failed(&mut self, place: usize) -> Vec<usize> {
+    pub(crate) fn failed(&mut self, place: usize) -> Vec<usize> {
         self.settle(place);
         let mut skipped = Vec::new();
         let mut reach = self.followers[place].clone();
@@ -141,7 +141,7 @@ impl<'a> Order<'a> {
     }
 
     /// The host's steps that have not started, now settled, in plan order.
-    pub fn give_up(&mut self, host: HostAddress) -> Vec<usize> {
+    pub(crate) fn give_up(&mut self, host: HostAddress) -> Vec<usize> {
         let mut given_up = self.rooms.get(&host).map(|room| room.all.clone()).unwrap_or_default();
         given_up.retain(|place| self.phase[*place] == Phase::Waiting);
         for place in &given_up {
@@ -151,12 +151,12 @@ impl<'a> Order<'a> {
     }
 
     /// The steps that have not started.
-    pub fn waiting(&self) -> Vec<usize> {
+    pub(crate) fn waiting(&self) -> Vec<usize> {
         (0..self.steps.len()).filter(|place| self.phase[*place] == Phase::Waiting).collect()
     }
 
     /// The steps that are under way.
-    pub fn running(&self) -> Vec<usize> {
+    pub(crate) fn running(&self) -> Vec<usize> {
         (0..self.steps.len()).filter(|place| self.phase[*place] == Phase::Running).collect()
     }
 

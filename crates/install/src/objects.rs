@@ -2,7 +2,7 @@
 
 pub mod config;
 pub mod deployment;
-pub mod fairness;
+pub(crate) mod fairness;
 pub mod rbac;
 pub mod webhook;
 

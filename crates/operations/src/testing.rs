@@ -49,7 +49,7 @@ impl Objects for World {
 }
 
 impl World {
-    pub fn new(queue_key: QueueKey) -> Self {
+    pub(crate) fn new(queue_key: QueueKey) -> Self {
         let settings = OperatorSettings {
             namespace: "ns".into(),
             watched: vec!["default".into()],
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// A Cluster `sample` with inventory, variables and key in the operator's namespace.
-    pub fn with_cluster() -> Self {
+    pub(crate) fn with_cluster() -> Self {
         let mut world = Self::new(QueueKey::Cluster("sample".into()));
         let at = |name: &str| json!({"namespace": "ns", "name": name});
         world.put(
@@ -87,7 +87,7 @@ impl World {
         world
     }
 
-    pub fn put(&mut self, kind: ObjectKind, namespace: &str, name: &str, mut value: Value) {
+    pub(crate) fn put(&mut self, kind: ObjectKind, namespace: &str, name: &str, mut value: Value) {
         self.version += 1;
         let uid = format!("uid-{name}");
         let meta =
@@ -111,35 +111,35 @@ impl World {
         self.objects.insert(ObjectRef::new(kind, namespace, name), value);
     }
 
-    pub fn ask(&mut self, name: &str, change: impl FnOnce(&mut ClusterOperationSpec)) {
+    pub(crate) fn ask(&mut self, name: &str, change: impl FnOnce(&mut ClusterOperationSpec)) {
         let mut made = operation(name, 0).spec;
         change(&mut made);
         self.now += SignedDuration::from_secs(1);
         self.put(ObjectKind::Operation, "", name, json!({"spec": made}));
     }
 
-    pub fn change(&mut self, kind: ObjectKind, namespace: &str, name: &str, patch: &Value) {
+    pub(crate) fn change(&mut self, kind: ObjectKind, namespace: &str, name: &str, patch: &Value) {
         let target = ObjectRef::new(kind, namespace, name);
         let mut value = self.objects.get(&target).cloned().unwrap_or_else(|| panic!("{target:?} is missing"));
         merge(&mut value, patch);
         self.put(kind, namespace, name, value);
     }
 
-    pub fn all<K: DeserializeOwned>(&self, kind: ObjectKind) -> Vec<Arc<K>> {
+    pub(crate) fn all<K: DeserializeOwned>(&self, kind: ObjectKind) -> Vec<Arc<K>> {
         let found = self.objects.iter().filter(|(target, _)| target.kind == kind);
         found.map(|(_, value)| Arc::new(serde_json::from_value(value.clone()).unwrap())).collect()
     }
 
-    pub fn get(&self, kind: ObjectKind, namespace: &str, name: &str) -> &Value {
+    pub(crate) fn get(&self, kind: ObjectKind, namespace: &str, name: &str) -> &Value {
         let target = ObjectRef::new(kind, namespace, name);
         self.objects.get(&target).unwrap_or_else(|| panic!("{target:?} is missing"))
     }
 
-    pub fn status(&self, name: &str) -> &Value {
+    pub(crate) fn status(&self, name: &str) -> &Value {
         &self.get(ObjectKind::Operation, "", name)["status"]
     }
 
-    pub fn jobs(&self) -> Vec<String> {
+    pub(crate) fn jobs(&self) -> Vec<String> {
         self.objects
             .keys()
             .filter(|target| target.kind == ObjectKind::Job)
@@ -148,7 +148,7 @@ impl World {
     }
 
     /// What a Job controller says of a Job.
-    pub fn job_says(&mut self, name: &str, condition: &str) {
+    pub(crate) fn job_says(&mut self, name: &str, condition: &str) {
         let namespace = self.jobs_namespace(name);
         let now = self.now.to_string();
         let condition = json!([{"type": condition, "status": "True", "reason": condition, "message": "said so", "lastTransitionTime": now}]);
@@ -188,7 +188,7 @@ impl World {
     }
 
     /// One plan, its reads answered.
-    pub fn next(&self) -> crate::ClusterChanges {
+    pub(crate) fn next(&self) -> crate::ClusterChanges {
         let mut data = BTreeMap::new();
         for _ in 0..4 {
             match self.plan(&data) {
@@ -223,7 +223,7 @@ impl World {
     }
 
     /// Turns until nothing is left to do, or until `most` writes were made: then the process was killed.
-    pub fn settle_within(&mut self, most: usize) -> usize {
+    pub(crate) fn settle_within(&mut self, most: usize) -> usize {
         let mut done = 0;
         for _ in 0..MOST_TURNS {
             let changes = self.next();
@@ -263,12 +263,12 @@ impl World {
         );
     }
 
-    pub fn settle(&mut self) -> usize {
+    pub(crate) fn settle(&mut self) -> usize {
         self.settle_within(usize::MAX)
     }
 
     /// Two operations of one lane never work at the same time.
-    pub fn check_one_at_a_time(&self) {
+    pub(crate) fn check_one_at_a_time(&self) {
         let live: Vec<String> = self
             .all::<k8s_openapi::api::batch::v1::Job>(ObjectKind::Job)
             .iter()
@@ -279,7 +279,7 @@ impl World {
     }
 
     /// Whether the write was taken.
-    pub fn write(&mut self, write: &Write) -> bool {
+    pub(crate) fn write(&mut self, write: &Write) -> bool {
         let target = write.target.clone();
         let current = self.objects.get(&target).cloned();
         match (&write.change, current) {

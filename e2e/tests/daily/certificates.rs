@@ -47,7 +47,7 @@ const OLD: Age = 300;
 const NEW: Age = 0;
 
 /// Needs the cluster `demo` with the master h1 and the workers h2 and h3, with nothing to do.
-pub fn are_renewed(lab: &Lab) -> Result<()> {
+pub(crate) fn are_renewed(lab: &Lab) -> Result<()> {
     let start = Instant::now();
     all(lab, NEW)?;
     grow_old(lab)?;

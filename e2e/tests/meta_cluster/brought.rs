@@ -26,7 +26,7 @@ const PLAYBOOK: &str = "\
 ";
 
 /// Begins all of them.
-pub fn begin(ground: &Ground) -> Result<()> {
+pub(crate) fn begin(ground: &Ground) -> Result<()> {
     let files = json!({"entrypoint.sh": SCRIPT, "hello.sh": COMMAND, "mine.yml": PLAYBOOK});
     config_map(ground, FILES, &files)?;
     config_map(ground, RACKS, &json!({"hosts.yml": with_group(ground, "blue_rack")?}))?;
@@ -73,7 +73,7 @@ fn precheck(hosts: &str) -> Value {
 }
 
 /// What came of them.
-pub fn as_expected(ground: &Ground) -> Result<()> {
+pub(crate) fn as_expected(ground: &Ground) -> Result<()> {
     done(ground, "does-brought-script")?;
     let (own, made) = ("a script of its own for brought-script", "made of the action");
     log_says(ground, "does-brought-script", &[own], &[made])?;

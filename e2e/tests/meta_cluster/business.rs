@@ -11,16 +11,16 @@ use super::ground::Ground;
 use super::{MINUTE, gone, seed, story, told};
 
 /// Its name, as the example has it.
-pub const NAME: &str = "shop";
+pub(crate) const NAME: &str = "shop";
 /// The namespace of declared clusters.
-pub const PLACE: &str = "default";
+pub(crate) const PLACE: &str = "default";
 /// Its hosts: the master, the worker that it begins with, the one that comes later.
-pub const MASTER: &str = "h4";
-pub const FIRST: &str = "h5";
-pub const SECOND: &str = "h6";
+pub(crate) const MASTER: &str = "h4";
+pub(crate) const FIRST: &str = "h5";
+pub(crate) const SECOND: &str = "h6";
 
 /// Its whole life, twice.
-pub fn all(ground: &Ground) -> Result<()> {
+pub(crate) fn all(ground: &Ground) -> Result<()> {
     let kubeconfig = made(ground)?;
     grown_though_runner_and_operator_are_killed(ground, &kubeconfig)?;
     shrunk_though_runner_and_operator_are_killed(ground, &kubeconfig)?;
@@ -32,7 +32,7 @@ pub fn all(ground: &Ground) -> Result<()> {
 }
 
 /// A cluster as a person declares it.
-pub fn declared(name: &str, version: &str, master: &str, workers: &[&str]) -> Value {
+pub(crate) fn declared(name: &str, version: &str, master: &str, workers: &[&str]) -> Value {
     let nodes: Vec<Value> = workers.iter().map(|ip| json!({"ip": ip})).collect();
     json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name, "namespace": PLACE},
         "spec": {"cluster": {"kubeVersion": version, "masterList": [{"ip": master}], "nodeList": nodes,
@@ -40,7 +40,7 @@ pub fn declared(name: &str, version: &str, master: &str, workers: &[&str]) -> Va
 }
 
 /// Declares it with these workers.
-pub fn declare(ground: &Ground, workers: &[&str]) -> Result<()> {
+pub(crate) fn declare(ground: &Ground, workers: &[&str]) -> Result<()> {
     let workers = workers.iter().map(|host| ground.address(host)).collect::<Result<Vec<_>>>()?;
     ground.apply(&declared(NAME, VERSION, ground.address(MASTER)?, &workers))
 }
@@ -83,7 +83,7 @@ fn made_again_though_runner_and_operator_are_killed(ground: &Ground) -> Result<(
 }
 
 /// Kills the pod that works, in the midst of what it does to the host.
-pub fn runner_killed(ground: &Ground, begins: &str, host: &str) -> Result<()> {
+pub(crate) fn runner_killed(ground: &Ground, begins: &str, host: &str) -> Result<()> {
     let job = at_work(ground, NAME, begins)?;
     ground.hang(host)?;
     ground.eventually("its steps are told", MINUTE, || {
@@ -111,7 +111,7 @@ fn struck(ground: &Ground, begins: &str, word: &str, change: impl FnOnce() -> Re
 }
 
 /// The Job that works for a cluster, once its container runs.
-pub fn at_work(ground: &Ground, name: &str, begins: &str) -> Result<String> {
+pub(crate) fn at_work(ground: &Ground, name: &str, begins: &str) -> Result<String> {
     let job = ground.eventually(&format!("a Job {begins}… works"), MINUTE * 2, || {
         let status = ground.get(&["ecs", name])?["status"].clone();
         let job = status["jobName"].as_str().unwrap_or_default().to_owned();
@@ -123,7 +123,7 @@ pub fn at_work(ground: &Ground, name: &str, begins: &str) -> Result<String> {
 }
 
 /// The operation went well, and the cluster runs as declared.
-pub fn settled(ground: &Ground, word: &str) -> Result<()> {
+pub(crate) fn settled(ground: &Ground, word: &str) -> Result<()> {
     let start = Instant::now();
     let seen = ground.eventually(word, MINUTE * 5, || {
         let object = ground.get(&["ecs", NAME])?;
@@ -156,7 +156,7 @@ fn kubeconfig(ground: &Ground) -> Result<PathBuf> {
 }
 
 /// The cluster has so many nodes, all Ready.
-pub fn nodes(ground: &Ground, kubeconfig: &Path, count: usize) -> Result<()> {
+pub(crate) fn nodes(ground: &Ground, kubeconfig: &Path, count: usize) -> Result<()> {
     let ready = r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}"#;
     ground.eventually("its nodes are Ready", MINUTE, || {
         let text = ground.kubectl_of(kubeconfig, &["get", "nodes", "-o", ready])?;

@@ -16,17 +16,17 @@ const NO_IMAGE: &str = "127.0.0.1:9/kubeon/none:1";
 const NAMED_WITHIN: i64 = 30;
 
 /// A hook that runs a command when all went well so far.
-pub fn shell(text: &str) -> Value {
+pub(crate) fn shell(text: &str) -> Value {
     json!({"actionType": "shell", "action": text})
 }
 
 /// A hook that runs a command whatever happens.
-pub fn always(text: &str) -> Value {
+pub(crate) fn always(text: &str) -> Value {
     json!({"actionType": "shell", "action": text, "when": "Always"})
 }
 
 /// Begins all of them.
-pub fn begin(ground: &Ground) -> Result<()> {
+pub(crate) fn begin(ground: &Ground) -> Result<()> {
     let never = shell("echo never");
     let swept = json!([always("echo swept"), never]);
     let ping = json!({"actionType": "playbook", "action": "ping.yml", "when": "Always"});
@@ -50,7 +50,7 @@ pub fn begin(ground: &Ground) -> Result<()> {
 }
 
 /// What came of them.
-pub fn as_expected(ground: &Ground) -> Result<()> {
+pub(crate) fn as_expected(ground: &Ground) -> Result<()> {
     let start = Instant::now();
     // Hooks that always run do, a playbook among them, and what was said outlives the pod.
     cancelled(ground, "does-cancel", &["at work", "swept", "PLAY RECAP"], &["never"])?;
@@ -72,7 +72,7 @@ pub fn as_expected(ground: &Ground) -> Result<()> {
 
 /// Cancels an operation that says that it is at work; its log holds these words and not those. No operator is killed
 /// meanwhile: a log whose pod is deleted while no operator lives cannot be read.
-pub fn cancelled(ground: &Ground, operation: &str, words: &[&str], not: &[&str]) -> Result<()> {
+pub(crate) fn cancelled(ground: &Ground, operation: &str, words: &[&str], not: &[&str]) -> Result<()> {
     let _alone = ground.alone();
     let pod = format!("job/{}", job(operation));
     ground.eventually("it works", MINUTE, || {
@@ -116,14 +116,14 @@ fn its_runner_is_killed(ground: &Ground) -> Result<()> {
 }
 
 /// Contract B, case 32, by the times that the objects tell.
-pub fn no_image(ground: &Ground) -> Result<()> {
+pub(crate) fn no_image(ground: &Ground) -> Result<()> {
     let reason = failed(ground, "does-pull")?;
     ensure!(reason.contains(NO_IMAGE), "{reason}");
     named_in_time(&ground.get(&[seed::OPERATIONS, "does-pull"])?)
 }
 
 /// From when the operation was made until it was ended because an image is not there.
-pub fn named_in_time(operation: &Value) -> Result<()> {
+pub(crate) fn named_in_time(operation: &Value) -> Result<()> {
     let named = condition(&operation["status"], "Stopping").context("it was ended")?;
     let (from, to) =
         (time(&operation["metadata"]["creationTimestamp"])?, time(&named["lastTransitionTime"])?);
@@ -140,7 +140,7 @@ fn paused(ground: &Ground) -> Result<()> {
 
 /// All operators are killed while the Job of a command works; it ends before one leads again. It is told with its own times,
 /// and nothing is done twice.
-pub fn outlives_its_operators(ground: &Ground) -> Result<()> {
+pub(crate) fn outlives_its_operators(ground: &Ground) -> Result<()> {
     let alone = ground.alone();
     let begun = json!({"actionType": "shell", "action": "echo begun; sleep 8; echo over"});
     operate_on(ground, "sample", "sample-outlives", &begun)?;
@@ -166,7 +166,7 @@ fn change(ground: &Ground, name: &str, spec: &Value) -> Result<()> {
 }
 
 /// Waits until the operation failed; the reason.
-pub fn failed(ground: &Ground, name: &str) -> Result<String> {
+pub(crate) fn failed(ground: &Ground, name: &str) -> Result<String> {
     let ended = ground.eventually(&format!("{name} ends"), MINUTE * 2, || {
         let status = ground.get(&[seed::OPERATIONS, name])?["status"].clone();
         ensure!(["Failed", "Succeeded"].iter().any(|word| status["status"] == *word), "{status:#}");
@@ -178,12 +178,12 @@ pub fn failed(ground: &Ground, name: &str) -> Result<String> {
 }
 
 /// The Job of an operation that a person wrote.
-pub fn job(operation: &str) -> String {
+pub(crate) fn job(operation: &str) -> String {
     format!("kubeonkube-{operation}-job")
 }
 
 /// What is kept of an operation's log holds these words and not those.
-pub fn log_says(ground: &Ground, operation: &str, words: &[&str], not: &[&str]) -> Result<()> {
+pub(crate) fn log_says(ground: &Ground, operation: &str, words: &[&str], not: &[&str]) -> Result<()> {
     let map = format!("{}-log", job(operation));
     let words_of =
         |log: &str| words.iter().all(|word| log.contains(word)) && !not.iter().any(|word| log.contains(word));

@@ -13,7 +13,7 @@ use super::ground::{Ground, condition, time, within};
 use super::seed::{self, done, operate_on};
 
 /// No name of an image of ours.
-pub const IMAGE: &str = "docker.io/elsewhere/installer:2";
+pub(crate) const IMAGE: &str = "docker.io/elsewhere/installer:2";
 /// How soon what runs must end once it was told to: it does not resist.
 const ENDS_WITHIN: i64 = 20;
 
@@ -35,7 +35,7 @@ const LOOKS: &str = "\
 ";
 
 /// Makes the image known to the meta cluster and begins its operations.
-pub fn begin(ground: &Ground) -> Result<()> {
+pub(crate) fn begin(ground: &Ground) -> Result<()> {
     load(ground)?;
     let swept = json!([always("echo swept"), shell("echo never")]);
     let ours =
@@ -72,7 +72,7 @@ fn load(ground: &Ground) -> Result<()> {
 }
 
 /// What came of them.
-pub fn as_expected(ground: &Ground) -> Result<()> {
+pub(crate) fn as_expected(ground: &Ground) -> Result<()> {
     ends::cancelled(ground, "does-foreign-stopped", &["at work", "swept"], &["never"])?;
     let status = ground.get(&[seed::OPERATIONS, "does-foreign-stopped"])?["status"].clone();
     let (told, ended) = (since(&status, "Stopping")?, since(&status, "Failed")?);

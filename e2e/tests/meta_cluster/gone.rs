@@ -17,7 +17,7 @@ const ENDS_WITHIN: i64 = 60;
 const WITHOUT: &str = "kubeon.io/without";
 
 /// An object that somebody deleted.
-pub struct Deleted {
+pub(crate) struct Deleted {
     name: String,
     uid: String,
     at: Timestamp,
@@ -25,7 +25,7 @@ pub struct Deleted {
 
 impl Deleted {
     /// Deletes it.
-    pub fn begin(ground: &Ground, name: &str) -> Result<Self> {
+    pub(crate) fn begin(ground: &Ground, name: &str) -> Result<Self> {
         let uid = ground.get(&["ecs", name])?["metadata"]["uid"].as_str().context("a UID")?.to_owned();
         let before = Timestamp::now();
         ground.kubectl(&["delete", "ecs", name, "--wait=false"])?;
@@ -51,7 +51,7 @@ impl Deleted {
     }
 
     /// Waits until it is gone, in time, and nothing is left of what was kept for it; the words of the event.
-    pub fn is_gone(&self, ground: &Ground) -> Result<String> {
+    pub(crate) fn is_gone(&self, ground: &Ground) -> Result<String> {
         let name = &self.name;
         let gone = ground.eventually("the object goes", MINUTE * 3, || {
             let left = ground.kubectl(&["get", "ecs", name, "--ignore-not-found", "-o", "name"])?;
@@ -83,7 +83,7 @@ fn kept(ground: &Ground, name: &str) -> Result<Vec<String>> {
 }
 
 /// Nothing of a cluster is left: not what was kept for it, not its operations, nothing on its hosts.
-pub fn nothing_is_left(ground: &Ground, name: &str, hosts: &[&str]) -> Result<()> {
+pub(crate) fn nothing_is_left(ground: &Ground, name: &str, hosts: &[&str]) -> Result<()> {
     ground.eventually("its operations go with it", MINUTE, || {
         let label = format!("clusterName={name}");
         let left = ground.kubectl(&["get", super::seed::OPERATIONS, "-l", &label, "-o", "name"])?;
@@ -96,7 +96,7 @@ pub fn nothing_is_left(ground: &Ground, name: &str, hosts: &[&str]) -> Result<()
 }
 
 /// With `Retain` the object goes at once, its hosts and what is kept stay. Declared again, it is found as it was.
-pub fn let_go_and_taken_up_again(ground: &Ground, kubeconfig: &Path) -> Result<()> {
+pub(crate) fn let_go_and_taken_up_again(ground: &Ground, kubeconfig: &Path) -> Result<()> {
     let since =
         || ground.lab.on(MASTER, "systemctl show --property=ActiveEnterTimestamp kubelet kube-apiserver");
     let before = since()?;
@@ -116,7 +116,7 @@ pub fn let_go_and_taken_up_again(ground: &Ground, kubeconfig: &Path) -> Result<(
 
 /// All hosts live. The runner's pod is killed at work: that is named in time, and asking again goes on. While that works, the
 /// operator that leads is killed.
-pub fn taken_down_though_runner_and_operator_are_killed(ground: &Ground) -> Result<()> {
+pub(crate) fn taken_down_though_runner_and_operator_are_killed(ground: &Ground) -> Result<()> {
     let alone = ground.alone();
     let deleted = Deleted::begin(ground, NAME)?;
     runner_killed(ground, "delete-", MASTER)?;
@@ -132,7 +132,7 @@ pub fn taken_down_though_runner_and_operator_are_killed(ground: &Ground) -> Resu
 }
 
 /// A worker has no power: it is named in time, in the status and by an event. When it is back, asking again goes on.
-pub fn with_a_dead_host(ground: &Ground) -> Result<()> {
+pub(crate) fn with_a_dead_host(ground: &Ground) -> Result<()> {
     ground.lab.host("kill", FIRST)?;
     let alone = ground.alone();
     let deleted = Deleted::begin(ground, NAME)?;

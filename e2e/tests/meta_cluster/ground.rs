@@ -18,14 +18,14 @@ const META: &str = "meta";
 /// All of its hosts; one is the meta cluster, the others are free.
 const HOSTS: usize = 7;
 /// Where the operator lives.
-pub const OPERATOR: &str = "kubeon-system";
+pub(crate) const OPERATOR: &str = "kubeon-system";
 /// Between two looks through kubectl, of which many go on side by side.
 const PAUSE: Duration = Duration::from_millis(500);
 /// What the API server says while no operator can judge what is written.
 const UNJUDGED: &str = "failed calling webhook";
 
 /// The lab: `h1` is the meta cluster, the others are free.
-pub struct Ground {
+pub(crate) struct Ground {
     pub lab: Lab,
     /// What its operators and Jobs tell a collector.
     pub traces: Traces,
@@ -33,11 +33,11 @@ pub struct Ground {
 }
 
 /// Somebody kills operators, or measures how long they need: never two at once.
-pub struct Alone<'g>(#[allow(dead_code, reason = "held")] MutexGuard<'g, ()>);
+pub(crate) struct Alone<'g>(#[allow(dead_code, reason = "held")] MutexGuard<'g, ()>);
 
 impl Ground {
     /// The one command.
-    pub fn raise() -> Result<Self> {
+    pub(crate) fn raise() -> Result<Self> {
         let lab = Lab::up("e2e-meta", HOSTS)?;
         let ground = Self { traces: Traces::listen(&lab)?, lab, alone: Mutex::default() };
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images");
@@ -57,7 +57,7 @@ impl Ground {
     }
 
     /// Admission answers with the field and the reason.
-    pub fn refuses(&self) -> Result<()> {
+    pub(crate) fn refuses(&self) -> Result<()> {
         let object = business::declared("bad", "9.9.9", &self.lab.addresses[1], &[]);
         let refused = self.apply(&object).err().context("an unknown version is refused")?.to_string();
         ensure!(refused.contains("kubeVersion") && refused.contains("9.9.9"), "{refused}");
@@ -68,62 +68,62 @@ impl Ground {
     }
 
     /// The address of a host such as `h2`.
-    pub fn address(&self, host: &str) -> Result<&str> {
+    pub(crate) fn address(&self, host: &str) -> Result<&str> {
         let number: usize = host.trim_start_matches('h').parse()?;
         let address = number.checked_sub(1).and_then(|index| self.lab.addresses.get(index));
         Ok(address.with_context(|| format!("the lab has no host {host}"))?)
     }
 
-    pub fn kubectl(&self, words: &[&str]) -> Result<String> {
+    pub(crate) fn kubectl(&self, words: &[&str]) -> Result<String> {
         self.lab.kubectl(META, words)
     }
 
-    pub fn apply(&self, object: &Value) -> Result<()> {
+    pub(crate) fn apply(&self, object: &Value) -> Result<()> {
         judged(|| self.lab.apply(META, object))
     }
 
     /// Applies what a person wrote.
-    pub fn apply_text(&self, text: &str) -> Result<()> {
+    pub(crate) fn apply_text(&self, text: &str) -> Result<()> {
         judged(|| self.lab.apply_text(META, text))
     }
 
     /// Changes some fields of an object.
-    pub fn patch(&self, words: &[&str], fields: &Value) -> Result<()> {
+    pub(crate) fn patch(&self, words: &[&str], fields: &Value) -> Result<()> {
         let fields = fields.to_string();
         judged(|| self.kubectl(&[&["patch"], words, &["--type=merge", "-p", &fields]].concat()).map(drop))
     }
 
     /// Asks for an operation as older clients do.
-    pub fn ask(&self, name: &str, word: &str) -> Result<()> {
+    pub(crate) fn ask(&self, name: &str, word: &str) -> Result<()> {
         self.annotate(name, "app.kubernetes.io/operation", word)
     }
 
-    pub fn annotate(&self, name: &str, key: &str, value: &str) -> Result<()> {
+    pub(crate) fn annotate(&self, name: &str, key: &str, value: &str) -> Result<()> {
         self.patch(&["ecs", name], &json!({"metadata": {"annotations": {key: value}}}))
     }
 
-    pub fn get(&self, words: &[&str]) -> Result<Value> {
+    pub(crate) fn get(&self, words: &[&str]) -> Result<Value> {
         let text = self.kubectl(&[&["get"], words, &["-o", "json"]].concat())?;
         serde_json::from_str(&text).context("kubectl prints JSON")
     }
 
     /// Runs the bundle's kubectl with another kubeconfig.
-    pub fn kubectl_of(&self, kubeconfig: &Path, words: &[&str]) -> Result<String> {
+    pub(crate) fn kubectl_of(&self, kubeconfig: &Path, words: &[&str]) -> Result<String> {
         must(self.lab.file("bin/kubectl"), words, &[("KUBECONFIG", &kubeconfig.to_string_lossy())])
     }
 
     /// Nobody else kills operators or measures them from here on.
-    pub fn alone(&self) -> Alone<'_> {
+    pub(crate) fn alone(&self) -> Alone<'_> {
         Alone(self.alone.lock())
     }
 
     /// Waits until the pod of a Job runs.
-    pub fn works(&self, namespace: &str, job: &str) -> Result<()> {
+    pub(crate) fn works(&self, namespace: &str, job: &str) -> Result<()> {
         self.eventually(&format!("the pod of {job} runs"), MINUTE, || self.is_at_work(namespace, job))
     }
 
     /// The one pod of a Job runs.
-    pub fn is_at_work(&self, namespace: &str, job: &str) -> Result<()> {
+    pub(crate) fn is_at_work(&self, namespace: &str, job: &str) -> Result<()> {
         let (label, path) = (format!("job-name={job}"), "jsonpath={.items[*].status.phase}");
         let phase = self.kubectl(&["-n", namespace, "get", "pods", "-l", &label, "-o", path])?;
         ensure!(phase == "Running", "{phase:?}");
@@ -132,7 +132,7 @@ impl Ground {
 
     /// As a power failure of their processes: all operators of the meta cluster, with no chance to say goodbye, while the
     /// Job works. Returns when they are there again and one leads.
-    pub fn kill_operators(&self, _: &Alone<'_>, namespace: &str, job: &str) -> Result<()> {
+    pub(crate) fn kill_operators(&self, _: &Alone<'_>, namespace: &str, job: &str) -> Result<()> {
         let before = self.leader()?;
         self.lab.on("h1", "pkill -9 -x kubeon-operator")?;
         self.is_at_work(namespace, job).context("the Job works on without them")?;
@@ -142,7 +142,7 @@ impl Ground {
 
     /// The same for the one that leads; another one takes over when its lease ends. A new pod takes its place, for the
     /// kubelet lets a program that ended too often wait.
-    pub fn kill_leader(&self, _: &Alone<'_>, namespace: &str, job: &str) -> Result<()> {
+    pub(crate) fn kill_leader(&self, _: &Alone<'_>, namespace: &str, job: &str) -> Result<()> {
         let holder = self.leader()?;
         let pod = holder.split('_').next().unwrap_or_default();
         let kill = format!(
@@ -173,33 +173,33 @@ impl Ground {
     }
 
     /// As if its machine were gone: the pod of a Job.
-    pub fn kill_pod(&self, namespace: &str, job: &str) -> Result<()> {
+    pub(crate) fn kill_pod(&self, namespace: &str, job: &str) -> Result<()> {
         let label = format!("job-name={job}");
         let words = ["-n", namespace, "delete", "pod", "-l", &label, "--grace-period=0", "--force"];
         self.kubectl(&words).map(drop)
     }
 
     /// Lets what works on a host hang, once something does: its Job does not end by itself until it is woken.
-    pub fn hang(&self, host: &str) -> Result<()> {
+    pub(crate) fn hang(&self, host: &str) -> Result<()> {
         self.eventually(&format!("{host} is worked on and hangs"), MINUTE, || {
             self.lab.on(host, "pkill -STOP '^kubeon-node'").map(drop)
         })
     }
 
     /// Lets it go on.
-    pub fn wake(&self, host: &str) -> Result<()> {
+    pub(crate) fn wake(&self, host: &str) -> Result<()> {
         self.lab.on(host, "pkill -CONT '^kubeon-node'; true").map(drop)
     }
 
     /// Everything that was said about an object, for those who look why a test failed.
-    pub fn story(&self, kind: &str, name: &str) -> String {
+    pub(crate) fn story(&self, kind: &str, name: &str) -> String {
         let told = |words: &[&str]| self.kubectl(words).unwrap_or_else(|error| error.to_string());
         let jobs = told(&["get", "jobs,pods", "-A", "-o", "wide"]);
         let log = told(&["-n", OPERATOR, "logs", "deployment/kubeon-operator", "--tail=40"]);
         format!("{}\n{jobs}\n{log}", told(&["describe", kind, name]))
     }
 
-    pub fn eventually<T>(
+    pub(crate) fn eventually<T>(
         &self,
         what: &str,
         limit: Duration,
@@ -218,13 +218,13 @@ fn judged(mut write: impl FnMut() -> Result<()>) -> Result<()> {
 }
 
 /// A time that an object tells.
-pub fn time(value: &Value) -> Result<Timestamp> {
+pub(crate) fn time(value: &Value) -> Result<Timestamp> {
     let text = value.as_str().with_context(|| format!("{value} is no time"))?;
     text.parse().with_context(|| format!("{text} is no time"))
 }
 
 /// From one time to another one, which must not be too long.
-pub fn within(what: &str, from: Timestamp, to: Timestamp, seconds: i64) -> Result<SignedDuration> {
+pub(crate) fn within(what: &str, from: Timestamp, to: Timestamp, seconds: i64) -> Result<SignedDuration> {
     let took = to.duration_since(from);
     if took.as_secs() > seconds {
         bail!("{what}: {took:#}, not within {seconds} s");
@@ -233,6 +233,6 @@ pub fn within(what: &str, from: Timestamp, to: Timestamp, seconds: i64) -> Resul
 }
 
 /// A condition by its type.
-pub fn condition<'v>(status: &'v Value, type_: &str) -> Option<&'v Value> {
+pub(crate) fn condition<'v>(status: &'v Value, type_: &str) -> Option<&'v Value> {
     status["conditions"].as_array()?.iter().find(|one| one["type"] == type_)
 }

@@ -11,7 +11,7 @@ const PODS: &str = "app.kubernetes.io/name=kubeon,app.kubernetes.io/component=op
 const LEVELS: [&str; 4] = ["ERROR", "WARN", "INFO", "DEBUG"];
 
 /// Every line of both, from their start on.
-pub fn are_structured(ground: &Ground) -> Result<()> {
+pub(crate) fn are_structured(ground: &Ground) -> Result<()> {
     let words = ["-n", OPERATOR, "logs", "-l", PODS, "--tail=-1"];
     let said = ground.eventually("what they say can be read", MINUTE, || ground.kubectl(&words))?;
     let lines = said.lines().map(read).collect::<Result<Vec<Value>>>()?;

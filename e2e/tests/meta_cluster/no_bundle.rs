@@ -18,13 +18,13 @@ const NAME: &str = "early";
 const OTHER: &str = "v1.35.4";
 
 /// Declares it, on a host that nobody comes to look at: no lab has one with this address.
-pub fn begin(ground: &Ground) -> Result<()> {
+pub(crate) fn begin(ground: &Ground) -> Result<()> {
     let nobody = format!("{}50", ground.lab.machine()?);
     ground.apply(&declared(NAME, OTHER, &nobody, &[]))
 }
 
 /// What came of it.
-pub fn is_named(ground: &Ground) -> Result<()> {
+pub(crate) fn is_named(ground: &Ground) -> Result<()> {
     let start = Instant::now();
     let status = ground.eventually("the failure is told", MINUTE * 2, || {
         let status = ground.get(&["ecs", NAME])?["status"].clone();

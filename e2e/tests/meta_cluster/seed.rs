@@ -14,16 +14,16 @@ use super::ground::{Ground, OPERATOR};
 use super::{MINUTE, SEED, brought, foreign, no_bundle, told};
 
 /// The kind, as no other is called.
-pub const CLUSTERS: &str = "clusters.kubeonkube.clay.io";
+pub(crate) const CLUSTERS: &str = "clusters.kubeonkube.clay.io";
 /// The same of operations.
-pub const OPERATIONS: &str = "clusteroperations.kubeonkube.clay.io";
+pub(crate) const OPERATIONS: &str = "clusteroperations.kubeonkube.clay.io";
 
 /// The image that the samples name; the runner's image carries that name as well.
 const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 
 /// A command, operations of all ends, a cluster by `cluster.yml`, a worker by `scale.yml` that leaves by `remove-node.yml`,
 /// bare hosts by `reset.yml`; then the example of this project. Runners and operators are killed.
-pub fn all(ground: &Ground) -> Result<()> {
+pub(crate) fn all(ground: &Ground) -> Result<()> {
     let alone = ground.alone();
     command(ground)?;
     no_bundle::begin(ground)?;
@@ -176,14 +176,14 @@ fn apply(ground: &Ground, file: &str) -> Result<()> {
 }
 
 /// A file of `examples` with other words in it.
-pub fn filled(file: &str, words: &[(&str, &str)]) -> Result<String> {
+pub(crate) fn filled(file: &str, words: &[(&str, &str)]) -> Result<String> {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(file);
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     Ok(words.iter().fold(text, |text, (from, to)| text.replace(from, to)))
 }
 
 /// A Cluster on the inventory of the samples.
-pub fn cluster(ground: &Ground, name: &str) -> Result<()> {
+pub(crate) fn cluster(ground: &Ground, name: &str) -> Result<()> {
     ground.apply(&json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster",
         "metadata": {"name": name, "namespace": SEED, "labels": {"clusterName": name}},
         "spec": {"hostsConfRef": reference("sample-hosts-conf"), "varsConfRef": reference("sample-vars-conf"),
@@ -191,12 +191,12 @@ pub fn cluster(ground: &Ground, name: &str) -> Result<()> {
 }
 
 /// A ConfigMap or Secret beside those of the samples.
-pub fn reference(name: &str) -> Value {
+pub(crate) fn reference(name: &str) -> Value {
     json!({"namespace": SEED, "name": name})
 }
 
 /// An operation with these fields in its spec, in the image of the samples unless they name another.
-pub fn operate_on(ground: &Ground, cluster: &str, name: &str, action: &Value) -> Result<()> {
+pub(crate) fn operate_on(ground: &Ground, cluster: &str, name: &str, action: &Value) -> Result<()> {
     let mut spec = json!({"cluster": cluster, "image": IMAGE});
     for (field, value) in action.as_object().into_iter().flatten() {
         spec[field] = value.clone();
@@ -206,7 +206,7 @@ pub fn operate_on(ground: &Ground, cluster: &str, name: &str, action: &Value) ->
 }
 
 /// Waits until it ended well.
-pub fn done(ground: &Ground, name: &str) -> Result<()> {
+pub(crate) fn done(ground: &Ground, name: &str) -> Result<()> {
     let start = Instant::now();
     let succeeded = ground.eventually(&format!("{name} ends"), MINUTE * 5, || {
         let status = ground.get(&[OPERATIONS, name])?["status"].clone();

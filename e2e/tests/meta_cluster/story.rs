@@ -18,7 +18,7 @@ struct Told {
 }
 
 /// Looks at everything, once the cluster has grown and shrunk.
-pub fn of_a_life(ground: &Ground) -> Result<()> {
+pub(crate) fn of_a_life(ground: &Ground) -> Result<()> {
     ground.eventually("its whole life is told", MINUTE, || {
         life(ground, &events(&ground.kubectl(&["describe", "ecs", NAME])?)?)
     })?;

@@ -20,7 +20,7 @@ const OPERATOR: &str = "kubeon-operator";
 const RUNNER: &str = "kubeon-runner";
 
 /// Listens until the process ends.
-pub struct Traces {
+pub(crate) struct Traces {
     collector: Collector,
     /// Where it is reached from the lab.
     pub url: String,
@@ -28,7 +28,7 @@ pub struct Traces {
 
 impl Traces {
     /// Begins to listen.
-    pub fn listen(lab: &Lab) -> Result<Self> {
+    pub(crate) fn listen(lab: &Lab) -> Result<Self> {
         let collector = Collector::start()?;
         let to: SocketAddr = collector.url().trim_start_matches("http://").parse()?;
         let listener = TcpListener::bind((lab.machine()?, 0))?;
@@ -47,7 +47,7 @@ impl Traces {
 
     /// Of the operations of this kind that succeeded, one is told whole: from the object, by turns of the operator, down to
     /// a step on a host of the lab, by its Job.
-    pub fn reach_a_host(&self, lab: &Lab, kind: &str) -> Result<()> {
+    pub(crate) fn reach_a_host(&self, lab: &Lab, kind: &str) -> Result<()> {
         let whole =
             |sent: &[Sent]| succeeded(sent, kind).any(|one| reaches_a_host(sent, one, &lab.addresses));
         let sent = self.collector.until(PATIENCE, whole);

@@ -15,7 +15,7 @@ const NAME: &str = "brief";
 const HOST: &str = "h7";
 
 /// One after the other, on one host.
-pub fn all(ground: &Ground) -> Result<()> {
+pub(crate) fn all(ground: &Ground) -> Result<()> {
     paused(ground)?;
     unfit(ground)?;
     cancelled(ground)?;

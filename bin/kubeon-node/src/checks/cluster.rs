@@ -22,7 +22,7 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// [`kubeon_wire::Category::Timeout`] names the nodes that are not, with the kubelet's words.
-pub fn nodes_ready(job: &Job<'_>, nodes: &[HostName]) -> Result<(), StepFailure> {
+pub(super) fn nodes_ready(job: &Job<'_>, nodes: &[HostName]) -> Result<(), StepFailure> {
     let api = Api::local(job.host)?;
     let mut seen = Nodes::new(nodes);
     watch(job, &api, "/api/v1/nodes", "", &mut seen)
@@ -32,7 +32,7 @@ pub fn nodes_ready(job: &Job<'_>, nodes: &[HostName]) -> Result<(), StepFailure>
 ///
 /// # Errors
 /// [`kubeon_wire::Category::Timeout`] says how many it has and what holds its pods up.
-pub fn deployment_available(job: &Job<'_>, namespace: &str, name: &str) -> Result<(), StepFailure> {
+pub(super) fn deployment_available(job: &Job<'_>, namespace: &str, name: &str) -> Result<(), StepFailure> {
     let api = Api::local(job.host)?;
     let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
     crate::api::check_path(&format!("{path}/{name}"))?;

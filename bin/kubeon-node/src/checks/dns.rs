@@ -12,7 +12,7 @@ const HEADER: usize = 12;
 
 /// A question for the `A` records of a name.
 #[derive(Debug)]
-pub struct Question {
+pub(super) struct Question {
     name: String,
     body: Vec<u8>,
 }
@@ -22,7 +22,7 @@ impl Question {
     ///
     /// # Errors
     /// When the text is not a domain name.
-    pub fn new(name: &str) -> Result<Self, StepFailure> {
+    pub(super) fn new(name: &str) -> Result<Self, StepFailure> {
         let mut body = Vec::new();
         for label in name.trim_end_matches('.').split('.') {
             let length = u8::try_from(label.len()).unwrap_or(u8::MAX);
@@ -41,7 +41,7 @@ impl Question {
     ///
     /// # Errors
     /// Why there was no address, in a few words.
-    pub fn ask(&self, server: SocketAddrV4) -> Result<(), String> {
+    pub(super) fn ask(&self, server: SocketAddrV4) -> Result<(), String> {
         let number = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let id = (number.subsec_nanos() >> 8) as u16;
         // Recursion desired, one question.

@@ -17,7 +17,7 @@ const DEPTH: usize = 4;
 ///
 /// # Errors
 /// When a folder cannot be read.
-pub fn look(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
+pub(super) fn look(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
     let mut found = Vec::new();
     walk(&root.at(paths::PKI), paths::PKI, DEPTH, &mut found)?;
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -26,7 +26,7 @@ pub fn look(root: &Root) -> Result<Vec<CertificateFact>, StepFailure> {
 
 /// The certificates by which the kubelet makes itself known.
 #[must_use]
-pub fn kubelet(root: &Root) -> KubeletFacts {
+pub(super) fn kubelet(root: &Root) -> KubeletFacts {
     let at = |path: &str| one(&root.at(path), path.to_owned());
     KubeletFacts { bootstrap: at(paths::KUBELET_BOOTSTRAP), own: at(paths::KUBELET_OWN) }
 }

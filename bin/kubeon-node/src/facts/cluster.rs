@@ -20,13 +20,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long an API server that answers may take to tell all nodes: thousands are some tens of MiB.
 const NODES: Duration = Duration::from_secs(7);
 /// How long [`look`] takes at most.
-pub const BOUND: Duration = Duration::from_secs(10);
+pub(super) const BOUND: Duration = Duration::from_secs(10);
 /// Nodes in one answer, so that none gets large.
 const PAGE: usize = 500;
 
 /// Asks both; `None` on a host that is no master.
 #[must_use]
-pub fn look(host: &Host) -> Option<ClusterFacts> {
+pub(super) fn look(host: &Host) -> Option<ClusterFacts> {
     let root = &host.root;
     if !root.at(paths::ADMIN_CERTIFICATE).exists() && !root.at(paths::ETCD_CERTIFICATE).exists() {
         return None;

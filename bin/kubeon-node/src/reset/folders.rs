@@ -48,7 +48,7 @@ const EMPTY: [&str; 10] = [
 ];
 
 /// Removes all but kubeon's own folder.
-pub fn clear(job: &Job<'_>, left: &mut Left) {
+pub(super) fn clear(job: &Job<'_>, left: &mut Left) {
     let root = &job.host.root;
     for entry in left.keep(journal::all(root)).unwrap_or_default().into_iter().flatten() {
         for mark in &entry.marks {
@@ -79,7 +79,7 @@ pub fn clear(job: &Job<'_>, left: &mut Left) {
 }
 
 /// Removes kubeon's own folder: what tells what to do last, the claim at the very end.
-pub fn forget(root: &Root, left: &mut Left) {
+pub(super) fn forget(root: &Root, left: &mut Left) {
     for folder in [paths::PARTS, paths::UNITS, paths::JOURNAL] {
         left.keep(remove(&root.at(folder)));
     }
@@ -95,7 +95,7 @@ pub fn forget(root: &Root, left: &mut Left) {
 ///
 /// # Errors
 /// When something stays.
-pub fn remove(folder: &Path) -> Result<(), StepFailure> {
+pub(super) fn remove(folder: &Path) -> Result<(), StepFailure> {
     if lstat(folder)?.is_none() {
         return Ok(());
     }

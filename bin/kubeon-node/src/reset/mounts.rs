@@ -28,7 +28,7 @@ const NAMESPACES: &str = "/run/netns/cni-";
 const ONE: Duration = Duration::from_secs(5);
 
 /// Unmounts all of them.
-pub fn detach(job: &Job<'_>, left: &mut Left) {
+pub(super) fn detach(job: &Job<'_>, left: &mut Left) {
     let root = &job.host.root;
     let Some(mounts) = left.keep(ours(root)) else { return };
     for mount in &mounts {
@@ -45,7 +45,7 @@ pub fn detach(job: &Job<'_>, left: &mut Left) {
 ///
 /// # Errors
 /// When the table of mounts cannot be read.
-pub fn below(folder: &Path) -> Result<Vec<PathBuf>, StepFailure> {
+pub(super) fn below(folder: &Path) -> Result<Vec<PathBuf>, StepFailure> {
     let mounts = all()?;
     Ok(mounts.into_iter().filter(|mount| mount != folder && mount.starts_with(folder)).collect())
 }

@@ -22,7 +22,7 @@ const CHAINS: [&str; 3] = ["KUBE-", "FLANNEL-", "CNI-"];
 const ONE: Duration = Duration::from_secs(10);
 
 /// Takes all of it away, on a real host.
-pub fn clear(job: &Job<'_>, left: &mut Left) {
+pub(super) fn clear(job: &Job<'_>, left: &mut Left) {
     if !job.host.root.is_live() {
         return;
     }

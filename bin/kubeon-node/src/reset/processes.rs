@@ -16,7 +16,7 @@ const ROUNDS: u32 = 50;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Kills every process of a pod and every shim of a pod, on a real host.
-pub fn kill(job: &Job<'_>, left: &mut Left) {
+pub(super) fn kill(job: &Job<'_>, left: &mut Left) {
     if job.host.root.is_live() {
         left.keep(kill_all());
     }

@@ -16,7 +16,7 @@ use crate::{paths, units};
 const STOP: Duration = Duration::from_secs(1);
 
 /// Stops the units; what does not stop is killed.
-pub fn stop(job: &Job<'_>, left: &mut Left) {
+pub(super) fn stop(job: &Job<'_>, left: &mut Left) {
     let Some(names) = left.keep(names(&job.host.root)) else { return };
     let own = own_cgroup();
     let names: Vec<_> = names.into_iter().filter(|name| !own.contains(&format!("/{name}"))).collect();
@@ -25,7 +25,7 @@ pub fn stop(job: &Job<'_>, left: &mut Left) {
 }
 
 /// Removes the units' files and what enables them.
-pub fn remove(job: &Job<'_>, left: &mut Left) {
+pub(super) fn remove(job: &Job<'_>, left: &mut Left) {
     let root = &job.host.root;
     let Some(names) = left.keep(names(root)) else { return };
     let mut changed = false;

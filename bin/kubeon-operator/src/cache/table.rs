@@ -46,7 +46,7 @@ impl<K> Default for ObjectTable<K> {
 impl<K> ObjectTable<K> {
     /// Takes an object in; `None` when a newer one is there, else what it replaced.
     #[allow(clippy::option_option, reason = "refused, new, and replaced are three answers")]
-    pub fn put(
+    pub(crate) fn put(
         &mut self,
         key: String,
         stored: CachedObject<K>,
@@ -65,7 +65,7 @@ impl<K> ObjectTable<K> {
     }
 
     /// Removes an object; its lane and what it referred to.
-    pub fn remove(&mut self, key: &str) -> Option<(QueueKey, Vec<ObjectRef>)> {
+    pub(crate) fn remove(&mut self, key: &str) -> Option<(QueueKey, Vec<ObjectRef>)> {
         let gone = self.objects.remove(key)?;
         self.leave(&gone.queue_key, key);
         Some((gone.queue_key, gone.targets))
@@ -81,7 +81,7 @@ impl<K> ObjectTable<K> {
     }
 
     /// A list ended: what was not on it is gone. Only objects of this namespace, if one is given.
-    pub fn keep(&mut self, listed: &HashSet<String>, namespace: Option<&str>) -> Vec<QueueKey> {
+    pub(crate) fn keep(&mut self, listed: &HashSet<String>, namespace: Option<&str>) -> Vec<QueueKey> {
         let of = |key: &str| {
             namespace.is_none_or(|namespace| key.split_once('/').is_some_and(|(of, _)| of == namespace))
         };
@@ -90,7 +90,7 @@ impl<K> ObjectTable<K> {
         gone.iter().filter_map(|key| self.remove(key)).map(|(queue_key, _)| queue_key).collect()
     }
 
-    pub fn get(&self, key: &str) -> Observed<Arc<K>> {
+    pub(crate) fn get(&self, key: &str) -> Observed<Arc<K>> {
         match self.objects.get(key).map(|stored| &stored.object) {
             Some(Observed::Found(object)) => Observed::Found(Arc::clone(object)),
             Some(Observed::Unreadable(why)) => Observed::Unreadable(why.clone()),
@@ -99,7 +99,7 @@ impl<K> ObjectTable<K> {
     }
 
     /// All objects that can be read.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<K>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<K>> {
         self.objects.values().filter_map(|stored| stored.object.object())
     }
 
@@ -108,20 +108,20 @@ impl<K> ObjectTable<K> {
     }
 
     /// Objects of a lane that can be read.
-    pub fn of(&self, queue_key: &QueueKey) -> Vec<Arc<K>> {
+    pub(crate) fn of(&self, queue_key: &QueueKey) -> Vec<Arc<K>> {
         self.stored(queue_key).filter_map(|stored| stored.object.object().map(Arc::clone)).collect()
     }
 
     /// What objects of a lane refer to.
-    pub fn targets(&self, queue_key: &QueueKey) -> Vec<ObjectRef> {
+    pub(crate) fn targets(&self, queue_key: &QueueKey) -> Vec<ObjectRef> {
         self.stored(queue_key).flat_map(|stored| stored.targets.clone()).collect()
     }
 
-    pub fn queue_keys(&self) -> Vec<QueueKey> {
+    pub(crate) fn queue_keys(&self) -> Vec<QueueKey> {
         self.by_queue_key.keys().cloned().collect()
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.objects.len()
     }
 }
@@ -134,7 +134,7 @@ pub(crate) struct RemovedUids {
 }
 
 impl RemovedUids {
-    pub fn add(&mut self, uid: &str) {
+    pub(crate) fn add(&mut self, uid: &str) {
         if self.known.insert(uid.to_owned()) {
             self.order.push_back(uid.to_owned());
         }
@@ -145,7 +145,7 @@ impl RemovedUids {
         }
     }
 
-    pub fn holds(&self, uid: &str) -> bool {
+    pub(crate) fn holds(&self, uid: &str) -> bool {
         self.known.contains(uid)
     }
 }

@@ -12,13 +12,13 @@ pub(crate) struct UnlistableNamespaces {
 
 impl UnlistableNamespaces {
     /// A list was refused. Whether the one before was not.
-    pub fn refused(&mut self, namespace: &str, kind: &str, said: &str) -> bool {
+    pub(super) fn refused(&mut self, namespace: &str, kind: &str, said: &str) -> bool {
         let kinds = self.said.entry(namespace.to_owned()).or_default();
         kinds.insert(kind.to_owned(), said.to_owned()).is_none()
     }
 
     /// A list was answered. Whether the one before was refused.
-    pub fn answered(&mut self, namespace: &str, kind: &str) -> bool {
+    pub(super) fn answered(&mut self, namespace: &str, kind: &str) -> bool {
         let Some(kinds) = self.said.get_mut(namespace) else { return false };
         let was_refused = kinds.remove(kind).is_some();
         if kinds.is_empty() {
@@ -28,17 +28,17 @@ impl UnlistableNamespaces {
     }
 
     /// Whether something of this namespace cannot be listed.
-    pub fn hides(&self, namespace: &str) -> bool {
+    pub(super) fn hides(&self, namespace: &str) -> bool {
         self.said.contains_key(namespace)
     }
 
     /// Whether an object may be there unseen.
-    pub fn holds(&self, target: &ObjectRef) -> bool {
+    pub(super) fn holds(&self, target: &ObjectRef) -> bool {
         self.said.get(&target.namespace).is_some_and(|kinds| kinds.contains_key(target.kind.as_str()))
     }
 
     /// Why nothing is decided for clusters of this namespace, if so.
-    pub fn why(&self, namespace: &str) -> Option<String> {
+    pub(super) fn why(&self, namespace: &str) -> Option<String> {
         let kinds = self.said.get(namespace)?;
         let said = kinds.values().next()?;
         let names: Vec<&str> = kinds.keys().map(String::as_str).collect();
@@ -49,7 +49,7 @@ impl UnlistableNamespaces {
     }
 
     /// The same of every namespace that there is something to say of.
-    pub fn all(&self) -> Vec<String> {
+    pub(super) fn all(&self) -> Vec<String> {
         self.said.keys().filter_map(|namespace| self.why(namespace)).collect()
     }
 }

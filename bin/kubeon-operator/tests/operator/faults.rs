@@ -13,7 +13,7 @@ use crate::lab::Lab;
 use crate::lives;
 
 /// How a request may go wrong.
-pub const FAULTS: [Fault; 8] = [
+pub(crate) const FAULTS: [Fault; 8] = [
     Fault::Status(409),
     Fault::Status(429),
     Fault::Status(500),

@@ -6,17 +6,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// A port that is free now.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// The whole answer, from its first line; empty while nobody listens.
-pub async fn get(port: u16, path: &str) -> String {
+pub(crate) async fn get(port: u16, path: &str) -> String {
     exchange(port, path, "HTTP/1.1").await
 }
 
 /// What follows the header, in one piece: HTTP/1.0 knows no chunks.
-pub async fn body(port: u16, path: &str) -> String {
+pub(crate) async fn body(port: u16, path: &str) -> String {
     let answer = exchange(port, path, "HTTP/1.0").await;
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }

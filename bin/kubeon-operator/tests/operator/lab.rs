@@ -26,9 +26,9 @@ use crate::http::{free_port, get};
 
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// For anything that is waited for: machines that run tests are slow.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-pub struct Lab {
+pub(crate) struct Lab {
     pub client: Client,
     pub proxy: FaultProxy,
     pub namespace: String,
@@ -51,7 +51,7 @@ async fn server() -> &'static ApiServer {
 }
 
 impl Lab {
-    pub async fn open() -> Self {
+    pub(crate) async fn open() -> Self {
         let alone = ONE_AT_A_TIME.lock().await;
         let server = server().await;
         server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
@@ -116,15 +116,15 @@ impl Lab {
         }
     }
 
-    pub fn start(&self) {
+    pub(crate) fn start(&self) {
         self.start_with(&["--leader-elect=false"]);
     }
 
-    pub fn start_with(&self, more: &[&str]) {
+    pub(crate) fn start_with(&self, more: &[&str]) {
         self.start_in(&[], more);
     }
 
-    pub fn start_in(&self, environment: &[(&str, &str)], more: &[&str]) {
+    pub(crate) fn start_in(&self, environment: &[(&str, &str)], more: &[&str]) {
         let port = free_port();
         self.port.store(port, Ordering::SeqCst);
         let operator = Command::new(env!("CARGO_BIN_EXE_kubeon-operator"))
@@ -146,12 +146,12 @@ impl Lab {
     }
 
     /// As by `kill -9`.
-    pub async fn kill(&self) {
+    pub(crate) async fn kill(&self) {
         self.operator().kill().await.unwrap();
     }
 
     /// SIGTERM; how long it took to end, and whether it ended well.
-    pub async fn end(&self) -> (Duration, bool) {
+    pub(crate) async fn end(&self) -> (Duration, bool) {
         let mut operator = self.operator();
         let begun = std::time::Instant::now();
         let pid = operator.id().unwrap().to_string();
@@ -160,25 +160,25 @@ impl Lab {
         (begun.elapsed(), status.success())
     }
 
-    pub fn operations(&self) -> Api<ClusterOperation> {
+    pub(crate) fn operations(&self) -> Api<ClusterOperation> {
         Api::all(self.client.clone())
     }
 
-    pub fn jobs(&self) -> Api<Job> {
+    pub(crate) fn jobs(&self) -> Api<Job> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub fn businesses(&self) -> Api<KubernetesCluster> {
+    pub(crate) fn businesses(&self) -> Api<KubernetesCluster> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// A Cluster with inventory, variables and key.
-    pub async fn cluster(&self, name: &str) {
+    pub(crate) async fn cluster(&self, name: &str) {
         self.named_cluster(name, name).await;
     }
 
     /// The same, whose objects are called after `stem`.
-    pub async fn named_cluster(&self, name: &str, stem: &str) {
+    pub(crate) async fn named_cluster(&self, name: &str, stem: &str) {
         self.named_references(stem).await;
         let at = |what: &str| DataRef::new(&self.namespace, format!("{stem}-{what}"));
         let spec = ClusterSpec {
@@ -192,7 +192,7 @@ impl Lab {
     }
 
     /// Inventory, variables and key.
-    pub async fn named_references(&self, stem: &str) {
+    pub(crate) async fn named_references(&self, stem: &str) {
         self.config_map(&format!("{stem}-hosts"), json!({"hosts.yml": "all: {}\n"})).await;
         self.config_map(&format!("{stem}-vars"), json!({"group_vars.yml": "a: 1\n"})).await;
         let pem = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
@@ -203,14 +203,14 @@ impl Lab {
         self.put(secret).await;
     }
 
-    pub async fn config_map(&self, name: &str, data: Value) {
+    pub(crate) async fn config_map(&self, name: &str, data: Value) {
         self.put::<ConfigMap>(
             serde_json::from_value(json!({"metadata": {"name": name}, "data": data})).unwrap(),
         )
         .await;
     }
 
-    pub async fn put<K>(&self, object: K)
+    pub(crate) async fn put<K>(&self, object: K)
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
         K: Clone + std::fmt::Debug + DeserializeOwned + serde::Serialize,
@@ -219,16 +219,16 @@ impl Lab {
         api.create(&PostParams::default(), &object).await.unwrap();
     }
 
-    pub async fn ask(&self, cluster: &str, name: &str) {
+    pub(crate) async fn ask(&self, cluster: &str, name: &str) {
         self.ask_for(name, shell(cluster)).await;
     }
 
-    pub async fn ask_for(&self, name: &str, spec: ClusterOperationSpec) {
+    pub(crate) async fn ask_for(&self, name: &str, spec: ClusterOperationSpec) {
         self.operations().create(&PostParams::default(), &ClusterOperation::new(name, spec)).await.unwrap();
     }
 
     /// Waits until the operation's reason holds these words; the whole reason.
-    pub async fn until_says(&self, name: &str, words: &str) -> String {
+    pub(crate) async fn until_says(&self, name: &str, words: &str) -> String {
         let reason = |operation: &ClusterOperation| {
             operation.status.as_ref().and_then(|status| status.reason.clone()).unwrap_or_default()
         };
@@ -236,7 +236,11 @@ impl Lab {
     }
 
     /// Waits until the operation is as wanted; what it is then.
-    pub async fn until(&self, name: &str, wanted: impl Fn(&ClusterOperation) -> bool) -> ClusterOperation {
+    pub(crate) async fn until(
+        &self,
+        name: &str,
+        wanted: impl Fn(&ClusterOperation) -> bool,
+    ) -> ClusterOperation {
         let matches = |object: Option<&ClusterOperation>| object.is_some_and(&wanted);
         let waits = await_condition(self.operations(), name, matches);
         match tokio::time::timeout(PATIENCE, waits).await {
@@ -245,14 +249,14 @@ impl Lab {
         }
     }
 
-    pub async fn until_is(&self, name: &str, result: OperationResult) -> ClusterOperation {
+    pub(crate) async fn until_is(&self, name: &str, result: OperationResult) -> ClusterOperation {
         self.until(name, |operation| {
             operation.status.as_ref().and_then(|status| status.status) == Some(result)
         })
         .await
     }
 
-    pub async fn until_business(
+    pub(crate) async fn until_business(
         &self,
         name: &str,
         wanted: impl Fn(&KubernetesCluster) -> bool,
@@ -266,17 +270,17 @@ impl Lab {
     }
 
     /// Where the operator serves its metrics.
-    pub fn metrics_address(&self) -> String {
+    pub(crate) fn metrics_address(&self) -> String {
         format!("127.0.0.1:{}", self.port.load(Ordering::SeqCst))
     }
 
     /// What Prometheus would read.
-    pub async fn metrics(&self) -> String {
+    pub(crate) async fn metrics(&self) -> String {
         self.until_metrics(|_| true).await
     }
 
     /// Waits until that is as wanted; nobody is told when it changes.
-    pub async fn until_metrics(&self, wanted: impl Fn(&str) -> bool) -> String {
+    pub(crate) async fn until_metrics(&self, wanted: impl Fn(&str) -> bool) -> String {
         let reads = async {
             loop {
                 let answer = get(self.port.load(Ordering::SeqCst), "/metrics").await;
@@ -291,27 +295,27 @@ impl Lab {
     }
 
     /// The Job of an operation.
-    pub async fn job_of(&self, operation: &ClusterOperation) -> Job {
+    pub(crate) async fn job_of(&self, operation: &ClusterOperation) -> Job {
         let at = operation.status.as_ref().and_then(|status| status.job_ref.as_ref()).unwrap();
         self.jobs().get(&at.name).await.unwrap()
     }
 
     /// Names of the Jobs of an operation, whatever they are called.
-    pub async fn job_names(&self, operation: &ClusterOperation) -> Vec<String> {
+    pub(crate) async fn job_names(&self, operation: &ClusterOperation) -> Vec<String> {
         let label = format!("kubeon.io/operation={}", operation.metadata.uid.as_deref().unwrap());
         let found = self.jobs().list(&ListParams::default().labels(&label)).await.unwrap();
         found.items.into_iter().filter_map(|job| job.metadata.name).collect()
     }
 
     /// How many ConfigMaps there are for what an operation's Job reads.
-    pub async fn inputs_of(&self, operation: &ClusterOperation) -> usize {
+    pub(crate) async fn inputs_of(&self, operation: &ClusterOperation) -> usize {
         let label = format!("kubeon.io/operation={}", operation.metadata.uid.as_deref().unwrap());
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
         maps.list(&ListParams::default().labels(&label)).await.unwrap().items.len()
     }
 
     /// Declares a cluster of this one master.
-    pub async fn declare(&self, name: &str, master: &str) {
+    pub(crate) async fn declare(&self, name: &str, master: &str) {
         let wish = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
             "spec": {"cluster": {"masterList": [{"ip": master}], "authConfig": {"password": "hunter2"}}}});
         let wish = serde_json::from_value(wish).unwrap();
@@ -319,19 +323,19 @@ impl Lab {
     }
 
     /// What a Job controller writes when the pod ended; once.
-    pub async fn job_ends(&self, name: &str, well: bool) {
+    pub(crate) async fn job_ends(&self, name: &str, well: bool) {
         end_job(&self.jobs(), name, well).await;
     }
 
     /// Messages of the events about an object, by their reason; wherever such events stand.
-    pub async fn told(&self, name: &str, reason: &str) -> Vec<String> {
+    pub(crate) async fn told(&self, name: &str, reason: &str) -> Vec<String> {
         let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
         let events = Api::<Event>::all(self.client.clone()).list(&about).await.unwrap();
         events.into_iter().filter_map(|event| event.message).collect()
     }
 
     /// Waits until an event of that reason about an object holds these words.
-    pub async fn until_told(&self, name: &str, reason: &str, words: &str) {
+    pub(crate) async fn until_told(&self, name: &str, reason: &str, words: &str) {
         let told = async {
             while !self.told(name, reason).await.iter().any(|text| text.contains(words)) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -342,7 +346,7 @@ impl Lab {
     }
 
     /// Runs an operation to its end.
-    pub async fn finish(&self, name: &str) -> ClusterOperation {
+    pub(crate) async fn finish(&self, name: &str) -> ClusterOperation {
         let running = self.until_is(name, OperationResult::Running).await;
         let job = running.status.unwrap().job_ref.unwrap().name;
         self.job_ends(&job, true).await;
@@ -354,7 +358,7 @@ impl Lab {
     }
 
     /// Waits until the Cluster is as wanted.
-    pub async fn until_cluster(&self, name: &str, wanted: impl Fn(&Cluster) -> bool) -> Cluster {
+    pub(crate) async fn until_cluster(&self, name: &str, wanted: impl Fn(&Cluster) -> bool) -> Cluster {
         let api = Api::<Cluster>::all(self.client.clone());
         let waits = await_condition(api, name, |object: Option<&Cluster>| object.is_some_and(&wanted));
         tokio::time::timeout(PATIENCE, waits)
@@ -366,7 +370,7 @@ impl Lab {
 }
 
 /// A command, in an image that is not ours.
-pub fn shell(cluster: &str) -> ClusterOperationSpec {
+pub(crate) fn shell(cluster: &str) -> ClusterOperationSpec {
     ClusterOperationSpec {
         cluster: cluster.into(),
         main: Action { action_type: "shell".into(), action: "sleep 10".into(), ..Action::default() },
@@ -376,7 +380,7 @@ pub fn shell(cluster: &str) -> ClusterOperationSpec {
 }
 
 /// A playbook, in an image that is ours.
-pub fn playbook(cluster: &str, name: &str) -> ClusterOperationSpec {
+pub(crate) fn playbook(cluster: &str, name: &str) -> ClusterOperationSpec {
     ClusterOperationSpec {
         main: Action { action_type: "playbook".into(), action: name.into(), ..Action::default() },
         image: "wangzhichidocker/kubeonkube:v0.1".into(),
@@ -385,7 +389,7 @@ pub fn playbook(cluster: &str, name: &str) -> ClusterOperationSpec {
 }
 
 /// What a Job controller writes when the pod ended; once.
-pub async fn end_job(jobs: &Api<Job>, name: &str, well: bool) {
+pub(crate) async fn end_job(jobs: &Api<Job>, name: &str, well: bool) {
     let before = jobs.get(name).await.unwrap();
     if before.status.is_some_and(|status| status.conditions.is_some_and(|all| !all.is_empty())) {
         return;

@@ -17,7 +17,7 @@ fn has_completed(operation: &ClusterOperation) -> bool {
 }
 
 /// A shell operation on a Cluster of its own, both of this name, whose pod leaves a log.
-pub async fn shell(lab: &Lab, name: &str) {
+pub(crate) async fn shell(lab: &Lab, name: &str) {
     lab.cluster(name).await;
     // What is done for a Cluster and for an operation would come in another order each time, and some request never be the n-th.
     lab.until_cluster(name, |cluster| cluster.status.is_some()).await;
@@ -93,20 +93,20 @@ async fn settles(lab: &Lab, name: &str, begins: &str, word: &str, operations: us
 }
 
 /// A declared cluster is made.
-pub async fn create(lab: &Lab, name: &str, master: &str) {
+pub(crate) async fn create(lab: &Lab, name: &str, master: &str) {
     lab.declare(name, master).await;
     settles(lab, name, "create-", "create-finished", 1).await;
 }
 
 /// A worker comes.
-pub async fn grow(lab: &Lab, name: &str, worker: &str) {
+pub(crate) async fn grow(lab: &Lab, name: &str, worker: &str) {
     let patch = Patch::Merge(json!({"spec": {"cluster": {"nodeList": [{"ip": worker}]}}}));
     lab.businesses().patch(name, &PatchParams::default(), &patch).await.unwrap();
     settles(lab, name, "scale-up-", "scale-up-finished", 2).await;
 }
 
 /// It is deleted, and nothing of it is left but its Jobs, which go by themselves.
-pub async fn delete(lab: &Lab, name: &str) {
+pub(crate) async fn delete(lab: &Lab, name: &str) {
     let object = lab.businesses().get(name).await.unwrap();
     lab.businesses().delete(name, &DeleteParams::default()).await.unwrap();
     let works = |object: &KubernetesCluster| job(object).is_some_and(|job| job.starts_with("delete-"));

@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 /// Nothing here takes longer on the slowest machine.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Files for one run.
-pub struct Place {
+pub(crate) struct Place {
     pub folder: tempfile::TempDir,
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("kubeon-runner-test-").tempdir().unwrap();
         for name in ["auth", "conf"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -28,28 +28,28 @@ impl Place {
         Self { folder }
     }
 
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn write(&self, name: &str, content: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, content: &str) -> PathBuf {
         let file = self.file(name);
         fs::write(&file, content).unwrap();
         file
     }
 
-    pub fn program(&self, name: &str, content: &str) -> PathBuf {
+    pub(crate) fn program(&self, name: &str, content: &str) -> PathBuf {
         let file = self.write(name, content);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).unwrap();
         file
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.file(name)).unwrap_or_default()
     }
 
     /// The arguments that every run here has.
-    pub fn arguments(&self) -> Vec<String> {
+    pub(crate) fn arguments(&self) -> Vec<String> {
         let named = [("--auth", "auth"), ("--conf", "conf"), ("--termination-log", "termination-log")];
         let more =
             [("--state", "state"), ("--bundle", "bundle"), ("--script", "script"), ("--kubeon", "kubeon")];
@@ -60,7 +60,7 @@ impl Place {
     }
 
     /// `kubeon-runner run` with these arguments beside the usual ones.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubeon-runner"));
         command.args(self.arguments()).args(arguments).current_dir(self.folder.path());
         let ours =
@@ -72,13 +72,13 @@ impl Place {
     }
 
     /// Runs a script to its end.
-    pub fn script(&self, text: &str, arguments: &[&str]) -> Done {
+    pub(crate) fn script(&self, text: &str, arguments: &[&str]) -> Done {
         self.program("script", &format!("#!/bin/bash\n{text}\n"));
         Running::start(&mut self.command(arguments)).end()
     }
 
     /// Begins to run a script.
-    pub fn begin(&self, text: &str, arguments: &[&str]) -> Running {
+    pub(crate) fn begin(&self, text: &str, arguments: &[&str]) -> Running {
         self.program("script", &format!("#!/bin/bash\n{text}\n"));
         Running::start(&mut self.command(arguments))
     }
@@ -86,48 +86,48 @@ impl Place {
 
 /// What came of a run.
 #[derive(Debug)]
-pub struct Done {
+pub(crate) struct Done {
     pub code: Option<i32>,
     pub stdout: Vec<String>,
     pub stderr: Vec<String>,
 }
 
 impl Done {
-    pub fn contains(&self, text: &str) -> bool {
+    pub(crate) fn contains(&self, text: &str) -> bool {
         self.stdout.iter().chain(&self.stderr).any(|line| line.contains(text))
     }
 }
 
 /// A run that goes on.
-pub struct Running {
+pub(crate) struct Running {
     pub child: Child,
     pub stdout: Receiver<String>,
     pub stderr: Receiver<String>,
 }
 
 impl Running {
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (stdout, stderr) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
         Self { child, stdout, stderr }
     }
 
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap()
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
     /// The next line of standard output.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         self.stdout.recv_timeout(TIMEOUT).expect("a line in time")
     }
 
     /// Waits for a line of standard error that holds a text.
-    pub fn wait_for_log(&self, text: &str) -> String {
+    pub(crate) fn wait_for_log(&self, text: &str) -> String {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -139,7 +139,7 @@ impl Running {
     }
 
     /// Waits for its end, and for what is left of its lines.
-    pub fn end(mut self) -> Done {
+    pub(crate) fn end(mut self) -> Done {
         let collect = |lines: &Receiver<String>| {
             std::iter::from_fn(|| lines.recv_timeout(TIMEOUT).ok()).collect::<Vec<String>>()
         };
@@ -169,7 +169,7 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 /// Children of a process by the letter of their state, read from /proc.
-pub fn children_in_state(parent: Pid, state: &str) -> usize {
+pub(crate) fn children_in_state(parent: Pid, state: &str) -> usize {
     let stats = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
         let (_, rest) = stat.rsplit_once(')')?;
@@ -180,7 +180,7 @@ pub fn children_in_state(parent: Pid, state: &str) -> usize {
 }
 
 /// Waits until something is so.
-pub fn until(what: &str, so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     while !so() {
         assert!(Instant::now() < deadline, "never: {what}");
@@ -188,7 +188,7 @@ pub fn until(what: &str, so: impl Fn() -> bool) {
     }
 }
 
-pub fn alive(pid: &str) -> bool {
+pub(crate) fn alive(pid: &str) -> bool {
     let state = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     !state.is_empty() && !state.contains(") Z ")
 }

@@ -15,13 +15,13 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct BundleArgs {
+pub(crate) struct BundleArgs {
     #[command(subcommand)]
     pub command: Option<BundleCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum BundleCommand {
+pub(crate) enum BundleCommand {
     /// Make the bundle of a version
     Build(BundleBuild),
     /// List the bundles that are here
@@ -34,7 +34,7 @@ pub enum BundleCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct BundleBuild {
+pub(crate) struct BundleBuild {
     /// The Kubernetes version, such as v1.36.3
     pub version: String,
     /// Where the programs come from: `go-modules`, or a folder that holds them
@@ -51,13 +51,13 @@ pub struct BundleBuild {
 }
 
 #[derive(Debug, Args)]
-pub struct BundleLs {
+pub(crate) struct BundleLs {
     #[command(flatten)]
     pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
-pub struct BundleOne {
+pub(crate) struct BundleOne {
     /// The Kubernetes version, or the bundle's folder
     pub bundle: String,
     #[command(flatten)]
@@ -65,20 +65,20 @@ pub struct BundleOne {
 }
 
 #[derive(Debug, Args)]
-pub struct ImageArgs {
+pub(crate) struct ImageArgs {
     #[command(subcommand)]
     pub command: Option<ImageCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum ImageCommand {
+pub(crate) enum ImageCommand {
     /// Import image archives into containerd on the nodes of a cluster that lack them
     #[command(after_help = "Examples:\n  kubeon image load app.tar\n  kubeon image load app.tar db.tar demo")]
     Load(ImageLoad),
 }
 
 #[derive(Debug, Args)]
-pub struct ImageLoad {
+pub(crate) struct ImageLoad {
     /// Image archives (OCI layout or docker save), then the cluster; the chosen cluster when it is left out
     #[arg(required = true, value_name = "TAR… [CLUSTER]")]
     pub words: Vec<PathBuf>,

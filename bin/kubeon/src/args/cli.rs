@@ -21,7 +21,7 @@ State: ~/.kubeon, or $KUBEON_HOME. Results go to stdout, everything else to stde
 #[derive(Debug, Parser)]
 #[command(name = "kubeon", version = concat!("version ", env!("CARGO_PKG_VERSION")), about = ABOUT, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = false, max_term_width = 110)]
-pub struct CommandLine {
+pub(crate) struct CommandLine {
     #[command(flatten)]
     pub output: VerbosityFlags,
     #[command(subcommand)]
@@ -29,7 +29,7 @@ pub struct CommandLine {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum CliCommand {
+pub(crate) enum CliCommand {
     /// Make a cluster, or continue making it
     #[command(visible_aliases = ["c", "new"], after_help = cluster::CREATE_EXAMPLES)]
     Create(Box<cluster::CreateArgs>),
@@ -90,14 +90,14 @@ pub enum CliCommand {
 
 /// `kubeon completion`.
 #[derive(Debug, Args)]
-pub struct CompletionArgs {
+pub(crate) struct CompletionArgs {
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
 
 /// `kubeon version`.
 #[derive(Debug, Args)]
-pub struct VersionArgs {
+pub(crate) struct VersionArgs {
     #[command(flatten)]
     pub format: FormatFlag,
 }

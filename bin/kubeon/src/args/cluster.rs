@@ -14,14 +14,14 @@ use super::node::NodeFlags;
 use super::pre_apply::HoldFlag;
 use super::settings::SettingFlags;
 
-pub const CREATE_EXAMPLES: &str = "Examples:
+pub(crate) const CREATE_EXAMPLES: &str = "Examples:
   kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12 -w 172.30.0.13
   kubeon create demo v1.36.3 -m 10.0.0.1,10.0.0.2,10.0.0.3 --default-user admin --default-pk-file ~/.ssh/id_ed25519
   kubeon create -f demo.yaml
   kubeon create -f demo.yaml --yes   after workers were added to the file, or taken out of it
   kubeon create demo            continue where it stopped, or mend what drifted
 Flags of parts that no bundle carries (calico, cilium, istio, …) are known and refused by name.";
-pub const PLAN_EXAMPLES: &str = "Examples:
+pub(crate) const PLAN_EXAMPLES: &str = "Examples:
   kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12
   kubeon plan -f demo.yaml
   kubeon plan demo              what differs between the hosts and the request
@@ -29,7 +29,7 @@ pub const PLAN_EXAMPLES: &str = "Examples:
 
 /// The cluster: described by flags or by a file, or a stored one by its name.
 #[derive(Debug, Clone, Args)]
-pub struct ClusterArgs {
+pub(crate) struct ClusterArgs {
     /// The cluster's name
     pub name: Option<String>,
     /// The Kubernetes version, such as v1.36.3; left out to continue a cluster that is known
@@ -69,7 +69,7 @@ pub struct ClusterArgs {
 
 /// `kubeon create`.
 #[derive(Debug, Args)]
-pub struct CreateArgs {
+pub(crate) struct CreateArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// Only check the request and store it; contact no host
@@ -89,7 +89,7 @@ pub struct CreateArgs {
 
 /// `kubeon plan`.
 #[derive(Debug, Args)]
-pub struct PlanArgs {
+pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use kubeon_engine::host_keys::HostKeyOptions;
 /// How hosts are proven to be the right ones, and logged in to again.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Login")]
-pub struct ContactFlags {
+pub(crate) struct ContactFlags {
     /// Pin the keys of hosts seen for the first time without asking
     #[arg(long)]
     pub accept_new: bool,
@@ -19,7 +19,7 @@ pub struct ContactFlags {
 
 impl ContactFlags {
     /// Which host keys are accepted.
-    pub fn options(&self) -> HostKeyOptions {
+    pub(crate) fn options(&self) -> HostKeyOptions {
         HostKeyOptions { accept_new: self.accept_new, known_hosts: self.known_hosts.clone() }
     }
 }

@@ -9,7 +9,7 @@ use super::format::FormatFlag;
 use super::login::KnownLoginFlags;
 use super::pre_apply::HoldFlag;
 
-pub const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
+pub(crate) const EXEC_EXAMPLES: &str = "A selector is CLUSTER@SEL, where SEL is one of
   all  every node        cp*  every master      cp1  the first master      cpN  the other masters
   w*   every worker      j*   every node but the first
   a node's name or address, or name=a,b  n=a,b  ip=10.0.0.1,10.0.0.2
@@ -18,12 +18,12 @@ Examples:
   kubeon exec demo@all uptime
   kubeon exec demo@h3 'journalctl -u kubelet -n 50'
   kubeon exec demo@w* -P systemctl -p is-active -p kubelet";
-pub const COPY_EXAMPLES: &str = "Examples:
+pub(crate) const COPY_EXAMPLES: &str = "Examples:
   kubeon copy demo@all ./motd /etc/motd
   kubeon copy demo@w* ./app.conf /etc/app/";
 
 #[derive(Debug, Args)]
-pub struct DisplayArgs {
+pub(crate) struct DisplayArgs {
     /// The cluster; the chosen one when it is left out
     pub name: Option<String>,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub struct DisplayArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct LsArgs {
+pub(crate) struct LsArgs {
     #[command(flatten)]
     pub login: KnownLoginFlags,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct LsArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct UseArgs {
+pub(crate) struct UseArgs {
     /// The cluster; without it, says which one is chosen
     pub name: Option<String>,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub struct UseArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ExecArgs {
+pub(crate) struct ExecArgs {
     /// CLUSTER@SEL
     pub selector: String,
     /// The command; words are joined by spaces and read by the shell there
@@ -80,7 +80,7 @@ pub struct ExecArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct CopyArgs {
+pub(crate) struct CopyArgs {
     /// CLUSTER@SEL
     pub selector: String,
     /// The file here
@@ -100,7 +100,7 @@ pub struct CopyArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  kubeon destroy demo --dry-run\n  kubeon destroy demo --yes")]
-pub struct DestroyArgs {
+pub(crate) struct DestroyArgs {
     /// The cluster
     pub name: Option<String>,
     /// Do not ask
@@ -128,13 +128,13 @@ pub struct DestroyArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ViewArgs {
+pub(crate) struct ViewArgs {
     #[command(subcommand)]
     pub command: Option<ViewCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum ViewCommand {
+pub(crate) enum ViewCommand {
     /// The supported versions, one range a line
     #[command(visible_alias = "sp")]
     Support(ViewSupport),
@@ -146,13 +146,13 @@ pub enum ViewCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct ViewSupport {
+pub(crate) struct ViewSupport {
     #[command(flatten)]
     pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
-pub struct ViewComponent {
+pub(crate) struct ViewComponent {
     /// The Kubernetes version, such as v1.36.3
     pub version: String,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// What the environment says.
 #[derive(Debug, Clone, Default)]
-pub struct CliEnvironment {
+pub(crate) struct CliEnvironment {
     /// `$HOME`.
     pub home: Option<PathBuf>,
     /// `$KUBEON_HOME`: state, in place of `~/.kubeon`.
@@ -39,7 +39,7 @@ fn absolute(path: PathBuf) -> Option<PathBuf> {
 
 impl CliEnvironment {
     /// Reads it.
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let file = |name: &str| env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);
         Self {
             home: file("HOME"),
@@ -61,12 +61,12 @@ impl CliEnvironment {
     }
 
     /// Where state lies: `$KUBEON_HOME`, else `~/.kubeon`.
-    pub fn state_folder(&self) -> Option<PathBuf> {
+    pub(crate) fn state_folder(&self) -> Option<PathBuf> {
         self.kubeon_home.clone().or_else(|| self.home.as_ref().map(|home| home.join(".kubeon")))
     }
 
     /// The node program: `$KUBEON_NODE_PROGRAM`, else `kubeon-node` beside this program.
-    pub fn node_program(&self) -> Option<PathBuf> {
+    pub(crate) fn node_program(&self) -> Option<PathBuf> {
         let beside = || Some(self.program.as_ref()?.parent()?.join("kubeon-node"));
         self.node_program.clone().or_else(beside)
     }

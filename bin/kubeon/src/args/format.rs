@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 /// How a result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// Columns for people
     Table,
     /// More columns
@@ -17,7 +17,7 @@ pub enum Format {
 
 /// `-o`.
 #[derive(Debug, Clone, Args)]
-pub struct FormatFlag {
+pub(crate) struct FormatFlag {
     /// How the result is written
     #[arg(short = 'o', long = "output", value_enum, help_heading = None, value_name = "FORMAT", default_value = "table")]
     pub output: Format,

@@ -12,13 +12,13 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct LabArgs {
+pub(crate) struct LabArgs {
     #[command(subcommand)]
     pub command: Option<LabCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum LabCommand {
+pub(crate) enum LabCommand {
     /// Boot hosts; makes the base root file system first where it is missing
     Up(LabUp),
     /// List the hosts of a lab, or all labs
@@ -40,14 +40,14 @@ pub enum LabCommand {
 
 /// Which lab.
 #[derive(Debug, Clone, Args)]
-pub struct LabFlag {
+pub(crate) struct LabFlag {
     /// The lab
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub lab: String,
 }
 
 #[derive(Debug, Args)]
-pub struct LabUp {
+pub(crate) struct LabUp {
     /// How many hosts the lab has in all
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub hosts: u32,
@@ -58,7 +58,7 @@ pub struct LabUp {
 }
 
 #[derive(Debug, Args)]
-pub struct LabLs {
+pub(crate) struct LabLs {
     /// One lab only
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
@@ -68,14 +68,14 @@ pub struct LabLs {
 
 /// A user that every host of a lab has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LabUser {
+pub(crate) enum LabUser {
     Root,
     Admin,
     Operator,
 }
 
 #[derive(Debug, Args)]
-pub struct LabSsh {
+pub(crate) struct LabSsh {
     /// The host, such as h1
     pub host: String,
     /// Who logs in: root, admin (sudo without a password) or operator (sudo with one)
@@ -89,7 +89,7 @@ pub struct LabSsh {
 }
 
 #[derive(Debug, Args)]
-pub struct LabHost {
+pub(crate) struct LabHost {
     /// The host, such as h1
     pub host: String,
     #[command(flatten)]
@@ -97,7 +97,7 @@ pub struct LabHost {
 }
 
 #[derive(Debug, Args)]
-pub struct LabDown {
+pub(crate) struct LabDown {
     #[command(flatten)]
     pub lab: LabFlag,
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 /// A command that is not there yet. Its arguments are taken as they come.
 #[derive(Debug, Subcommand)]
-pub enum Later {
+pub(crate) enum Later {
     #[command(hide = true, aliases = ["U", "up"])]
     Upgrade(IgnoredArgs),
     #[command(hide = true)]
@@ -22,14 +22,14 @@ pub enum Later {
 /// Whatever follows.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
-pub struct IgnoredArgs {
+pub(crate) struct IgnoredArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     pub words: Vec<String>,
 }
 
 impl Later {
     /// The command's name, what was typed after it, and what serves today in its place.
-    pub fn parts(&self) -> (&'static str, &[String], &'static str) {
+    pub(crate) fn parts(&self) -> (&'static str, &[String], &'static str) {
         match self {
             Self::Upgrade(w) => {
                 ("upgrade", &w.words, "destroy the cluster and create it with the new version")

@@ -7,7 +7,7 @@ use kubeon_api::HttpsUrl;
 use kubeon_install::{InstallOptions, names};
 use serde_json::json;
 
-pub const META_EXAMPLES: &str = "Examples:
+pub(crate) const META_EXAMPLES: &str = "Examples:
   kubeon meta up                               lab, meta cluster and operator on this machine
   kubeon meta install                          into the cluster that `kubeon use` chose
   kubeon meta install --kubeconfig ~/.kube/config --watch-namespace team-a
@@ -15,14 +15,14 @@ pub const META_EXAMPLES: &str = "Examples:
 
 /// `kubeon meta`.
 #[derive(Debug, Args)]
-pub struct MetaArgs {
+pub(crate) struct MetaArgs {
     #[command(subcommand)]
     pub command: MetaCommand,
 }
 
 /// What is done with a meta cluster.
 #[derive(Debug, Subcommand)]
-pub enum MetaCommand {
+pub(crate) enum MetaCommand {
     /// Lab, meta cluster, images and operator in one command
     Up(Box<MetaUp>),
     /// Install the operator into a cluster, or bring it to this version
@@ -32,7 +32,7 @@ pub enum MetaCommand {
 
 /// What is installed.
 #[derive(Debug, Args)]
-pub struct InstallFlags {
+pub(crate) struct InstallFlags {
     /// The operator's namespace
     #[arg(long, value_name = "NAME", default_value = names::NAMESPACE)]
     pub namespace: String,
@@ -72,7 +72,7 @@ pub struct InstallFlags {
 
 impl InstallFlags {
     /// What is to be installed.
-    pub fn options(&self) -> InstallOptions {
+    pub(crate) fn options(&self) -> InstallOptions {
         let usual = InstallOptions::default();
         let watched = &self.watch_namespaces;
         InstallOptions {
@@ -107,7 +107,7 @@ fn collector(text: &str) -> Result<String, String> {
 
 /// `kubeon meta install`.
 #[derive(Debug, Args)]
-pub struct MetaInstall {
+pub(crate) struct MetaInstall {
     /// How to reach the cluster [default: the cluster that `kubeon use` chose]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -123,7 +123,7 @@ pub struct MetaInstall {
 
 /// `kubeon meta up`.
 #[derive(Debug, Args)]
-pub struct MetaUp {
+pub(crate) struct MetaUp {
     /// The meta cluster's name
     #[arg(value_name = "NAME", default_value = "meta")]
     pub name: String,

@@ -5,7 +5,7 @@ use kubeon_plan::Refusal;
 
 /// What a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
+pub(crate) enum Takes {
     /// `--flag`, `--flag=true`, `--flag=false`.
     Nothing,
     /// `--flag VALUE`.
@@ -14,7 +14,7 @@ pub enum Takes {
 
 /// A flag of a part that is missing.
 #[derive(Debug, Clone, Copy)]
-pub struct MissingFlag {
+pub(crate) struct MissingFlag {
     /// Its name without dashes.
     pub flag: &'static str,
     /// What it takes.
@@ -48,7 +48,7 @@ const fn value(flag: &'static str, harmless: &'static [&'static str], missing: &
 }
 
 /// Every flag of the contract that no bundle can serve.
-pub const MISSING: &[MissingFlag] = &[
+pub(crate) const MISSING: &[MissingFlag] = &[
     value("mirror", &[], MIRROR),
     boolean("enable-ipv6", DUAL),
     value("node-mask-size-ipv6", &["64"], DUAL),
@@ -113,7 +113,7 @@ pub const MISSING: &[MissingFlag] = &[
 
 /// The flags of [`MISSING`] that were given, as they were typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MissingFlags {
+pub(crate) struct MissingFlags {
     /// Why each one is refused.
     pub refusals: Vec<Refusal>,
 }

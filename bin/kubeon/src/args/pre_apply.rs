@@ -7,7 +7,7 @@ use kubeon_engine::pre_apply_hook::PreApplyWait;
 
 /// `--hold` and `--hold-for`.
 #[derive(Debug, Clone, Default, Args)]
-pub struct HoldFlag {
+pub(crate) struct HoldFlag {
     /// Before the first effect on a host, wait up to 120 s for a line on standard input
     #[arg(long, hide_short_help = true, help_heading = "Output", conflicts_with = "hold_for")]
     hold: bool,
@@ -25,7 +25,7 @@ pub struct HoldFlag {
 
 impl HoldFlag {
     /// What is waited for.
-    pub fn wanted(&self) -> PreApplyWait {
+    pub(crate) fn wanted(&self) -> PreApplyWait {
         match &self.hold_for {
             Some(program) => PreApplyWait::Program(program.clone()),
             None if self.hold => PreApplyWait::Line,

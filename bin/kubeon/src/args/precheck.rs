@@ -5,14 +5,14 @@ use clap::Args;
 use super::cluster::ClusterArgs;
 use super::format::FormatFlag;
 
-pub const PRECHECK_EXAMPLES: &str = "Examples:
+pub(crate) const PRECHECK_EXAMPLES: &str = "Examples:
   kubeon precheck -m 172.30.0.11 -w 172.30.0.12
   kubeon precheck -f demo.yaml -o json | jq '.hosts[].checks[] | select(.ok | not)'
   kubeon precheck demo --ignore swap,dns";
 
 /// `kubeon precheck`.
 #[derive(Debug, Args)]
-pub struct PrecheckArgs {
+pub(crate) struct PrecheckArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// A registry that every host is to reach, HOST or HOST:PORT; may be repeated

@@ -10,10 +10,10 @@ use super::login::KnownLoginFlags;
 use super::node::NodeFlags;
 use super::pre_apply::HoldFlag;
 
-pub const ADDON_EXAMPLES: &str = "Examples:
+pub(crate) const ADDON_EXAMPLES: &str = "Examples:
   kubeon addon demo -w 172.30.0.14
   kubeon addon demo -w 172.30.0.14,172.30.0.15 --default-user admin --dry-run";
-pub const DELON_EXAMPLES: &str =
+pub(crate) const DELON_EXAMPLES: &str =
     "A selector is ip=ADDRESS, name=NAME, a node's name or address, or @w*; see kubeon exec --help
 
 Examples:
@@ -23,7 +23,7 @@ Examples:
 
 /// `kubeon addon`.
 #[derive(Debug, Args)]
-pub struct AddonArgs {
+pub(crate) struct AddonArgs {
     /// The cluster; the chosen one when it is left out
     pub name: Option<String>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub struct AddonArgs {
 
 /// `kubeon delon`.
 #[derive(Debug, Args)]
-pub struct DelonArgs {
+pub(crate) struct DelonArgs {
     /// The cluster
     pub name: String,
     /// Which workers

@@ -8,7 +8,7 @@ use kubeon_plan::Refusal;
 /// What the cluster is to be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Cluster")]
-pub struct SettingFlags {
+pub(crate) struct SettingFlags {
     /// Name under which every host reaches the API [default: apiserver.cluster.local]
     #[arg(long, value_name = "NAME")]
     pub lb_domain: Option<String>,
@@ -92,7 +92,7 @@ const CHOICES: [Choice; 4] = [
 
 impl SettingFlags {
     /// Values that no bundle can serve.
-    pub fn refusals(&self) -> Vec<Refusal> {
+    pub(crate) fn refusals(&self) -> Vec<Refusal> {
         let given = [&self.cni, &self.cri, &self.ic, &self.proxy];
         let mut refusals: Vec<_> = CHOICES
             .iter()

@@ -3,13 +3,13 @@
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
-pub struct StateArgs {
+pub(crate) struct StateArgs {
     #[command(subcommand)]
     pub command: StateCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum StateCommand {
+pub(crate) enum StateCommand {
     /// Write all that is known of a cluster, with its keys, to standard output: tar, zstd
     Export(StateName),
     /// Put what export wrote in place, from standard input
@@ -17,7 +17,7 @@ pub enum StateCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct StateName {
+pub(crate) struct StateName {
     /// The cluster
     pub name: String,
 }

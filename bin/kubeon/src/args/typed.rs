@@ -29,7 +29,7 @@ const OWN: [&str; 6] =
 
 /// A command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Typed {
+pub(crate) struct Typed {
     command: String,
     /// IgnoredArgs without a flag, in order.
     words: Vec<String>,
@@ -39,12 +39,12 @@ pub struct Typed {
 
 impl Typed {
     /// Reads a command line, program first; `None` where it is none, or of a command below another one.
-    pub fn read(words: &[OsString]) -> Option<Self> {
+    pub(crate) fn read(words: &[OsString]) -> Option<Self> {
         Self::read_any(words).filter(|typed| !typed.command.contains(' '))
     }
 
     /// Reads a command line, program first. A command below another one goes by both names: `image load`.
-    pub fn read_any(words: &[OsString]) -> Option<Self> {
+    pub(crate) fn read_any(words: &[OsString]) -> Option<Self> {
         let mut root = CommandLine::command();
         root.build();
         let all = root.clone().try_get_matches_from(words).ok()?;
@@ -65,19 +65,19 @@ impl Typed {
     }
 
     /// The command's name.
-    pub fn command(&self) -> &str {
+    pub(crate) fn command(&self) -> &str {
         &self.command
     }
 
     /// The same for another command that takes the same: its words and flags, those left out that only say how it is
     /// told.
-    pub fn line(&self, command: &str) -> String {
+    pub(crate) fn line(&self, command: &str) -> String {
         self.text(command, &self.words, |id| !MANNERS.contains(&id))
     }
 
     /// A command on a cluster that is known, which what was typed has begun; of the flags, those that are not
     /// remembered. Never with `--yes`: what was agreed to is remembered.
-    pub fn again(&self, command: &str, cluster: &str) -> String {
+    pub(crate) fn again(&self, command: &str, cluster: &str) -> String {
         let own = self.flags.iter().any(|(id, flag)| OWN.contains(&id.as_str()) && flag != "-f -");
         if own && self.command == command {
             return self.text(command, &self.words, |id| !MANNERS.contains(&id) && id != "yes");

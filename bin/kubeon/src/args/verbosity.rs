@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 /// How much is written.
 #[derive(Debug, Clone, Args)]
-pub struct VerbosityFlags {
+pub(crate) struct VerbosityFlags {
     /// How much is written: 0 errors, 1 progress, 4 the output of every step, 6 and more for debugging
     #[arg(
         short = 'v',
@@ -34,7 +34,7 @@ pub struct VerbosityFlags {
 
 /// Form of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ProgressForm {
+pub(crate) enum ProgressForm {
     Human,
     Json,
 }

@@ -18,7 +18,7 @@ use crate::output::{CommandResult, TextTable, words};
 use kubeon_engine::error::chain;
 
 /// Does what the command line says about bundles.
-pub async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), CliError> {
+pub(crate) async fn run(context: &Context<'_>, args: &BundleArgs) -> Result<(), CliError> {
     match &args.command {
         None => crate::help::help(context.output, &["bundle"]),
         Some(BundleCommand::Build(args)) => make(context, args).await,

@@ -18,7 +18,7 @@ use crate::output::{CommandResult, TextTable, words};
 use crate::report;
 
 /// What flags say about a change.
-pub struct ChangeFlags {
+pub(super) struct ChangeFlags {
     /// The command, for the lock.
     pub command: &'static str,
     /// Which host keys are accepted.
@@ -33,7 +33,7 @@ pub struct ChangeFlags {
 
 impl ChangeFlags {
     /// The same for the engine.
-    pub fn options(&self) -> ChangeOptions<'_> {
+    pub(super) fn options(&self) -> ChangeOptions<'_> {
         ChangeOptions {
             command: self.command,
             host_keys: &self.host_keys,
@@ -47,7 +47,7 @@ impl ChangeFlags {
 ///
 /// # Errors
 /// Why it was refused, or why it is not complete.
-pub async fn make(
+pub(super) async fn make(
     context: &Context<'_>,
     engine: &Engine<'_>,
     target: ClusterTarget,

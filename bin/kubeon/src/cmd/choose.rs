@@ -36,7 +36,7 @@ struct Chosen {
 }
 
 /// Chooses a cluster, for kubeon and for kubectl.
-pub async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &UseArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let Some(given) = &args.name else {
         let cluster = engine.name(None)?;
@@ -213,6 +213,6 @@ fn hint(context: &Context<'_>, program: &Path) {
 }
 
 /// The chosen cluster, for marks in lists; none when it cannot be told.
-pub fn current(engine: &Engine<'_>) -> Option<ClusterName> {
+pub(super) fn current(engine: &Engine<'_>) -> Option<ClusterName> {
     engine.store.current().ok().flatten()
 }

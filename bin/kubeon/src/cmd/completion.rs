@@ -8,7 +8,7 @@ use crate::cli_error::CliError;
 use crate::context::Context;
 
 /// Writes the script.
-pub fn run(context: &Context<'_>, args: &CompletionArgs) -> Result<(), CliError> {
+pub(super) fn run(context: &Context<'_>, args: &CompletionArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut CommandLine::command(), "kubeon", &mut script);
     context.output.result(&String::from_utf8_lossy(&script))

@@ -13,7 +13,7 @@ use crate::display::spinner::Spinner;
 use crate::output::{CommandResult, TextTable, words};
 
 /// Copies a file or folder to nodes.
-pub async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &CopyArgs) -> Result<(), CliError> {
     if let Err(error) = std::fs::metadata(&args.source) {
         return Err(CliError::refused(format!("cannot read {}: {error}", args.source.display())));
     }
@@ -79,7 +79,7 @@ fn tell(context: &Context<'_>, arrived: &[Arrived], format: Format) -> Result<()
 }
 
 /// Copies to all nodes side by side.
-pub async fn send(
+pub(super) async fn send(
     context: &Context<'_>,
     nodes: &ClusterNodes,
     copy: &Copy,

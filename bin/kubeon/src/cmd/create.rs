@@ -16,7 +16,7 @@ use crate::output::{CommandResult, TextTable};
 use crate::target::{self, AskedBy};
 
 /// Creates a cluster, or continues.
-pub async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &CreateArgs) -> Result<(), CliError> {
     if args.hold.wanted() == PreApplyWait::Line
         && args.cluster.file.as_ref().is_some_and(|file| file.as_os_str() == "-")
     {

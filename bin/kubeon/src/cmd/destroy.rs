@@ -31,7 +31,7 @@ use kubeon_engine::run::Run;
 use kubeon_engine::selector::Member;
 
 /// Removes a cluster from its hosts.
-pub async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(), CliError> {
     if args.force {
         let stop = CliError::refused("--force is not there: kubeon stops what it started by itself");
         return Err(stop.row("dead host", "leave it out with --without ADDRESS"));

@@ -37,7 +37,7 @@ struct Certificate {
 }
 
 /// Shows a cluster.
-pub async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(args.name.as_deref())?;
     let masters: Vec<Member> = members(&state.spec).into_iter().filter(|member| member.master).collect();

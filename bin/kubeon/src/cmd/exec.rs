@@ -20,7 +20,7 @@ use kubeon_engine::error::ErrorCategory;
 use kubeon_engine::selector::Member;
 
 /// Runs a command on nodes.
-pub async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &ExecArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let nodes = ClusterNodes::selected(&engine, &args.selector, &args.login, &args.contact).await?;
     let line = [args.command.as_slice(), args.args.as_slice()].concat().join(" ");

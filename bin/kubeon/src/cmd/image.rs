@@ -31,7 +31,7 @@ const IMPORT: Duration = Duration::from_secs(600);
 const PLACE: &str = "/var/lib/kubeon/images";
 
 /// Does what the command line says about images.
-pub async fn run(context: &Context<'_>, args: &ImageArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &ImageArgs) -> Result<(), CliError> {
     match &args.command {
         None => crate::help::help(context.output, &["image"]),
         Some(ImageCommand::Load(args)) => load(context, args).await,

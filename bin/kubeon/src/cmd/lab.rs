@@ -15,7 +15,7 @@ use crate::output::{CommandResult, TextTable, words};
 use kubeon_engine::error::{ErrorCategory, chain};
 
 /// Does what the command line says about labs.
-pub async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), CliError> {
+pub(crate) async fn run(context: &Context<'_>, args: &LabArgs) -> Result<(), CliError> {
     match &args.command {
         None => crate::help::help(context.output, &["lab"]),
         Some(LabCommand::Up(args)) => up(context, args).await,

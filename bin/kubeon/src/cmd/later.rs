@@ -6,7 +6,7 @@ use crate::args::later::Later;
 use crate::cli_error::CliError;
 
 /// Refuses, and says what serves today.
-pub fn run(command: &Later) -> Result<(), CliError> {
+pub(super) fn run(command: &Later) -> Result<(), CliError> {
     let (name, words, instead) = command.parts();
     if let (Later::Upgrade(_), Some(version)) =
         (command, words.iter().filter(|word| !word.starts_with('-')).nth(1))
@@ -20,6 +20,6 @@ pub fn run(command: &Later) -> Result<(), CliError> {
 }
 
 /// The refusal itself.
-pub fn not_yet(name: &str, instead: &str) -> CliError {
+pub(super) fn not_yet(name: &str, instead: &str) -> CliError {
     CliError::refused(format!("kubeon {name} is not there yet")).row("instead", instead)
 }

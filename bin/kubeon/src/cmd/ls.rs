@@ -77,7 +77,7 @@ impl Silence {
 }
 
 /// Lists clusters.
-pub async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &LsArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let names = engine.store.list()?;
     if args.format.output == Format::Name {

@@ -9,7 +9,7 @@ use crate::cli_error::CliError;
 use crate::context::Context;
 
 /// Runs the subcommand.
-pub async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &MetaArgs) -> Result<(), CliError> {
     match &args.command {
         MetaCommand::Up(args) => up::run(context, args).await,
         MetaCommand::Install(args) => install::run(context, args).await,

@@ -18,10 +18,10 @@ use kubeon_engine::login_request::LoginRequests;
 use kubeon_engine::selector::{Member, Selector};
 
 /// Most nodes that are talked to at once.
-pub const AT_ONCE: usize = 32;
+pub(super) const AT_ONCE: usize = 32;
 
 /// ClusterNodes of a known cluster.
-pub struct ClusterNodes {
+pub(super) struct ClusterNodes {
     /// The way to them.
     pub contact: Contact,
     /// Which.
@@ -33,7 +33,7 @@ impl ClusterNodes {
     ///
     /// # Errors
     /// Refuses an unknown cluster, and a selector that means none.
-    pub async fn selected(
+    pub(super) async fn selected(
         engine: &Engine<'_>,
         selector: &str,
         login: &KnownLoginFlags,
@@ -49,7 +49,7 @@ impl ClusterNodes {
     ///
     /// # Errors
     /// When keys cannot be read, a person does not accept one, or a flag says something of a role that the cluster lacks.
-    pub async fn of(
+    pub(super) async fn of(
         engine: &Engine<'_>,
         state: &StoredCluster,
         members: Vec<Member>,
@@ -70,7 +70,7 @@ impl ClusterNodes {
     }
 
     /// Does something on every node, `at_once` of them at a time, and collects what failed.
-    pub async fn each<F, T>(
+    pub(super) async fn each<F, T>(
         &self,
         at_once: usize,
         act: impl Fn(SshHosts, Member) -> F,
@@ -94,7 +94,7 @@ impl ClusterNodes {
 ///
 /// # Errors
 /// Why it could not be run, or its last words when it failed.
-pub async fn output(
+pub(super) async fn output(
     hosts: &SshHosts,
     host: HostAddress,
     line: &str,

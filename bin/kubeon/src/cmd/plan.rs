@@ -28,7 +28,7 @@ use kubeon_engine::pre_apply_hook::PreApplyWait;
 use kubeon_engine::run::Run;
 
 /// Shows what would be done.
-pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let target = target::find(&engine, &args.cluster, AskedBy::Plan)?;
     let command = create_command(context, &target, &args.cluster, "plan");
@@ -36,7 +36,7 @@ pub async fn run(context: &Context<'_>, args: &PlanArgs) -> Result<(), CliError>
 }
 
 /// What to type to have it done, where `typed` is the command that was typed.
-pub fn create_command(
+pub(super) fn create_command(
     context: &Context<'_>,
     target: &ClusterTarget,
     args: &ClusterArgs,
@@ -54,7 +54,7 @@ pub fn create_command(
 ///
 /// # Errors
 /// As `create` up to its first effect.
-pub async fn create(
+pub(super) async fn create(
     context: &Context<'_>,
     engine: &Engine<'_>,
     target: ClusterTarget,
@@ -83,7 +83,7 @@ pub async fn create(
 ///
 /// # Errors
 /// When no plan can be made.
-pub async fn look(
+pub(super) async fn look(
     engine: &Engine<'_>,
     hosts: &SshHosts,
     addresses: Vec<HostAddress>,
@@ -116,7 +116,7 @@ fn observing<'a>(
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn show(
+pub(super) fn show(
     context: &Context<'_>,
     plan: &Plan,
     intent: Option<&Intent>,

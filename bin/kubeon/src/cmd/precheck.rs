@@ -23,7 +23,7 @@ use kubeon_engine::error::note_text;
 const REGISTRY_PORT: u16 = 443;
 
 /// Checks hosts and writes nothing anywhere.
-pub async fn run(context: &Context<'_>, args: &PrecheckArgs) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &PrecheckArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let places = registries(&args.registry)?;
     let target = target::find(&engine, &args.cluster, AskedBy::Precheck)?;

@@ -18,7 +18,7 @@ use kubeon_engine::request_inventory::merge_inventory_logins;
 use kubeon_engine::selector::Selector;
 
 /// Adds workers.
-pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError> {
+pub(super) async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(args.name.as_deref())?;
     let mut refusals = Vec::new();
@@ -70,7 +70,7 @@ pub async fn add(context: &Context<'_>, args: &AddonArgs) -> Result<(), CliError
 }
 
 /// Removes workers.
-pub async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), CliError> {
+pub(super) async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     let state = engine.find(Some(&args.name))?;
     let spec = fewer(&state, &args.selector)?;

@@ -9,7 +9,7 @@ use crate::cli_error::CliError;
 use crate::context::Context;
 
 /// Writes a state out, or takes one in.
-pub fn run(context: &Context<'_>, args: &StateArgs) -> Result<(), CliError> {
+pub(super) fn run(context: &Context<'_>, args: &StateArgs) -> Result<(), CliError> {
     let engine = context.engine()?;
     match &args.command {
         StateCommand::Export(args) => {

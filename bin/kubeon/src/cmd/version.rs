@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::output::{CommandResult, TextTable};
 
 /// Says the version.
-pub fn run(context: &Context<'_>, args: &VersionArgs) -> Result<(), CliError> {
+pub(super) fn run(context: &Context<'_>, args: &VersionArgs) -> Result<(), CliError> {
     let version = env!("CARGO_PKG_VERSION");
     if args.format.output == Format::Table {
         return context.output.result(&format!("kubeon version: {version}\n"));

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::output::{CommandResult, TextTable};
 
 /// Shows what is supported.
-pub fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), CliError> {
+pub(crate) fn run(context: &Context<'_>, args: &ViewArgs) -> Result<(), CliError> {
     match &args.command {
         None => crate::help::help(context.output, &["view"]),
         Some(ViewCommand::Support(args)) => support(context, args),

@@ -13,7 +13,7 @@ const MACHINE_RATE: f64 = 120.0 * 1_048_576.0;
 
 /// What every step is expected to take, in seconds.
 #[derive(Debug, Clone)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     weights: Vec<f64>,
     order: Vec<usize>,
     sending: f64,
@@ -22,7 +22,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// The expectation before anything is done.
-    pub fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         let weights: Vec<f64> = plan.steps.iter().map(weight).collect();
         let bytes: f64 = plan.steps.iter().map(|step| bytes(step) / MACHINE_RATE).sum();
         let places: std::collections::BTreeMap<_, _> =
@@ -41,7 +41,7 @@ impl Estimate {
     }
 
     /// The expectation now: never less than what has passed and what is still to do.
-    pub fn total(&self, steps: &[StepProgress], now: Duration) -> Duration {
+    pub(crate) fn total(&self, steps: &[StepProgress], now: Duration) -> Duration {
         let mut ends = vec![0.0_f64; self.weights.len()];
         for &place in &self.order {
             let step = &steps[place];
@@ -65,7 +65,7 @@ impl Estimate {
 
 /// `part` of `whole`, 0 to 1.
 #[expect(clippy::cast_precision_loss)]
-pub fn ratio(part: u64, whole: u64) -> f64 {
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) }
 }
 

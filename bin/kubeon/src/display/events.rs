@@ -9,7 +9,7 @@ use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
 /// Turns events of a run into lines for programs.
-pub struct ProgressEvents {
+pub(crate) struct ProgressEvents {
     steps: BTreeMap<StepId, StepText>,
     begun: Mutex<BTreeSet<String>>,
 }
@@ -24,7 +24,7 @@ struct StepText {
 
 impl ProgressEvents {
     /// Knows the plan's words.
-    pub fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         let words = |step: &kubeon_plan::Step| StepText {
             name: name(plan, step.host),
             stage: step.stage.clone(),
@@ -38,7 +38,7 @@ impl ProgressEvents {
     }
 
     /// The line of an event, if it has one.
-    pub fn line(&self, event: &RunEvent) -> Option<Progress> {
+    pub(crate) fn line(&self, event: &RunEvent) -> Option<Progress> {
         Some(match event {
             RunEvent::StepStarted { host, step } => self.started(*host, step)?,
             RunEvent::Done { host, step, changed, milliseconds } => {

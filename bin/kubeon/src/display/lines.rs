@@ -15,7 +15,7 @@ const WIDEST: usize = 110;
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The lines to show now: a header, then one for each host, at most `height` in all.
-pub fn lines(view: &RunProgress, now: Duration, width: usize, height: usize) -> Vec<String> {
+pub(crate) fn lines(view: &RunProgress, now: Duration, width: usize, height: usize) -> Vec<String> {
     let width = width.clamp(20, WIDEST);
     let mut lines = vec![header(view, now, width)];
     let name_width = view.hosts.iter().map(|host| measure_text_width(&host.name)).max().unwrap_or(0).min(24);
@@ -213,7 +213,7 @@ fn waiting(view: &RunProgress, host: &HostProgress, step: &StepProgress) -> Stri
 }
 
 /// Colours for the marks; words stay plain.
-pub fn paint(line: &str) -> String {
+pub(crate) fn paint(line: &str) -> String {
     let mark = |mark: &str, style: console::Style| {
         (mark.to_owned(), style.force_styling(true).apply_to(mark).to_string())
     };

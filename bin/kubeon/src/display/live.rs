@@ -18,7 +18,7 @@ use crate::output::CliOutput;
 const TICK: Duration = Duration::from_millis(100);
 
 /// Receives what happens and shows it. On a terminal the lines move; elsewhere every ended step is a line.
-pub struct Display {
+pub(crate) struct Display {
     shared: Arc<Shared>,
     ticker: Option<tokio::task::JoinHandle<()>>,
 }
@@ -39,7 +39,7 @@ struct Screen {
 
 impl Display {
     /// Begins to show the plan's run. Must be called inside the runtime.
-    pub fn begin(plan: &Plan, output: &CliOutput) -> Self {
+    pub(crate) fn begin(plan: &Plan, output: &CliOutput) -> Self {
         let moving = output.moving && !output.is_quiet();
         let target = || ProgressDrawTarget::term(Term::stderr(), 10);
         let screen = moving.then(|| Screen {

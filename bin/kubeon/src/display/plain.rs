@@ -6,7 +6,7 @@ use super::progress_view::RunProgress;
 use crate::output::words;
 
 /// The line for what happened, if it is worth one; `level` is that of `-v`.
-pub fn line(view: &RunProgress, event: &RunEvent, level: u8) -> Option<String> {
+pub(crate) fn line(view: &RunProgress, event: &RunEvent, level: u8) -> Option<String> {
     let host = |id: &str| {
         let host = view.find(id).and_then(|step| view.hosts.get(step.host));
         host.map_or_else(String::new, |host| host.name.clone())

@@ -19,7 +19,7 @@ struct Row {
 }
 
 /// The table of a plan: one line for each stage, or each step with `wide`.
-pub fn table(plan: &Plan, wide: bool) -> TextTable {
+pub(crate) fn table(plan: &Plan, wide: bool) -> TextTable {
     let mut table = TextTable::new(&["", "", "", ""]).indent(2);
     if wide {
         for step in &plan.steps {
@@ -36,7 +36,7 @@ pub fn table(plan: &Plan, wide: bool) -> TextTable {
 }
 
 /// `27 steps on 3 hosts, no step destroys anything.`
-pub fn summary(plan: &Plan) -> String {
+pub(crate) fn summary(plan: &Plan) -> String {
     let hosts: BTreeSet<_> = plan.steps.iter().map(|step| step.host).collect();
     let destroying = plan.steps.iter().filter(|step| step.destructive).count();
     let destroys = match destroying {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Where a step stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StepStatus {
+pub(crate) enum StepStatus {
     /// Not started.
     Waiting,
     /// Under way since then.
@@ -19,7 +19,7 @@ pub enum StepStatus {
 
 /// A step on the view.
 #[derive(Debug, Clone)]
-pub struct StepProgress {
+pub(crate) struct StepProgress {
     /// Its stage.
     pub stage: String,
     /// What it does.
@@ -42,7 +42,7 @@ pub struct StepProgress {
 
 /// A host on the view.
 #[derive(Debug, Clone)]
-pub struct HostProgress {
+pub(crate) struct HostProgress {
     /// Its name as a node.
     pub name: String,
     /// Its steps, by place, in order.

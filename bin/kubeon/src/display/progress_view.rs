@@ -13,7 +13,7 @@ use super::progress_state::{HostProgress, StepProgress, StepStatus};
 
 /// A run.
 #[derive(Debug, Clone)]
-pub struct RunProgress {
+pub(crate) struct RunProgress {
     /// The cluster's name and version.
     pub title: String,
     /// Hosts in the plan's order, those without steps left out.
@@ -27,7 +27,7 @@ pub struct RunProgress {
 
 impl RunProgress {
     /// Everything is still to do.
-    pub fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         let mut view = Self {
             title: format!("{}  {}", plan.cluster, plan.version),
             hosts: Vec::new(),
@@ -74,7 +74,7 @@ impl RunProgress {
     }
 
     /// Takes in what happened; `now` is the time since the run began.
-    pub fn on_event(&mut self, event: &RunEvent, now: Duration) {
+    pub(crate) fn on_event(&mut self, event: &RunEvent, now: Duration) {
         match event {
             RunEvent::PlanStarted { .. } => {}
             RunEvent::HostOpened { host } => self.host(*host, |host| {
@@ -107,17 +107,17 @@ impl RunProgress {
     }
 
     /// A step by its identity.
-    pub fn find(&self, id: &str) -> Option<&StepProgress> {
+    pub(crate) fn find(&self, id: &str) -> Option<&StepProgress> {
         self.places.get(id).map(|&place| &self.steps[place])
     }
 
     /// Whether the step failed because its host was lost for that cause.
-    pub fn is_lost(&self, id: &str, cause: &str) -> bool {
+    pub(crate) fn is_lost(&self, id: &str, cause: &str) -> bool {
         self.find(id).is_some_and(|step| self.hosts[step.host].trouble == cause)
     }
 
     /// How long the run will have taken in all, as far as can be told.
-    pub fn expected(&self, now: Duration) -> Duration {
+    pub(crate) fn expected(&self, now: Duration) -> Duration {
         self.estimate.total(&self.steps, now)
     }
 

@@ -11,7 +11,7 @@ use super::lines;
 use crate::output::{CliOutput, words};
 
 /// A list of things under way. On a terminal each is a moving line; elsewhere each is a line when it ends.
-pub struct Spinner {
+pub(crate) struct Spinner {
     output: CliOutput,
     bars: Option<MultiProgress>,
     items: Mutex<BTreeMap<String, Item>>,
@@ -30,7 +30,7 @@ struct Item {
 
 impl Spinner {
     /// Nothing is under way yet.
-    pub fn new(output: &CliOutput) -> Self {
+    pub(crate) fn new(output: &CliOutput) -> Self {
         let moving = output.moving && !output.is_quiet();
         let bars =
             moving.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::term(Term::stderr(), 10)));
@@ -39,7 +39,7 @@ impl Spinner {
     }
 
     /// Something began.
-    pub fn begin(&self, name: &str, words: &str) {
+    pub(crate) fn begin(&self, name: &str, words: &str) {
         let bar = self.bars.as_ref().map(|bars| bars.add(bar()));
         if let Some(bar) = &bar {
             bar.set_message(self.text(&format!("  {name}  ● {words}")));
@@ -51,7 +51,7 @@ impl Spinner {
     }
 
     /// It says something.
-    pub fn says(&self, name: &str, words: &str) {
+    pub(crate) fn says(&self, name: &str, words: &str) {
         let items = self.items();
         match items.get(name).and_then(|item| item.bar.as_ref()) {
             Some(bar) => bar.set_message(self.text(&format!("  {name}  ● {words}"))),
@@ -60,18 +60,18 @@ impl Spinner {
     }
 
     /// A word on the whole, above what moves.
-    pub fn say(&self, words: &str) {
+    pub(crate) fn say(&self, words: &str) {
         self.output.say(words);
     }
 
     /// It says something; begins with it.
-    pub fn progress(&self, name: &str, words: &str) {
+    pub(crate) fn progress(&self, name: &str, words: &str) {
         let known = self.items().contains_key(name);
         if known { self.says(name, words) } else { self.begin(name, words) }
     }
 
     /// It ended well, or with a reason why not.
-    pub fn end(&self, name: &str, result: Result<&str, &str>) {
+    pub(crate) fn end(&self, name: &str, result: Result<&str, &str>) {
         let item = self.items().remove(name);
         let took = item
             .as_ref()

@@ -16,7 +16,7 @@ const DEBUG: u8 = 6;
 
 /// What may be said, and how.
 #[derive(Clone)]
-pub struct CliOutput {
+pub(crate) struct CliOutput {
     quiet: bool,
     verbosity: u8,
     /// Standard error is a terminal that can redraw lines.
@@ -38,7 +38,7 @@ struct Moving {
 
 impl CliOutput {
     /// From flags, environment and what the standard streams are.
-    pub fn new(flags: &VerbosityFlags, environment: &CliEnvironment) -> Self {
+    pub(crate) fn new(flags: &VerbosityFlags, environment: &CliEnvironment) -> Self {
         let json = flags.progress == ProgressForm::Json;
         let terminal = io::stderr().is_terminal() && !json;
         let verbosity = u8::try_from(flags.verbosity.clamp(0, 8)).unwrap_or(1);
@@ -56,12 +56,12 @@ impl CliOutput {
     }
 
     /// Whether only results and errors are wanted.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
     /// The level of `-v`, 0 to 8.
-    pub fn verbosity(&self) -> u8 {
+    pub(crate) fn verbosity(&self) -> u8 {
         self.verbosity
     }
 
@@ -69,14 +69,14 @@ impl CliOutput {
     ///
     /// # Errors
     /// When standard output is closed or full.
-    pub fn result(&self, text: &str) -> Result<(), CliError> {
+    pub(crate) fn result(&self, text: &str) -> Result<(), CliError> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 
     /// A line that explains, to standard error. Nobody can be told when that fails.
-    pub fn say(&self, line: &str) {
+    pub(crate) fn say(&self, line: &str) {
         if self.quiet {
             return;
         }
@@ -91,19 +91,19 @@ impl CliOutput {
     }
 
     /// From now on lines move on this screen, and what is said goes above them; `None` when they stand still again.
-    pub fn on_screen(&self, screen: Option<MultiProgress>) {
+    pub(crate) fn on_screen(&self, screen: Option<MultiProgress>) {
         *self.screen.lock() = screen.map(|screen| Moving { screen, _keys: SilentKeys::new() });
     }
 
     /// A line for those who asked for more with `-v`.
-    pub fn detail(&self, level: u8, line: &str) {
+    pub(crate) fn detail(&self, level: u8, line: &str) {
         if self.verbosity >= level {
             self.say(line);
         }
     }
 
     /// A warning, to standard error.
-    pub fn warn(&self, line: &str) {
+    pub(crate) fn warn(&self, line: &str) {
         if self.json && !self.quiet {
             return self.note(line, true);
         }
@@ -115,12 +115,12 @@ impl CliOutput {
     }
 
     /// Whether programs listen.
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
     /// A line for programs, to standard error, where they listen. Nobody can be told when that fails.
-    pub fn progress(&self, progress: &Progress) {
+    pub(crate) fn progress(&self, progress: &Progress) {
         if !self.json {
             return;
         }
@@ -131,7 +131,7 @@ impl CliOutput {
     }
 
     /// How a command ended, to standard error.
-    pub fn end(&self, result: &Result<(), CliError>) {
+    pub(crate) fn end(&self, result: &Result<(), CliError>) {
         match result {
             Ok(()) => {
                 self.progress(&Progress::End { ok: true, reason: None, next: None, refusals: Vec::new() })
@@ -153,12 +153,12 @@ impl CliOutput {
     ///
     /// # Errors
     /// When the terminal cannot be read.
-    pub fn confirm(&self, question: &str) -> Result<bool, CliError> {
+    pub(crate) fn confirm(&self, question: &str) -> Result<bool, CliError> {
         Ok(self.ask(question)?)
     }
 
     /// As [`Self::confirm`], with the error of the terminal.
-    pub fn ask(&self, question: &str) -> io::Result<bool> {
+    pub(crate) fn ask(&self, question: &str) -> io::Result<bool> {
         if !self.can_ask {
             return Ok(false);
         }

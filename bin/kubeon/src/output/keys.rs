@@ -5,13 +5,13 @@ use std::io;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 /// While this lives, control keys are not echoed; what is typed otherwise is.
-pub struct SilentKeys {
+pub(super) struct SilentKeys {
     before: Termios,
 }
 
 impl SilentKeys {
     /// `None` where standard input is no terminal.
-    pub fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let before = tcgetattr(io::stdin()).ok()?;
         let mut silent = before.clone();
         silent.local_modes.remove(LocalModes::ECHOCTL);

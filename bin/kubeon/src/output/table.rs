@@ -4,7 +4,7 @@ use console::measure_text_width;
 
 /// A table; columns from `wide_from` on are shown with `-o wide` only.
 #[derive(Debug, Clone, Default)]
-pub struct TextTable {
+pub(crate) struct TextTable {
     titles: Vec<&'static str>,
     wide: Vec<bool>,
     rows: Vec<Vec<String>>,
@@ -13,13 +13,13 @@ pub struct TextTable {
 
 impl TextTable {
     /// A table with these titles, all always shown.
-    pub fn new(titles: &[&'static str]) -> Self {
+    pub(crate) fn new(titles: &[&'static str]) -> Self {
         Self { titles: titles.to_vec(), wide: vec![false; titles.len()], rows: Vec::new(), indent: 0 }
     }
 
     /// With further columns, shown with `-o wide` only.
     #[must_use]
-    pub fn wide(mut self, titles: &[&'static str]) -> Self {
+    pub(crate) fn wide(mut self, titles: &[&'static str]) -> Self {
         self.titles.extend_from_slice(titles);
         self.wide.resize(self.titles.len(), true);
         self
@@ -27,20 +27,20 @@ impl TextTable {
 
     /// Set in by so many columns.
     #[must_use]
-    pub fn indent(mut self, indent: usize) -> Self {
+    pub(crate) fn indent(mut self, indent: usize) -> Self {
         self.indent = indent;
         self
     }
 
     /// Adds a row; missing cells are empty.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut cells: Vec<_> = cells.into_iter().collect();
         cells.resize(self.titles.len(), String::new());
         self.rows.push(cells);
     }
 
     /// The table as text: two spaces between columns, none at the end of a line. Nothing when it has no row.
-    pub fn text(&self, wide: bool) -> String {
+    pub(crate) fn text(&self, wide: bool) -> String {
         if self.rows.is_empty() {
             return String::new();
         }

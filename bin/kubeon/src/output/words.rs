@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// `0.3 s`, `28.4 s`, `3 min`, `5 h`, `210d`: one unit, the largest that fits.
-pub fn time(duration: Duration) -> String {
+pub(crate) fn time(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..100 => format!("{:.1} s", duration.as_secs_f64()),
@@ -14,7 +14,7 @@ pub fn time(duration: Duration) -> String {
 }
 
 /// An age as tables show it: `12s`, `5m`, `3h`, `2d`.
-pub fn age(seconds: i64) -> String {
+pub(crate) fn age(seconds: i64) -> String {
     match seconds.max(0) {
         s @ 0..120 => format!("{s}s"),
         s @ 120..7200 => format!("{}m", s / 60),
@@ -24,20 +24,20 @@ pub fn age(seconds: i64) -> String {
 }
 
 /// `0:14`, `12:05`, `1:02:03`.
-pub fn clock(duration: Duration) -> String {
+pub(crate) fn clock(duration: Duration) -> String {
     let s = duration.as_secs();
     let (hours, minutes, seconds) = (s / 3600, s / 60 % 60, s % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
 /// `312 MiB`, or `0.4 MiB` for less than ten.
-pub fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let mib = mebibytes(bytes);
     if mib < 9.95 { format!("{mib:.1} MiB") } else { format!("{mib:.0} MiB") }
 }
 
 /// Bytes in MiB.
-pub fn mebibytes(bytes: u64) -> f64 {
+pub(crate) fn mebibytes(bytes: u64) -> f64 {
     // Sizes here stay far below 2^52 bytes, where the conversion is exact.
     #[expect(clippy::cast_precision_loss)]
     let bytes = bytes as f64;
@@ -45,12 +45,12 @@ pub fn mebibytes(bytes: u64) -> f64 {
 }
 
 /// `1 host`, `3 hosts`.
-pub fn count(n: usize, noun: &str) -> String {
+pub(crate) fn count(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
 /// `h1`, `h1 and h2`, `h1, h2 and h3`.
-pub fn list(names: &[String]) -> String {
+pub(crate) fn list(names: &[String]) -> String {
     match names {
         [] => String::new(),
         [one] => one.clone(),

@@ -13,7 +13,7 @@ use super::{Home, PROGRAM};
 /// How long the program may take to say something.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub struct Person {
+pub(crate) struct Person {
     child: Child,
     keys: Option<ChildStdin>,
     seen: Arc<Mutex<String>>,
@@ -22,7 +22,7 @@ pub struct Person {
 
 impl Person {
     /// Types a command and looks at the screen.
-    pub fn types(home: &Home, args: &[&str]) -> Self {
+    pub(crate) fn types(home: &Home, args: &[&str]) -> Self {
         let line = shlex::try_join([&[PROGRAM], args].concat()).unwrap();
         let mut child = home
             .at_home("script")
@@ -43,7 +43,7 @@ impl Person {
         Self { child, keys, seen, reader: Some(reader) }
     }
 
-    pub fn sees(&self, words: &str) {
+    pub(crate) fn sees(&self, words: &str) {
         let begin = Instant::now();
         while !self.seen.lock().contains(words) {
             assert!(begin.elapsed() < TIMEOUT, "{words:?} is not in {:?}", self.seen.lock());
@@ -51,12 +51,12 @@ impl Person {
         }
     }
 
-    pub fn answers(&mut self, line: &str) {
+    pub(crate) fn answers(&mut self, line: &str) {
         writeln!(self.keys.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// The exit code, and all that was on the screen.
-    pub fn ends(mut self) -> (i32, String) {
+    pub(crate) fn ends(mut self) -> (i32, String) {
         let begin = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -7,20 +7,20 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub struct Sshd {
+pub(crate) struct Sshd {
     child: Child,
     folder: tempfile::TempDir,
     pub port: u16,
 }
 
-pub fn sh(line: &str) -> String {
+pub(crate) fn sh(line: &str) -> String {
     let out = Command::new("sh").args(["-ec", line]).output().unwrap();
     assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap().trim().to_owned()
 }
 
 impl Sshd {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         sh("[ \"$(id -u)\" = 0 ] || { echo 'this test needs root' >&2; exit 1; }
             [ -x /usr/sbin/sshd ] || { echo 'this test needs sshd: apt-get install openssh-server' >&2; exit 1; }");
         let folder = tempfile::tempdir().unwrap();
@@ -50,22 +50,22 @@ impl Sshd {
         sshd
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
     /// Flags that lead to it and open it.
-    pub fn flags(&self) -> Vec<String> {
+    pub(crate) fn flags(&self) -> Vec<String> {
         let key = self.path("id").display().to_string();
         vec!["--default-port".to_owned(), self.port.to_string(), "--default-pk-file".to_owned(), key]
     }
 
     /// As `ssh-keygen` names its key.
-    pub fn fingerprint(&self) -> String {
+    pub(crate) fn fingerprint(&self) -> String {
         sh(&format!("ssh-keygen -lf '{}' | cut -d' ' -f2", self.path("host.pub").display()))
     }
 }

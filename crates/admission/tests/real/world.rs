@@ -17,20 +17,20 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, oneshot, watch};
 
 /// For what the API server or the webhook does a moment later.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct World {
+pub(crate) struct World {
     pub server: ApiServer,
     /// The replica that leads, and one that does not.
     pub replicas: [SocketAddr; 2],
 }
 
-pub async fn world() -> &'static World {
+pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD.get_or_init(raise).await
 }
 
-pub async fn raise() -> World {
+pub(crate) async fn raise() -> World {
     // Off by default, on in some distributions: what is installed must do with it, too.
     let guarded = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
     let options = Options { arguments: vec![guarded], ..Options::default() };
@@ -81,7 +81,7 @@ async fn replica(kubeconfig: String, leads: bool) -> SocketAddr {
     told.await.unwrap()
 }
 
-pub async fn client_of(kubeconfig: &str) -> Client {
+pub(crate) async fn client_of(kubeconfig: &str) -> Client {
     let config = Kubeconfig::from_yaml(kubeconfig).unwrap();
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
     Client::try_from(config).unwrap()
@@ -101,7 +101,7 @@ fn resource(object: &Value) -> ApiResource {
     resource
 }
 
-pub async fn apply(client: &Client, object: &Value) {
+pub(crate) async fn apply(client: &Client, object: &Value) {
     let name = object["metadata"]["name"].as_str().unwrap();
     let resource = resource(object);
     let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
@@ -120,7 +120,7 @@ pub async fn apply(client: &Client, object: &Value) {
 
 /// Asks again until the answer is there. For what offers nothing to watch: an API server takes up policies and
 /// webhooks a moment after they are written.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, ask: impl Fn() -> F) -> T {
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, ask: impl Fn() -> F) -> T {
     let asking = async {
         loop {
             if let Some(answer) = ask().await {
@@ -167,18 +167,18 @@ impl World {
         eventually(words, ask).await;
     }
 
-    pub async fn admin(&self) -> Client {
+    pub(crate) async fn admin(&self) -> Client {
         self.server.client().await.unwrap()
     }
 
     /// The operator, as the API server knows it.
-    pub async fn operator(&self) -> Client {
+    pub(crate) async fn operator(&self) -> Client {
         let token = self.server.service_account(names::NAMESPACE, names::OPERATOR).await.unwrap();
         client_of(&self.server.kubeconfig_of_token(&token)).await
     }
 
     /// The runner within the pod of that name, by a token that is bound to it.
-    pub async fn runner(&self, namespace: &str, pod: &str) -> Client {
+    pub(crate) async fn runner(&self, namespace: &str, pod: &str) -> Client {
         let admin = self.admin().await;
         let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
         let object = json!({
@@ -199,11 +199,11 @@ impl World {
         client_of(&self.server.kubeconfig_of_token(&answer.status.unwrap().token.unwrap())).await
     }
 
-    pub async fn namespace(&self) -> String {
+    pub(crate) async fn namespace(&self) -> String {
         self.server.namespace().await.unwrap()
     }
 
-    pub async fn label_namespace(&self, namespace: &str, label: &str) {
+    pub(crate) async fn label_namespace(&self, namespace: &str, label: &str) {
         let namespaces: Api<Namespace> = Api::all(self.admin().await);
         let patch = json!({"metadata": {"labels": {label: "yes"}}});
         namespaces.patch(namespace, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
@@ -211,7 +211,7 @@ impl World {
 }
 
 /// A cluster with master NET.1 and these workers.
-pub fn cluster(namespace: &str, name: &str, net: &str, workers: &[u8]) -> Value {
+pub(crate) fn cluster(namespace: &str, name: &str, net: &str, workers: &[u8]) -> Value {
     let workers: Vec<Value> = workers.iter().map(|host| json!({"ip": format!("{net}.{host}")})).collect();
     json!({
         "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster",
@@ -222,25 +222,25 @@ pub fn cluster(namespace: &str, name: &str, net: &str, workers: &[u8]) -> Value 
     })
 }
 
-pub fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+pub(crate) fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     object.pointer_mut(parent).unwrap()[key] = value;
     object
 }
 
-pub fn clusters(client: &Client, namespace: &str) -> Api<KubernetesCluster> {
+pub(crate) fn clusters(client: &Client, namespace: &str) -> Api<KubernetesCluster> {
     Api::namespaced(client.clone(), namespace)
 }
 
-pub fn operations(client: &Client) -> Api<ClusterOperation> {
+pub(crate) fn operations(client: &Client) -> Api<ClusterOperation> {
     Api::all(client.clone())
 }
 
-pub async fn create(client: &Client, object: &Value) -> Result<(), String> {
+pub(crate) async fn create(client: &Client, object: &Value) -> Result<(), String> {
     post(client, object, false).await
 }
 
-pub async fn create_dry(client: &Client, object: &Value) -> Result<(), String> {
+pub(crate) async fn create_dry(client: &Client, object: &Value) -> Result<(), String> {
     post(client, object, true).await
 }
 
@@ -257,19 +257,19 @@ async fn post(client: &Client, object: &Value, dry_run: bool) -> Result<(), Stri
 }
 
 /// A change of a cluster.
-pub async fn change(client: &Client, object: &Value, patch: Value) -> Result<(), String> {
+pub(crate) async fn change(client: &Client, object: &Value, patch: Value) -> Result<(), String> {
     let api = clusters(client, object["metadata"]["namespace"].as_str().unwrap());
     let name = object["metadata"]["name"].as_str().unwrap();
     said(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
 }
 
 /// Asks for an operation by its word.
-pub async fn ask(client: &Client, object: &Value, word: &str) -> Result<(), String> {
+pub(crate) async fn ask(client: &Client, object: &Value, word: &str) -> Result<(), String> {
     change(client, object, json!({"metadata": {"annotations": {"app.kubernetes.io/operation": word}}})).await
 }
 
 /// Puts a cluster into a phase; `applied`: as one that was made.
-pub async fn put(world: &World, object: &Value, phase: &str, applied: bool) {
+pub(crate) async fn put(world: &World, object: &Value, phase: &str, applied: bool) {
     let admin = world.admin().await;
     let api = clusters(&admin, object["metadata"]["namespace"].as_str().unwrap());
     let name = object["metadata"]["name"].as_str().unwrap();
@@ -282,7 +282,7 @@ pub async fn put(world: &World, object: &Value, phase: &str, applied: bool) {
     }
 }
 
-pub fn said<T>(result: Result<T, kube::Error>) -> Result<(), String> {
+pub(crate) fn said<T>(result: Result<T, kube::Error>) -> Result<(), String> {
     match result {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) => Err(format!("{} {}", status.code, status.message)),
@@ -291,7 +291,7 @@ pub fn said<T>(result: Result<T, kube::Error>) -> Result<(), String> {
 }
 
 #[track_caller]
-pub fn refused(result: Result<(), String>, words: &str) {
+pub(crate) fn refused(result: Result<(), String>, words: &str) {
     let message = result.expect_err("allowed");
     assert!(message.contains(words), "{message}\n  does not say\n{words}");
 }

@@ -10,18 +10,18 @@ use kubeon_testkit::{World, step_id};
 use kubeon_wire::{Category, StepFailure};
 
 /// What came of a run.
-pub struct Ran {
+pub(crate) struct Ran {
     pub outcome: Outcome,
     pub told: Vec<RunEvent>,
 }
 
 /// Runs the plan to its end.
-pub async fn ran(world: &World, plan: &Plan) -> Ran {
+pub(crate) async fn ran(world: &World, plan: &Plan) -> Ran {
     ran_until(world, plan, &CancellationToken::new()).await
 }
 
 /// Runs the plan until its end or until it is stopped.
-pub async fn ran_until(world: &World, plan: &Plan, stop: &CancellationToken) -> Ran {
+pub(crate) async fn ran_until(world: &World, plan: &Plan, stop: &CancellationToken) -> Ran {
     let ports = world.ports();
     let told = Mutex::new(Vec::new());
     let watch = |happening: RunEvent| told.lock().push(happening);
@@ -31,7 +31,7 @@ pub async fn ran_until(world: &World, plan: &Plan, stop: &CancellationToken) -> 
 
 impl Ran {
     /// `done`, `failed`, `skipped because of ID`, `skipped, stopped`, or `never mentioned`.
-    pub fn of(&self, step: &str) -> String {
+    pub(crate) fn of(&self, step: &str) -> String {
         match self.outcome.steps.get(&step_id(step)) {
             Some(StepOutcome::Done { .. }) => "done".to_owned(),
             Some(StepOutcome::Failed { .. }) => "failed".to_owned(),
@@ -42,7 +42,7 @@ impl Ran {
     }
 
     /// The failure of a step.
-    pub fn failure(&self, step: &str) -> &StepFailure {
+    pub(crate) fn failure(&self, step: &str) -> &StepFailure {
         match self.outcome.steps.get(&step_id(step)) {
             Some(StepOutcome::Failed { failure }) => failure,
             other => panic!("{step} did not fail: {other:?}"),
@@ -50,12 +50,12 @@ impl Ran {
     }
 
     /// How many happenings are of the kind.
-    pub fn count(&self, kind: impl Fn(&RunEvent) -> bool) -> usize {
+    pub(crate) fn count(&self, kind: impl Fn(&RunEvent) -> bool) -> usize {
         self.told.iter().filter(|happening| kind(happening)).count()
     }
 }
 
 /// A failure of the category.
-pub fn failure(category: Category) -> StepFailure {
+pub(crate) fn failure(category: Category) -> StepFailure {
     StepFailure { category, cause: format!("{category:?} on purpose"), log: Vec::new() }
 }

@@ -11,7 +11,7 @@ const PRECEDENCE: u32 = 150;
 /// The operator's lease is renewed at the level of those of Kubernetes itself: theirs covers `kube-system` only. A flood
 /// of operations must not cost the operator its lead.
 #[must_use]
-pub fn leases(options: &InstallOptions) -> Value {
+pub(crate) fn leases(options: &InstallOptions) -> Value {
     let own = options.namespace.as_str();
     json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",

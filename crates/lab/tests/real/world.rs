@@ -13,7 +13,7 @@ use std::{
 use kubeon_lab::{HostState, Lab, LabName, Options, Places, User};
 
 /// A lab's name and folder of its own; takes the lab down when dropped, also when a test fails.
-pub struct Scratch {
+pub(crate) struct Scratch {
     pub name: LabName,
     pub places: Places,
     home: PathBuf,
@@ -21,11 +21,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    pub fn new(word: &str) -> Self {
+    pub(crate) fn new(word: &str) -> Self {
         Self::named(format!("t-{word}-{}", std::process::id()).parse().unwrap())
     }
 
-    pub fn named(name: LabName) -> Self {
+    pub(crate) fn named(name: LabName) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let home = dir.path().join("home");
         let mut scratch = Self::at(name, home);
@@ -33,7 +33,7 @@ impl Scratch {
         scratch
     }
 
-    pub fn at(name: LabName, home: PathBuf) -> Self {
+    pub(crate) fn at(name: LabName, home: PathBuf) -> Self {
         let cache = std::env::var_os("KUBEON_CACHE").map(PathBuf::from).unwrap_or_else(|| {
             let xdg = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
             xdg.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"))
@@ -42,19 +42,19 @@ impl Scratch {
         Self { name, places: Places::new(&home, &cache), home, dir: None }
     }
 
-    pub fn home(&self) -> &Path {
+    pub(crate) fn home(&self) -> &Path {
         &self.home
     }
 
-    pub fn options(&self, hosts: u32) -> Options {
+    pub(crate) fn options(&self, hosts: u32) -> Options {
         Options { places: self.places.clone(), name: self.name.clone(), hosts }
     }
 
-    pub fn up(&self, hosts: u32) -> Lab {
+    pub(crate) fn up(&self, hosts: u32) -> Lab {
         Lab::up(&self.options(hosts), &|_| ()).unwrap()
     }
 
-    pub fn down(&self) {
+    pub(crate) fn down(&self) {
         Lab::down(&self.places, &self.name).unwrap();
         assert_eq!(Lab::leftovers(&self.places, &self.name).unwrap(), []);
     }
@@ -69,7 +69,7 @@ impl Drop for Scratch {
 }
 
 /// What the machine has, seen without the library.
-pub struct World {
+pub(crate) struct World {
     mounts: BTreeSet<String>,
     links: BTreeSet<String>,
     routes: BTreeSet<String>,
@@ -77,7 +77,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mounts =
             mountinfo.lines().map(|line| line.split(' ').skip(3).collect::<Vec<_>>().join(" ")).collect();
@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Fails with everything that is more or less than before, and with everything that is named after the lab.
-    pub fn assert_unchanged(&self, scratch: &Scratch) {
+    pub(crate) fn assert_unchanged(&self, scratch: &Scratch) {
         let now = Self::now();
         assert_eq!(now.mounts, self.mounts);
         assert_eq!(now.links, self.links);
@@ -151,7 +151,7 @@ fn processes(name: &str) -> Vec<String> {
 }
 
 /// Output of a command on a host, or what went wrong.
-pub fn ssh(lab: &Lab, host: &str, user: User, command: &str) -> Result<String, String> {
+pub(crate) fn ssh(lab: &Lab, host: &str, user: User, command: &str) -> Result<String, String> {
     let words = lab.ssh_command(host, user).unwrap();
     said(
         Command::new(&words[0])
@@ -163,7 +163,7 @@ pub fn ssh(lab: &Lab, host: &str, user: User, command: &str) -> Result<String, S
 }
 
 /// The same with the lab's password instead of its key.
-pub fn ssh_by_password(lab: &Lab, host: &str, user: User, command: &str) -> Result<String, String> {
+pub(crate) fn ssh_by_password(lab: &Lab, host: &str, user: User, command: &str) -> Result<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let askpass = dir.path().join("askpass");
     fs::write(&askpass, format!("#!/bin/sh\ncat {}\n", lab.password_path().display())).unwrap();
@@ -191,7 +191,7 @@ fn said(output: std::io::Result<Output>) -> Result<String, String> {
 }
 
 /// Addresses that this machine has outside the lab.
-pub fn own_addresses(lab: &Lab) -> Vec<String> {
+pub(crate) fn own_addresses(lab: &Lab) -> Vec<String> {
     let output = Command::new("hostname").arg("-I").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let own = lab.machine_address().to_string();
@@ -201,12 +201,12 @@ pub fn own_addresses(lab: &Lab) -> Vec<String> {
         .collect()
 }
 
-pub fn states(lab: &Lab) -> Vec<HostState> {
+pub(crate) fn states(lab: &Lab) -> Vec<HostState> {
     lab.hosts().unwrap().into_iter().map(|host| host.state).collect()
 }
 
 /// Waits for a condition, 90 s at most: other tests boot hosts at the same time.
-pub fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
     let begin = Instant::now();
     while !condition() {
         assert!(begin.elapsed() < Duration::from_secs(90), "{what}: not within 90 s");

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use kubeon_api::HostAddress;
 use kubeon_link_host::{HostKeys, Limits, Login, Method, NodeProgram, Policy, Settings, SshHosts, Stream};
 
-pub struct Sshd {
+pub(crate) struct Sshd {
     child: Child,
     pub folder: tempfile::TempDir,
     pub port: u16,
 }
 
-pub fn host() -> HostAddress {
+pub(crate) fn host() -> HostAddress {
     "127.0.0.1".parse().unwrap()
 }
 
@@ -24,24 +24,24 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-pub fn sh(line: &str) -> String {
+pub(crate) fn sh(line: &str) -> String {
     let out = Command::new("sh").args(["-ec", line]).output().unwrap();
     assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap().trim().to_owned()
 }
 
 /// Makes a key pair, without a word.
-pub fn key(path: &Path, kind: &str, passphrase: &str) {
+pub(crate) fn key(path: &Path, kind: &str, passphrase: &str) {
     sh(&format!("ssh-keygen -q {kind} -N '{passphrase}' -f '{}'", path.display()));
 }
 
 impl Sshd {
     /// Fails where there is no sshd or no right to start one: a test that proves nothing must not pass.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with("")
     }
 
-    pub fn with(options: &str) -> Self {
+    pub(crate) fn with(options: &str) -> Self {
         let able =
             sh("[ -x /usr/sbin/sshd ] && [ \"$(id -u)\" = 0 ] && unshare -m true && echo able || echo");
         assert_eq!(able, "able", "this test needs root, unshare and sshd (package openssh-server)");
@@ -76,33 +76,33 @@ impl Sshd {
         sshd
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
     /// How many logins sshd has accepted.
-    pub fn logins(&self) -> usize {
+    pub(crate) fn logins(&self) -> usize {
         self.log().matches("Accepted publickey ").count()
     }
 
-    pub fn login(&self) -> Login {
+    pub(crate) fn login(&self) -> Login {
         self.login_with("id", None)
     }
 
-    pub fn login_with(&self, key: &str, passphrase: Option<&str>) -> Login {
+    pub(crate) fn login_with(&self, key: &str, passphrase: Option<&str>) -> Login {
         let passphrase = passphrase.map(kubeon_api::Secret::new);
         Login::new("root").at_port(self.port).with(Method::KeyFile { path: self.path(key), passphrase })
     }
 
-    pub fn hosts(&self) -> SshHosts {
+    pub(crate) fn hosts(&self) -> SshHosts {
         self.hosts_with(self.login(), Limits::default())
     }
 
-    pub fn hosts_with(&self, login: Login, limits: Limits) -> SshHosts {
+    pub(crate) fn hosts_with(&self, login: Login, limits: Limits) -> SshHosts {
         let program = std::env::current_exe().unwrap();
         let program = program.parent().unwrap().parent().unwrap().join("examples/fake_node");
         let node_program = Some(NodeProgram::read(&program).unwrap());
@@ -111,7 +111,7 @@ impl Sshd {
     }
 
     /// Ends sshd and every process of its sessions.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -126,10 +126,10 @@ impl Drop for Sshd {
 
 /// Collects output by stream.
 #[derive(Default)]
-pub struct Heard(parking_lot::Mutex<(Vec<u8>, Vec<u8>)>);
+pub(crate) struct Heard(parking_lot::Mutex<(Vec<u8>, Vec<u8>)>);
 
 impl Heard {
-    pub fn hear(&self, stream: Stream, bytes: &[u8]) {
+    pub(crate) fn hear(&self, stream: Stream, bytes: &[u8]) {
         let mut heard = self.0.lock();
         match stream {
             Stream::Out => heard.0.extend_from_slice(bytes),
@@ -137,11 +137,11 @@ impl Heard {
         }
     }
 
-    pub fn out(&self) -> String {
+    pub(crate) fn out(&self) -> String {
         String::from_utf8(self.0.lock().0.clone()).unwrap()
     }
 
-    pub fn err(&self) -> String {
+    pub(crate) fn err(&self) -> String {
         String::from_utf8(self.0.lock().1.clone()).unwrap()
     }
 }

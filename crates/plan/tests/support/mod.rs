@@ -13,13 +13,13 @@ use kubeon_api::HostAddress;
 use kubeon_plan::sim::{artifacts, bare, cluster};
 use kubeon_plan::{Intent, LoadBalancer, Seen, Snapshot, validate};
 
-pub const NOW: i64 = 1_800_000_000;
+pub(crate) const NOW: i64 = 1_800_000_000;
 
-pub fn address(index: usize) -> HostAddress {
+pub(crate) fn address(index: usize) -> HostAddress {
     format!("172.30.{}.{}", index / 200, 11 + index % 200).parse().unwrap()
 }
 
-pub fn intent(masters: usize, workers: usize) -> Intent {
+pub(crate) fn intent(masters: usize, workers: usize) -> Intent {
     let addresses: Vec<String> = (0..masters + workers).map(|index| address(index).to_string()).collect();
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
     let mut spec = cluster(&addresses[..masters], &addresses[masters..]);
@@ -34,7 +34,7 @@ pub fn intent(masters: usize, workers: usize) -> Intent {
 }
 
 /// The same behind a load balancer that is not managed.
-pub fn behind_load_balancer(masters: usize, workers: usize) -> Intent {
+pub(crate) fn behind_load_balancer(masters: usize, workers: usize) -> Intent {
     let intent = intent(masters, workers);
     let mut spec = (*intent.spec).clone();
     spec.load_balancer = LoadBalancer::External { address: [172, 30, 9, 9].into(), port: 7443 };
@@ -42,14 +42,14 @@ pub fn behind_load_balancer(masters: usize, workers: usize) -> Intent {
     Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
 }
 
-pub fn bare_hosts(count: usize) -> Snapshot {
+pub(crate) fn bare_hosts(count: usize) -> Snapshot {
     let hosts =
         (0..count).map(|index| (address(index), Seen::Fresh(bare(&format!("h{}", index + 1))))).collect();
     Snapshot { taken_at: NOW, hosts }
 }
 
 /// Compares with `tests/stories/NAME.txt`.
-pub fn golden(name: &str, text: &str) {
+pub(crate) fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories").join(format!("{name}.txt"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();

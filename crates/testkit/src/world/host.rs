@@ -61,7 +61,7 @@ pub(super) struct Remembered {
 }
 
 impl Host {
-    pub fn of(builder: HostBuilder) -> Self {
+    pub(super) fn of(builder: HostBuilder) -> Self {
         let HostBuilder { address, facts, unknown } = builder;
         let claim = facts.claim.clone();
         Self {
@@ -83,20 +83,20 @@ impl Host {
         }
     }
 
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.base.hostname.clone()
     }
 
-    pub fn uid(&self) -> Option<&str> {
+    pub(super) fn uid(&self) -> Option<&str> {
         self.claim.as_ref().map(|claim| claim.uid.as_str())
     }
 
-    pub fn runs(&self, unit: &str) -> bool {
+    pub(super) fn runs(&self, unit: &str) -> bool {
         self.up && self.units.get(unit).is_some_and(|unit| unit.running.is_some())
     }
 
     /// Does an effect that concerns this host alone. Answers with the line for the log when something changed.
-    pub fn take(&mut self, effect: Effect) -> Result<Option<String>, String> {
+    pub(super) fn take(&mut self, effect: Effect) -> Result<Option<String>, String> {
         Ok(match effect {
             Effect::Claim(fence) => self.be_claimed(fence),
             Effect::Kernel { key, value } => put(&mut self.kernel, "set", "reset", key, value),
@@ -179,7 +179,7 @@ impl Host {
     }
 
     /// A program can start when it is unpacked, chosen, and every file that its arguments name is there.
-    pub fn can_start(&self, unit: &str) -> Result<(), String> {
+    pub(super) fn can_start(&self, unit: &str) -> Result<(), String> {
         let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
         let Some(program) = command.and_then(|command| command.split_whitespace().next()) else {
             return Err("the unit starts nothing".to_owned());
@@ -218,7 +218,7 @@ impl Host {
     }
 
     /// Whether there is anything at the path, written by kubeon or made by a program that runs.
-    pub fn has(&self, path: &str) -> bool {
+    pub(super) fn has(&self, path: &str) -> bool {
         match path {
             "/etc/kubernetes/kubelet.conf" => self.joined,
             "/run/flannel/subnet.env" => self.runs("flanneld.service") && self.joined,
@@ -227,7 +227,7 @@ impl Host {
     }
 
     /// What a unit is started with: its text and what it watches.
-    pub fn unit_fingerprint(&self, name: &str, watches: &[String]) -> String {
+    pub(super) fn unit_fingerprint(&self, name: &str, watches: &[String]) -> String {
         let mut all = self.units.get(name).map(|unit| unit.text.clone()).unwrap_or_default();
         for path in watches {
             all.push_str(path);
@@ -238,7 +238,7 @@ impl Host {
     }
 
     /// What is seen of it, apart from what its API server says.
-    pub fn facts(&self, now: i64) -> Facts {
+    pub(super) fn facts(&self, now: i64) -> Facts {
         let ports = [("etcd.service", 2379), ("kube-apiserver.service", 6443), ("kubelet.service", 10250)];
         let mut facts = self.base.clone();
         facts.clock_seconds = now;
@@ -255,7 +255,7 @@ impl Host {
     }
 
     /// The certificate with which its kubelet asks for one of its own.
-    pub fn bootstrap(&self) -> Option<CertificateFact> {
+    pub(super) fn bootstrap(&self) -> Option<CertificateFact> {
         certificate(BOOTSTRAP, &self.files.get(BOOTSTRAP)?.text)
     }
 

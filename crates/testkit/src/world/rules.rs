@@ -11,12 +11,12 @@ use super::state::State;
 
 impl State {
     /// The identity of the cluster that holds the host.
-    pub fn uid(&self, host: HostAddress) -> Option<String> {
+    pub(super) fn uid(&self, host: HostAddress) -> Option<String> {
         self.host(host).uid().map(str::to_owned)
     }
 
     /// Whether more than half of the first members run.
-    pub fn quorum(&self, uid: &str) -> bool {
+    pub(super) fn quorum(&self, uid: &str) -> bool {
         let members: Vec<_> =
             self.hosts.values().filter(|host| host.uid() == Some(uid) && host.etcd.is_some()).collect();
         let peers = members.first().and_then(|host| host.etcd.as_ref()).map_or(0, Vec::len);
@@ -25,7 +25,7 @@ impl State {
     }
 
     /// Whether the host's own API server answers `/readyz`.
-    pub fn api_ready(&self, at: HostAddress) -> bool {
+    pub(super) fn api_ready(&self, at: HostAddress) -> bool {
         let host = self.host(at);
         host.runs("kube-apiserver.service")
             && host.runs("etcd.service")
@@ -43,13 +43,13 @@ impl State {
     }
 
     /// Whether any API server of the host's cluster is ready.
-    pub fn any_api(&self, at: HostAddress) -> bool {
+    pub(super) fn any_api(&self, at: HostAddress) -> bool {
         let uid = self.host(at).uid();
         uid.is_some() && self.hosts.values().any(|other| other.uid() == uid && self.api_ready(other.address))
     }
 
     /// Whether a kubelet that has not joined would: it runs, reaches the API, may ask, and is approved.
-    pub fn may_join(&self, at: HostAddress) -> bool {
+    pub(super) fn may_join(&self, at: HostAddress) -> bool {
         let host = self.host(at);
         let Some(cluster) = host.uid().and_then(|uid| self.clusters.get(uid)) else { return false };
         let allowed = cluster.objects.keys().any(|path| path.contains("/clusterrolebindings/"));
@@ -62,7 +62,7 @@ impl State {
     }
 
     /// What the host's API server and member say; `None` on a host that is no master.
-    pub fn cluster_facts(&self, at: HostAddress) -> Option<ClusterFacts> {
+    pub(super) fn cluster_facts(&self, at: HostAddress) -> Option<ClusterFacts> {
         let host = self.host(at);
         if !["admin.crt", "etcd/healthcheck-client.crt"].iter().any(|name| host.has(&pki(name))) {
             return None;
@@ -122,7 +122,7 @@ impl State {
     }
 
     /// Whether the check holds as seen from the host; if not, what is missing.
-    pub fn holds(&self, at: HostAddress, check: &Check) -> Result<(), String> {
+    pub(super) fn holds(&self, at: HostAddress, check: &Check) -> Result<(), String> {
         let (good, what) = match check {
             Check::Tcp { address, port } => (self.listens(at, *address, *port), format!("{address}:{port}")),
             Check::Https { address, port, path, ca_file, certificate_file, key_file } => {

@@ -57,7 +57,7 @@ pub(super) struct Cluster {
 }
 
 impl State {
-    pub fn of(hosts: impl IntoIterator<Item = HostBuilder>) -> Self {
+    pub(super) fn of(hosts: impl IntoIterator<Item = HostBuilder>) -> Self {
         Self {
             hosts: hosts.into_iter().map(|host| (host.address, Host::of(host))).collect(),
             clusters: BTreeMap::new(),
@@ -78,16 +78,16 @@ impl State {
         }
     }
 
-    pub fn host_mut(&mut self, host: HostAddress) -> &mut Host {
+    pub(super) fn host_mut(&mut self, host: HostAddress) -> &mut Host {
         self.hosts.get_mut(&host).unwrap_or_else(|| panic!("the world has no host {host}"))
     }
 
-    pub fn host(&self, host: HostAddress) -> &Host {
+    pub(super) fn host(&self, host: HostAddress) -> &Host {
         self.hosts.get(&host).unwrap_or_else(|| panic!("the world has no host {host}"))
     }
 
     /// Makes one effect happen. Answers whether anything changed; what changed nothing was no effect.
-    pub fn happen(&mut self, at: HostAddress, effect: Effect) -> Result<bool, String> {
+    pub(super) fn happen(&mut self, at: HostAddress, effect: Effect) -> Result<bool, String> {
         let line = match effect {
             Effect::Object { path, body } => self.put(at, path, body)?,
             Effect::Taint { node, present } => self.taint(at, &node, present)?,
@@ -245,7 +245,7 @@ impl State {
 
     /// What follows by itself: a quorum forms a cluster, a kubelet that reaches the API joins, a cluster
     /// whose last member's data is gone is gone.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let members: BTreeMap<String, Vec<String>> = self
             .hosts
             .values()
@@ -268,7 +268,7 @@ impl State {
     }
 
     /// The next number of the drawn sequence (splitmix64), where there is one.
-    pub fn draw(&mut self) -> Option<u64> {
+    pub(super) fn draw(&mut self) -> Option<u64> {
         let seed = self.random.as_mut()?;
         *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = *seed;

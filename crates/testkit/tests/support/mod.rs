@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 /// One command to its end, through the loop that the program uses: the last apply, or why it is incomplete.
 /// With one attempt, a step that fails without a fault of the world is a fault of the plan.
-pub async fn command(
+pub(crate) async fn command(
     world: &World,
     plan: impl Fn(&Snapshot) -> Result<Plan, PlanError>,
     attempts: u8,
@@ -35,13 +35,13 @@ fn explain(error: &ReconcileError) -> String {
 
 /// `kubeon create`.
 #[allow(dead_code, reason = "not every test creates")]
-pub async fn create(world: &World, intent: &Intent) -> Result<Reconciled, String> {
+pub(crate) async fn create(world: &World, intent: &Intent) -> Result<Reconciled, String> {
     command(world, |snapshot| kubeon_plan::plan(intent, snapshot), 1).await
 }
 
 /// The reasons why `kubeon create` is refused, as data.
 #[allow(dead_code, reason = "not every test is refused")]
-pub async fn refusals(world: &World, intent: &Intent) -> Vec<Refusal> {
+pub(crate) async fn refusals(world: &World, intent: &Intent) -> Vec<Refusal> {
     let (ports, hosts, cancel) = (world.ports(), world.hosts(), CancellationToken::new());
     let host_ports = HostPorts { act: &ports, secrets: &ports, blobs: &ports };
     let reconciler =
@@ -55,12 +55,12 @@ pub async fn refusals(world: &World, intent: &Intent) -> Vec<Refusal> {
 
 /// `kubeon destroy`.
 #[allow(dead_code, reason = "not every test destroys")]
-pub async fn destroy(world: &World, intent: &Intent) -> Result<Reconciled, String> {
+pub(crate) async fn destroy(world: &World, intent: &Intent) -> Result<Reconciled, String> {
     command(world, |snapshot| kubeon_plan::destroy(intent, snapshot), 1).await
 }
 
 /// `kubeon create` as the program runs it, with all its attempts.
 #[allow(dead_code, reason = "not every test has failures that go away")]
-pub async fn create_with_retries(world: &World, intent: &Intent) -> Result<Reconciled, String> {
+pub(crate) async fn create_with_retries(world: &World, intent: &Intent) -> Result<Reconciled, String> {
     command(world, |snapshot| kubeon_plan::plan(intent, snapshot), kubeon_reconcile::MAX_ATTEMPTS).await
 }

@@ -12,7 +12,7 @@ use crate::output::words;
 /// What became of one archive.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Loaded {
+pub(super) struct Loaded {
     cluster: ClusterName,
     archive: PathBuf,
     /// Its images, by name.
@@ -30,7 +30,7 @@ pub struct Loaded {
 /// A node that an archive did not get to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LoadFailure {
+pub(super) struct LoadFailure {
     /// The node.
     pub node: String,
     /// What failed on it.
@@ -42,7 +42,7 @@ pub struct LoadFailure {
 /// What is done on a node, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum LoadStep {
+pub(super) enum LoadStep {
     /// What have you?
     Ask,
     /// The archive is brought.
@@ -66,7 +66,7 @@ impl LoadFailure {
 
 impl Loaded {
     /// An archive that some nodes had and others lacked. It got to those that no failure names.
-    pub fn of(
+    pub(super) fn of(
         cluster: &ClusterName,
         (file, archive): (&Path, &ImageArchive),
         had: Vec<String>,
@@ -86,12 +86,12 @@ impl Loaded {
     }
 
     /// Whether every node has it now.
-    pub fn is_everywhere(&self) -> bool {
+    pub(super) fn is_everywhere(&self) -> bool {
         self.failed.is_empty()
     }
 
     /// In one line.
-    pub fn text(&self, dry_run: bool) -> String {
+    pub(super) fn text(&self, dry_run: bool) -> String {
         let done = self.done(dry_run);
         if self.is_everywhere() {
             return done;
@@ -131,7 +131,7 @@ impl Loaded {
 ///
 /// # Errors
 /// When there is such a node.
-pub fn end(told: &[Loaded], dry_run: bool, again: &str) -> Result<(), CliError> {
+pub(super) fn end(told: &[Loaded], dry_run: bool, again: &str) -> Result<(), CliError> {
     let missed: Vec<&Loaded> = told.iter().filter(|loaded| !loaded.is_everywhere()).collect();
     let (what, cluster) = match missed.as_slice() {
         [] => return Ok(()),

@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::cmd::nodes::output;
 
 /// The runtime's own program, where kubeon links it: sudo's `secure_path` may lack the folder.
-pub const CTR: &str = "/usr/local/bin/ctr --namespace k8s.io";
+pub(super) const CTR: &str = "/usr/local/bin/ctr --namespace k8s.io";
 /// Longest that one question may take: an answer reads every image's list of layers.
 const ASK: Duration = Duration::from_secs(60);
 
 /// What a node has.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Present {
+pub(super) struct Present {
     /// The manifests of images whose layers are all there, by name.
     complete: BTreeMap<String, Digest>,
     /// The configs of those manifests that were asked for.
@@ -29,7 +29,7 @@ impl Present {
     ///
     /// # Errors
     /// Why it cannot be asked.
-    pub async fn ask(
+    pub(super) async fn ask(
         hosts: &SshHosts,
         host: HostAddress,
         archives: impl Iterator<Item = &ImageArchive>,
@@ -56,7 +56,7 @@ impl Present {
     }
 
     /// Whether the node has every image of the archive, under its name.
-    pub fn has(&self, archive: &ImageArchive) -> bool {
+    pub(super) fn has(&self, archive: &ImageArchive) -> bool {
         archive.images.iter().all(|image| self.has_image(image))
     }
 

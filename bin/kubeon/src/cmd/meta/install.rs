@@ -18,7 +18,7 @@ const ANSWER_TRIES: u32 = 120;
 const BETWEEN_TRIES: Duration = Duration::from_millis(250);
 
 /// Installs the operator into a cluster.
-pub async fn run(context: &Context<'_>, args: &MetaInstall) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &MetaInstall) -> Result<(), CliError> {
     let options = args.install.options();
     if args.dry_run {
         return context.output.result(&text(&options)?);
@@ -40,7 +40,7 @@ fn text(options: &InstallOptions) -> Result<String, CliError> {
 
 /// Applies the installation and waits so many seconds until the operator runs; 0: not at all. Watched namespaces that are
 /// not there are made, and stay when the installation is deleted.
-pub async fn put(
+pub(super) async fn put(
     context: &Context<'_>,
     kubectl: &Kubectl,
     options: &InstallOptions,

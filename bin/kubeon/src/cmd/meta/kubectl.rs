@@ -15,7 +15,7 @@ use crate::context::Context;
 const LIMIT: Duration = Duration::from_secs(3700);
 
 /// kubectl, going to one cluster.
-pub struct Kubectl {
+pub(super) struct Kubectl {
     program: PathBuf,
     kubeconfig: PathBuf,
 }
@@ -25,7 +25,7 @@ impl Kubectl {
     ///
     /// # Errors
     /// Refuses when there is none.
-    pub fn at_hand(context: &Context<'_>, kubeconfig: PathBuf) -> Result<Self, CliError> {
+    pub(super) fn at_hand(context: &Context<'_>, kubeconfig: PathBuf) -> Result<Self, CliError> {
         let own = context.environment.state_folder().map(|folder| folder.join("bin/kubectl"));
         let in_path = context.environment.path.iter().map(|folder| folder.join("kubectl"));
         match own.into_iter().chain(in_path).find(|program| program.is_file()) {
@@ -38,7 +38,7 @@ impl Kubectl {
     }
 
     /// How it reaches the cluster.
-    pub fn kubeconfig(&self) -> &Path {
+    pub(super) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
@@ -46,7 +46,7 @@ impl Kubectl {
     ///
     /// # Errors
     /// When it cannot be run or does not succeed, with its last words.
-    pub async fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<String, CliError> {
+    pub(super) async fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<String, CliError> {
         let shown = format!("kubectl {}", arguments.iter().take(3).copied().collect::<Vec<_>>().join(" "));
         let mut child = Command::new(&self.program)
             .arg("--kubeconfig")

@@ -23,7 +23,7 @@ const SAMPLES: &str = "kubeonkube";
 const LOGIN_SECRET: &str = "lab-login";
 
 /// Does all of it; what stands already is found and left.
-pub async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliError> {
+pub(super) async fn run(context: &Context<'_>, args: &MetaUp) -> Result<(), CliError> {
     let images = images(context, &args.images)?;
     let count = args.hosts.to_string();
     run_command(context, &["lab", "up", "--lab", &args.lab, "--hosts", &count, "--output", "name"]).await?;
