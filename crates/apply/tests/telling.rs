@@ -27,7 +27,7 @@ const H2: &str = "10.0.0.2";
 
 fn leaf() -> Leaf {
     Leaf {
-        ca: "kubernetes".to_owned(),
+        ca: kubeon_wire::CertificateAuthority::Kubernetes,
         common_name: "admin".to_owned(),
         organizations: vec![],
         dns_names: vec![],
@@ -111,7 +111,9 @@ async fn secrets_reach_the_host_and_nothing_else() {
             .writes_secret("/sa.key", SecretRef::ServiceAccountKey)
             .writes_secret("/admin.crt", SecretRef::LeafCertificate(leaf()))
             .writes("/plain", "plain"),
-        step("keys@h2", H2).writes_secret("/ca.key", SecretRef::CaKey { ca: "etcd".to_owned() }).tries(3),
+        step("keys@h2", H2)
+            .writes_secret("/ca.key", SecretRef::CaKey { ca: kubeon_wire::CertificateAuthority::Etcd })
+            .tries(3),
     ]);
     let ports = world.ports();
     let printed = Printed::default();

@@ -42,11 +42,11 @@ async fn generate(engine: &Engine<'_>, state: &StoredCluster) -> Result<String, 
     let spec = &state.spec;
     let keys = engine.keys(state)?;
     let failed = |error: SecretError| EngineError::failed(error.to_string());
-    let authority = SecretRef::CaCertificate { ca: "kubernetes".to_owned() };
+    let authority = SecretRef::CaCertificate { ca: kubeon_wire::CertificateAuthority::Kubernetes };
     let authority = keys.resolve(&authority).map_err(failed)?;
     let endpoint = endpoint::find(EndpointSearch::about(spec, &authority, None), engine.output).await;
     let client = Leaf {
-        ca: "kubernetes".to_owned(),
+        ca: kubeon_wire::CertificateAuthority::Kubernetes,
         common_name: "kubernetes-admin".to_owned(),
         organizations: vec!["system:masters".to_owned()],
         dns_names: Vec::new(),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
+use kubeon_wire::CertificateAuthority;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256,
@@ -14,9 +15,37 @@ use crate::keyfile;
 use crate::leaf::random_serial;
 use crate::pki::PkiError;
 
-/// The authorities of a cluster, each with a key of its own: who may sign for one purpose cannot sign
-/// for another.
-pub const AUTHORITIES: [&str; 4] = ["kubernetes", "etcd", "front-proxy", "kubelet-serving"];
+/// The authorities of one cluster.
+pub(crate) struct Authorities {
+    kubernetes: Authority,
+    etcd: Authority,
+    front_proxy: Authority,
+    kubelet_serving: Authority,
+}
+
+impl Authorities {
+    /// Gets each authority in the same way.
+    pub(crate) fn try_new(
+        authority: impl Fn(CertificateAuthority) -> Result<Authority, PkiError>,
+    ) -> Result<Self, PkiError> {
+        Ok(Self {
+            kubernetes: authority(CertificateAuthority::Kubernetes)?,
+            etcd: authority(CertificateAuthority::Etcd)?,
+            front_proxy: authority(CertificateAuthority::FrontProxy)?,
+            kubelet_serving: authority(CertificateAuthority::KubeletServing)?,
+        })
+    }
+
+    /// One of them.
+    pub(crate) fn get(&self, ca: CertificateAuthority) -> &Authority {
+        match ca {
+            CertificateAuthority::Kubernetes => &self.kubernetes,
+            CertificateAuthority::Etcd => &self.etcd,
+            CertificateAuthority::FrontProxy => &self.front_proxy,
+            CertificateAuthority::KubeletServing => &self.kubelet_serving,
+        }
+    }
+}
 
 pub(crate) struct Authority {
     /// The certificate, PEM.
@@ -30,21 +59,25 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Reads `ca-<name>.pem`, or makes it with a life of `years`.
-    pub(crate) fn load_or_create(folder: &Path, name: &str, years: u32) -> Result<Self, PkiError> {
-        let path = file(folder, name);
-        let text = keyfile::read_or_create(&path, || generate(name, years).map_err(Making::Sign))
+    /// Reads `ca-<authority>.pem`, or makes it with a life of `years`.
+    pub(crate) fn load_or_create(
+        folder: &Path,
+        ca: CertificateAuthority,
+        years: u32,
+    ) -> Result<Self, PkiError> {
+        let path = file(folder, ca);
+        let text = keyfile::read_or_create(&path, || generate(ca, years).map_err(Making::Sign))
             .map_err(|error| error.at(&path))?;
         Self::parse(&text, path)
     }
 
-    /// Takes `ca-<name>.pem`, which `read` reads.
+    /// Takes `ca-<authority>.pem`, which `read` reads.
     pub(crate) fn load(
         folder: &Path,
-        name: &str,
+        ca: CertificateAuthority,
         read: fn(&Path) -> io::Result<String>,
     ) -> Result<Self, PkiError> {
-        let path = file(folder, name);
+        let path = file(folder, ca);
         let text = read(&path).map_err(|error| Making::Io(error).at(&path))?;
         Self::parse(&text, path)
     }
@@ -80,8 +113,8 @@ impl Authority {
 }
 
 /// Where an authority lies.
-pub(crate) fn file(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("ca-{name}.pem"))
+pub(crate) fn file(folder: &Path, ca: CertificateAuthority) -> PathBuf {
+    folder.join(format!("ca-{ca}.pem"))
 }
 
 /// What can go wrong while a key file is read or made; only the caller knows its path.
@@ -106,12 +139,12 @@ impl Making {
 }
 
 /// Key and self-signed certificate in one text, the key first.
-fn generate(name: &str, years: u32) -> Result<String, rcgen::Error> {
+fn generate(ca: CertificateAuthority, years: u32) -> Result<String, rcgen::Error> {
     let now = OffsetDateTime::now_utc();
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, format!("kubeon-{name}-ca"));
+    params.distinguished_name.push(DnType::CommonName, format!("kubeon-{ca}-ca"));
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages =
         vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];

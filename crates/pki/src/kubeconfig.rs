@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubeon_api::ClusterName;
 use kubeon_ports::{SecretError, Secrets};
-use kubeon_wire::{Leaf, SecretRef};
+use kubeon_wire::{CertificateAuthority, Leaf, SecretRef};
 
 /// A way to reach the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub fn kubeconfig(
     client: &Leaf,
 ) -> Result<String, SecretError> {
     let embed = |secret| secrets.resolve(&secret).map(|text| STANDARD.encode(text));
-    let authority = embed(SecretRef::CaCertificate { ca: "kubernetes".to_owned() })?;
+    let authority = embed(SecretRef::CaCertificate { ca: CertificateAuthority::Kubernetes })?;
     let certificate = embed(SecretRef::LeafCertificate(client.clone()))?;
     let key = embed(SecretRef::LeafKey(client.clone()))?;
     let user = format!("{cluster}-admin");

@@ -18,7 +18,6 @@ mod kubeconfig;
 mod leaf;
 mod pki;
 
-pub use authority::AUTHORITIES;
 pub use kubeconfig::{Server, kubeconfig};
 pub use leaf::is_due;
 pub use pki::{ClusterPki, PkiError};

@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kubeon_ports::{SecretError, Secrets};
-use kubeon_wire::{Leaf, SecretRef};
+use kubeon_wire::{CertificateAuthority, Leaf, SecretRef};
 use parking_lot::Mutex;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use time::OffsetDateTime;
 
-use crate::authority::{self, AUTHORITIES, Authority, Making};
+use crate::authority::{self, Authorities, Authority, Making};
 use crate::keyfile;
 use crate::leaf::{self, Issued};
 
@@ -50,9 +50,6 @@ pub enum PkiError {
         /// The date, UTC.
         since: String,
     },
-    /// No authority of that name.
-    #[error("no authority is called {0:?}; there are kubernetes, etcd, front-proxy and kubelet-serving")]
-    UnknownAuthority(String),
     /// More than one organization in a leaf's subject.
     #[error("{0} has several organizations; a certificate of kubeon holds one at most")]
     ManyOrganizations(String),
@@ -68,7 +65,7 @@ pub enum PkiError {
 
 /// The authorities and the service account key of one cluster, and the leaves made so far.
 pub struct ClusterPki {
-    authorities: Vec<(&'static str, Authority)>,
+    authorities: Authorities,
     service_account: KeyPair,
     leaves: Mutex<HashMap<Leaf, Issued>>,
 }
@@ -82,7 +79,7 @@ impl ClusterPki {
     /// When a file cannot be read or written, or is damaged.
     pub fn load_or_create(folder: &Path, ca_years: u32) -> Result<Self, PkiError> {
         own(folder)?;
-        let authorities = every(|name| Authority::load_or_create(folder, name, ca_years))?;
+        let authorities = Authorities::try_new(|ca| Authority::load_or_create(folder, ca, ca_years))?;
         let path = folder.join(SERVICE_ACCOUNT);
         let text = keyfile::read_or_create(&path, || {
             KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
@@ -113,14 +110,14 @@ impl ClusterPki {
     }
 
     fn read(folder: &Path, read: fn(&Path) -> io::Result<String>) -> Result<Self, PkiError> {
-        let authorities = every(|name| Authority::load(folder, name, read))?;
+        let authorities = Authorities::try_new(|ca| Authority::load(folder, ca, read))?;
         let path = folder.join(SERVICE_ACCOUNT);
         let text = read(&path).map_err(|error| Making::Io(error).at(&path))?;
         Self::of(authorities, &text, path)
     }
 
     /// Of the authorities and the text of the service account key, which lies at `path`.
-    fn of(authorities: Vec<(&'static str, Authority)>, text: &str, path: PathBuf) -> Result<Self, PkiError> {
+    fn of(authorities: Authorities, text: &str, path: PathBuf) -> Result<Self, PkiError> {
         let service_account =
             KeyPair::from_pem(text).map_err(|e| PkiError::Unreadable { path, why: e.to_string() })?;
         Ok(Self { authorities, service_account, leaves: Mutex::new(HashMap::new()) })
@@ -128,12 +125,9 @@ impl ClusterPki {
 
     /// When each authority ends, in seconds since 1970, by name.
     pub fn expiries(&self) -> impl Iterator<Item = (&'static str, i64)> {
-        self.authorities.iter().map(|(name, authority)| (*name, authority.not_after.unix_timestamp()))
-    }
-
-    fn authority(&self, name: &str) -> Result<&Authority, PkiError> {
-        let found = self.authorities.iter().find(|(known, _)| *known == name);
-        found.map(|(_, authority)| authority).ok_or_else(|| PkiError::UnknownAuthority(name.to_owned()))
+        CertificateAuthority::ALL
+            .into_iter()
+            .map(|ca| (ca.as_str(), self.authorities.get(ca).not_after.unix_timestamp()))
     }
 
     /// The leaf as issued before, or a new one. An equal leaf gives the same pair for the life of this
@@ -143,15 +137,15 @@ impl ClusterPki {
         if let Some(issued) = leaves.get(leaf) {
             return Ok(issued.clone());
         }
-        let issued = leaf::issue(leaf, self.authority(&leaf.ca)?, OffsetDateTime::now_utc())?;
+        let issued = leaf::issue(leaf, self.authorities.get(leaf.ca), OffsetDateTime::now_utc())?;
         leaves.insert(leaf.clone(), issued.clone());
         Ok(issued)
     }
 
     fn text(&self, secret: &SecretRef) -> Result<String, PkiError> {
         Ok(match secret {
-            SecretRef::CaCertificate { ca } => self.authority(ca)?.certificate.clone(),
-            SecretRef::CaKey { ca } => self.authority(ca)?.key.clone(),
+            SecretRef::CaCertificate { ca } => self.authorities.get(*ca).certificate.clone(),
+            SecretRef::CaKey { ca } => self.authorities.get(*ca).key.clone(),
             SecretRef::LeafCertificate(leaf) => self.leaf(leaf)?.certificate,
             SecretRef::LeafKey(leaf) => self.leaf(leaf)?.key,
             SecretRef::ServiceAccountKey => self.service_account.serialize_pem(),
@@ -165,13 +159,6 @@ fn own(folder: &Path) -> Result<(), PkiError> {
     keyfile::secret_folder(folder).map_err(|source| PkiError::File { path: folder.to_owned(), source })
 }
 
-/// The authorities of a cluster, each got in the same way.
-fn every(
-    get: impl Fn(&'static str) -> Result<Authority, PkiError>,
-) -> Result<Vec<(&'static str, Authority)>, PkiError> {
-    AUTHORITIES.into_iter().map(|name| Ok((name, get(name)?))).collect()
-}
-
 fn all_there(folder: &Path) -> Result<(), PkiError> {
     let paths = missing(folder);
     if paths.is_empty() { Ok(()) } else { Err(PkiError::Missing { paths }) }
@@ -182,7 +169,7 @@ fn missing(folder: &Path) -> Vec<PathBuf> {
     if is_missing(folder) {
         return vec![folder.to_owned()];
     }
-    let files = AUTHORITIES.into_iter().map(|name| authority::file(folder, name));
+    let files = CertificateAuthority::ALL.into_iter().map(|ca| authority::file(folder, ca));
     files.chain([folder.join(SERVICE_ACCOUNT)]).filter(|path| is_missing(path)).collect()
 }
 

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::process::Command;
 
 use kubeon_ports::Secrets;
-use kubeon_wire::{Leaf, SecretRef, Usage};
+use kubeon_wire::{CertificateAuthority, Leaf, SecretRef, Usage};
 use time::{Duration, OffsetDateTime};
 use x509_parser::pem::parse_x509_pem;
 
 use super::leaf::is_due_at;
 use super::*;
 
-fn leaf(ca: &str, usage: Usage) -> Leaf {
+fn leaf(ca: CertificateAuthority, usage: Usage) -> Leaf {
     Leaf {
-        ca: ca.into(),
+        ca,
         common_name: "system:node:h1".into(),
         organizations: vec!["system:nodes".into()],
         dns_names: vec!["h1".into(), "kubernetes.default.svc".into()],
@@ -46,14 +46,15 @@ fn openssl_accepts_a_leaf_of_its_own_authority_only() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
     let out = tempfile::tempdir().unwrap();
-    let cert = write(out.path(), "leaf", &certificate(&pki, &leaf("kubernetes", Usage::Both)));
-    for ca in AUTHORITIES {
-        let text = pki.resolve(&SecretRef::CaCertificate { ca: ca.into() }).unwrap();
-        let file = write(out.path(), ca, &text);
+    let cert =
+        write(out.path(), "leaf", &certificate(&pki, &leaf(CertificateAuthority::Kubernetes, Usage::Both)));
+    for ca in CertificateAuthority::ALL {
+        let text = pki.resolve(&SecretRef::CaCertificate { ca }).unwrap();
+        let file = write(out.path(), ca.as_str(), &text);
         for purpose in ["sslserver", "sslclient"] {
             let (good, said) =
                 openssl(&["verify", "-x509_strict", "-purpose", purpose, "-CAfile", &file, &cert]);
-            assert_eq!(good, ca == "kubernetes", "{ca}: {said}");
+            assert_eq!(good, ca == CertificateAuthority::Kubernetes, "{ca}: {said}");
         }
     }
 }
@@ -63,10 +64,10 @@ fn usage_limits_what_openssl_accepts_it_for() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
     let out = tempfile::tempdir().unwrap();
-    let ca = pki.resolve(&SecretRef::CaCertificate { ca: "etcd".into() }).unwrap();
+    let ca = pki.resolve(&SecretRef::CaCertificate { ca: CertificateAuthority::Etcd }).unwrap();
     let ca = write(out.path(), "ca", &ca);
     let accepted = |usage, purpose: &str| {
-        let cert = write(out.path(), "leaf", &certificate(&pki, &leaf("etcd", usage)));
+        let cert = write(out.path(), "leaf", &certificate(&pki, &leaf(CertificateAuthority::Etcd, usage)));
         openssl(&["verify", "-x509_strict", "-purpose", purpose, "-CAfile", &ca, &cert]).0
     };
     assert!(accepted(Usage::Client, "sslclient") && !accepted(Usage::Client, "sslserver"));
@@ -78,7 +79,8 @@ fn a_leaf_says_what_was_asked() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
     let out = tempfile::tempdir().unwrap();
-    let cert = write(out.path(), "leaf", &certificate(&pki, &leaf("kubernetes", Usage::Server)));
+    let cert =
+        write(out.path(), "leaf", &certificate(&pki, &leaf(CertificateAuthority::Kubernetes, Usage::Server)));
     let (_, text) = openssl(&["x509", "-noout", "-text", "-in", &cert]);
     for word in [
         "O = system:nodes",
@@ -99,7 +101,10 @@ fn a_leaf_says_what_was_asked() {
 fn refuses_a_second_organization_instead_of_losing_it() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
-    let many = Leaf { organizations: vec!["a".into(), "b".into()], ..leaf("etcd", Usage::Client) };
+    let many = Leaf {
+        organizations: vec!["a".into(), "b".into()],
+        ..leaf(CertificateAuthority::Etcd, Usage::Client)
+    };
     let error = pki.resolve(&SecretRef::LeafCertificate(many)).unwrap_err().to_string();
     assert!(error.contains("several organizations"), "{error}");
 }
@@ -108,7 +113,7 @@ fn refuses_a_second_organization_instead_of_losing_it() {
 fn a_leaf_lives_from_five_minutes_ago_for_its_hours() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
-    let text = certificate(&pki, &leaf("kubernetes", Usage::Client));
+    let text = certificate(&pki, &leaf(CertificateAuthority::Kubernetes, Usage::Client));
     let (_, pem) = parse_x509_pem(text.as_bytes()).unwrap();
     let validity = pem.parse_x509().unwrap().validity().clone();
     let now = time::OffsetDateTime::now_utc().unix_timestamp();
@@ -123,7 +128,10 @@ fn an_authority_lives_its_years_and_no_leaf_outlives_it() {
     let now = time::OffsetDateTime::now_utc().unix_timestamp();
     let ends: Vec<i64> = pki.expiries().map(|(_, end)| end).collect();
     assert!(ends.iter().all(|end| (end - now - 365 * 86400).abs() < 60));
-    let text = certificate(&pki, &Leaf { hours: 100 * 8760, ..leaf("kubernetes", Usage::Client) });
+    let text = certificate(
+        &pki,
+        &Leaf { hours: 100 * 8760, ..leaf(CertificateAuthority::Kubernetes, Usage::Client) },
+    );
     let (_, pem) = parse_x509_pem(text.as_bytes()).unwrap();
     assert_eq!(pem.parse_x509().unwrap().validity().not_after.timestamp(), ends[0]);
 
@@ -137,7 +145,7 @@ fn an_authority_lives_its_years_and_no_leaf_outlives_it() {
 fn an_equal_leaf_gives_the_matching_key_and_another_leaf_another() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
-    let wanted = leaf("kubernetes", Usage::Client);
+    let wanted = leaf(CertificateAuthority::Kubernetes, Usage::Client);
     let text = certificate(&pki, &wanted);
     let key = pki.resolve(&SecretRef::LeafKey(wanted.clone())).unwrap();
     let pair = rcgen::KeyPair::from_pem(&key).unwrap();
@@ -155,9 +163,9 @@ fn keys_are_separate_and_stay_over_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let read = || {
         let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
-        let mut all: Vec<String> = AUTHORITIES
+        let mut all: Vec<String> = CertificateAuthority::ALL
             .iter()
-            .map(|ca| pki.resolve(&SecretRef::CaKey { ca: (*ca).into() }).unwrap())
+            .map(|ca| pki.resolve(&SecretRef::CaKey { ca: *ca }).unwrap())
             .collect();
         all.push(pki.resolve(&SecretRef::ServiceAccountKey).unwrap());
         all
@@ -189,7 +197,7 @@ fn makers_at_once_end_with_the_same_keys() {
             .map(|_| {
                 scope.spawn(|| {
                     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
-                    pki.resolve(&SecretRef::CaKey { ca: "etcd".into() }).unwrap()
+                    pki.resolve(&SecretRef::CaKey { ca: CertificateAuthority::Etcd }).unwrap()
                         + &pki.resolve(&SecretRef::ServiceAccountKey).unwrap()
                 })
             })
@@ -205,7 +213,7 @@ fn what_a_cluster_was_made_with_is_read_and_never_made_anew() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret/demo");
     let made = ClusterPki::load_or_create(&secret, 100).unwrap();
-    let key = SecretRef::CaKey { ca: "etcd".into() };
+    let key = SecretRef::CaKey { ca: CertificateAuthority::Etcd };
     assert_eq!(
         ClusterPki::load(&secret).unwrap().resolve(&key).unwrap(),
         made.resolve(&key).unwrap(),
@@ -254,10 +262,11 @@ fn a_look_says_what_reading_would_and_changes_nothing() {
 #[test]
 fn a_making_that_was_broken_off_is_finished() {
     let folder = tempfile::tempdir().unwrap();
-    let etcd = crate::authority::Authority::load_or_create(folder.path(), "etcd", 100).unwrap();
+    let etcd =
+        crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 100).unwrap();
     assert!(ClusterPki::load(folder.path()).is_err());
     let made = ClusterPki::load_or_create(folder.path(), 100).unwrap();
-    assert_eq!(made.resolve(&SecretRef::CaKey { ca: "etcd".into() }).unwrap(), etcd.key);
+    assert_eq!(made.resolve(&SecretRef::CaKey { ca: CertificateAuthority::Etcd }).unwrap(), etcd.key);
     ClusterPki::load(folder.path()).unwrap();
 }
 
@@ -288,9 +297,11 @@ fn refuses_a_file_cut_in_half_and_a_foreign_pair() {
 #[test]
 fn an_expired_authority_signs_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let authority = crate::authority::Authority::load_or_create(folder.path(), "etcd", 1).unwrap();
+    let authority =
+        crate::authority::Authority::load_or_create(folder.path(), CertificateAuthority::Etcd, 1).unwrap();
     let later = authority.not_after + time::Duration::seconds(1);
-    let error = crate::leaf::issue(&leaf("etcd", Usage::Both), &authority, later).err().unwrap();
+    let error =
+        crate::leaf::issue(&leaf(CertificateAuthority::Etcd, Usage::Both), &authority, later).err().unwrap();
     assert!(error.to_string().contains("expired"), "{error}");
 }
 
@@ -298,8 +309,13 @@ fn an_expired_authority_signs_nothing() {
 fn names_the_reference_and_not_the_content() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
-    let error = pki.resolve(&SecretRef::LeafKey(leaf("nobody", Usage::Client))).unwrap_err().to_string();
-    assert!(error.contains("the key of system:node:h1") && error.contains("\"nobody\""), "{error}");
+    let organizations = vec!["a".to_owned(), "b".to_owned()];
+    let unfit = Leaf { organizations, ..leaf(CertificateAuthority::Etcd, Usage::Client) };
+    let error = pki.resolve(&SecretRef::LeafKey(unfit)).unwrap_err().to_string();
+    assert!(
+        error.contains("the key of system:node:h1") && error.contains("several organizations"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -321,7 +337,7 @@ fn the_kubeconfig_holds_every_context_and_the_matching_key() {
     use base64::Engine as _;
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
-    let client = leaf("kubernetes", Usage::Client);
+    let client = leaf(CertificateAuthority::Kubernetes, Usage::Client);
     let server = |context: &str, url: &str| Server { context: context.into(), url: url.into() };
     let servers = [server("demo", "https://172.30.0.11:6443"), server("demo-h2", "https://172.30.0.12:6443")];
     let text = kubeconfig(&pki, &"demo".parse().unwrap(), &servers, "demo", &client).unwrap();
@@ -337,7 +353,7 @@ fn the_kubeconfig_holds_every_context_and_the_matching_key() {
 fn a_leaf_is_due_past_two_thirds_of_its_life() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 100).unwrap();
-    let pem = certificate(&pki, &leaf("kubernetes", Usage::Client));
+    let pem = certificate(&pki, &leaf(CertificateAuthority::Kubernetes, Usage::Client));
     // It began five minutes ago and lives for 24 hours from now.
     let after = |minutes| OffsetDateTime::now_utc() + Duration::minutes(minutes);
     assert!(!is_due(&pem) && !is_due_at(&pem, after(15 * 60 + 57)));

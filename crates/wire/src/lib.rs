@@ -25,6 +25,8 @@ pub use node::{
     Category, Event, Fence, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE, SILENCE_LIMIT,
     StepFailure,
 };
-pub use op::{ApiObject, Check, Content, File, HostsEntry, Leaf, Link, Op, SecretRef, Usage};
+pub use op::{
+    ApiObject, CertificateAuthority, Check, Content, File, HostsEntry, Leaf, Link, Op, SecretRef, Usage,
+};
 pub use precheck::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity};
 pub use progress::Progress;

@@ -171,19 +171,56 @@ impl fmt::Debug for Content {
     }
 }
 
+/// The certificate authorities of a cluster, each with a key of its own: a key that signs for one purpose cannot sign for
+/// another. In JSON the name is written as in [`CertificateAuthority::as_str`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CertificateAuthority {
+    /// Members of etcd and their clients.
+    Etcd,
+    /// The API server towards extension API servers.
+    FrontProxy,
+    /// Kubelets towards the API server.
+    KubeletServing,
+    /// The API server and its clients.
+    Kubernetes,
+}
+
+impl CertificateAuthority {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Kubernetes, Self::Etcd, Self::FrontProxy, Self::KubeletServing];
+
+    /// Its name, such as `front-proxy`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::FrontProxy => "front-proxy",
+            Self::KubeletServing => "kubelet-serving",
+            Self::Kubernetes => "kubernetes",
+        }
+    }
+}
+
+impl fmt::Display for CertificateAuthority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Names a secret without holding it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "secret")]
 pub enum SecretRef {
     /// The certificate of a certificate authority, PEM.
     CaCertificate {
-        /// `kubernetes`, `etcd`, `front-proxy` or `kubelet-serving`.
-        ca: String,
+        /// Which one.
+        ca: CertificateAuthority,
     },
     /// The private key of a certificate authority, PEM.
     CaKey {
-        /// As for the certificate.
-        ca: String,
+        /// Which one.
+        ca: CertificateAuthority,
     },
     /// Certificate of a leaf, PEM. The certificate and the key of one equal [`Leaf`] belong together.
     LeafCertificate(Leaf),
@@ -200,7 +237,7 @@ pub enum SecretRef {
 #[serde(rename_all = "camelCase")]
 pub struct Leaf {
     /// The authority that signs it.
-    pub ca: String,
+    pub ca: CertificateAuthority,
     /// Subject common name.
     pub common_name: String,
     /// Subject organizations: groups, for client certificates.
@@ -289,4 +326,19 @@ pub enum Check {
         /// The port.
         port: u16,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CertificateAuthority;
+
+    #[test]
+    fn an_authority_is_written_as_its_name_and_no_other_name_is_read() {
+        for ca in CertificateAuthority::ALL {
+            let text = serde_json::to_string(&ca).unwrap();
+            assert_eq!(text, format!("\"{ca}\""));
+            assert_eq!(serde_json::from_str::<CertificateAuthority>(&text).unwrap(), ca);
+        }
+        assert!(serde_json::from_str::<CertificateAuthority>("\"nobody\"").is_err());
+    }
 }

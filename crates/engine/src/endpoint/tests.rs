@@ -41,13 +41,15 @@ impl Ground {
     }
 
     fn authority(&self) -> String {
-        self.keys.resolve(&SecretRef::CaCertificate { ca: "kubernetes".to_owned() }).unwrap()
+        self.keys
+            .resolve(&SecretRef::CaCertificate { ca: kubeon_wire::CertificateAuthority::Kubernetes })
+            .unwrap()
     }
 
     /// Master N answers with this status, under a certificate for its address that `keys` issued.
     fn answers(&self, master: usize, keys: &ClusterPki, status: &'static str) {
         let leaf = Leaf {
-            ca: "kubernetes".to_owned(),
+            ca: kubeon_wire::CertificateAuthority::Kubernetes,
             common_name: "kube-apiserver".to_owned(),
             organizations: Vec::new(),
             dns_names: Vec::new(),

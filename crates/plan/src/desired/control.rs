@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use kubeon_render::paths::{current, etc, pki};
 use kubeon_render::{config, manifests, systemd};
-use kubeon_wire::{Check, File, Leaf, Op, SecretRef, Usage};
+use kubeon_wire::{CertificateAuthority, Check, File, Leaf, Op, SecretRef, Usage};
 
 use super::etcd::member_id;
 use super::files::{authority, client, pair, plain, secret, server};
@@ -81,23 +81,35 @@ fn programs(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
 
 fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let mut files = vec![
-        authority(pki("ca.crt"), "kubernetes"),
-        secret(pki("ca.key"), SecretRef::CaKey { ca: "kubernetes".to_owned() }),
-        authority(pki("front-proxy-ca.crt"), "front-proxy"),
-        authority(pki("kubelet-serving-ca.crt"), "kubelet-serving"),
+        authority(pki("ca.crt"), CertificateAuthority::Kubernetes),
+        secret(pki("ca.key"), SecretRef::CaKey { ca: CertificateAuthority::Kubernetes }),
+        authority(pki("front-proxy-ca.crt"), CertificateAuthority::FrontProxy),
+        authority(pki("kubelet-serving-ca.crt"), CertificateAuthority::KubeletServing),
         secret(pki("sa.key"), SecretRef::ServiceAccountKey),
         secret(pki("sa.pub"), SecretRef::ServiceAccountPublicKey),
     ];
     let pairs: [(&str, Leaf); 9] = [
         ("apiserver", api_leaf(site, host)),
-        ("apiserver-kubelet-client", client("kubernetes", "kube-apiserver-kubelet-client", &[])),
-        ("apiserver-etcd-client", client("etcd", "kube-apiserver-etcd-client", &[])),
-        ("front-proxy-client", client("front-proxy", "front-proxy-client", &[])),
-        ("controller-manager", client("kubernetes", "system:kube-controller-manager", &[])),
-        ("controller-manager-serving", server("kubernetes", "kube-controller-manager", host, Usage::Server)),
-        ("scheduler", client("kubernetes", "system:kube-scheduler", &[])),
-        ("scheduler-serving", server("kubernetes", "kube-scheduler", host, Usage::Server)),
-        ("admin", client("kubernetes", "kubernetes-admin", &["system:masters"])),
+        (
+            "apiserver-kubelet-client",
+            client(CertificateAuthority::Kubernetes, "kube-apiserver-kubelet-client", &[]),
+        ),
+        ("apiserver-etcd-client", client(CertificateAuthority::Etcd, "kube-apiserver-etcd-client", &[])),
+        ("front-proxy-client", client(CertificateAuthority::FrontProxy, "front-proxy-client", &[])),
+        (
+            "controller-manager",
+            client(CertificateAuthority::Kubernetes, "system:kube-controller-manager", &[]),
+        ),
+        (
+            "controller-manager-serving",
+            server(CertificateAuthority::Kubernetes, "kube-controller-manager", host, Usage::Server),
+        ),
+        ("scheduler", client(CertificateAuthority::Kubernetes, "system:kube-scheduler", &[])),
+        (
+            "scheduler-serving",
+            server(CertificateAuthority::Kubernetes, "kube-scheduler", host, Usage::Server),
+        ),
+        ("admin", client(CertificateAuthority::Kubernetes, "kubernetes-admin", &["system:masters"])),
     ];
     files.extend(pairs.into_iter().flat_map(|(name, leaf)| pair(&pki(name), leaf)));
     DesiredStep::new(host, keys_id(host), Op::Files { files })
@@ -108,7 +120,7 @@ fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
 /// The API server answers to every name and address that anybody may reach it by.
 fn api_leaf(site: &PlanContext<'_>, host: &Host<'_>) -> Leaf {
     let spec = site.spec();
-    let mut leaf = server("kubernetes", "kube-apiserver", host, Usage::Server);
+    let mut leaf = server(CertificateAuthority::Kubernetes, "kube-apiserver", host, Usage::Server);
     leaf.dns_names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
     leaf.dns_names.push(format!("kubernetes.default.svc.{}", spec.dns_domain));
     leaf.dns_names.push(spec.api_domain.clone());

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use kubeon_render::paths::{current, pki};
 use kubeon_render::systemd::{EtcdMember, etcd};
-use kubeon_wire::{Check, Op, Usage};
+use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 
 use super::files::{authority, client, pair, server};
 use super::prepare::{hosts_id, kernel_id};
@@ -58,10 +58,19 @@ pub(crate) fn members(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
 }
 
 fn keys(host: &Host<'_>) -> DesiredStep {
-    let mut files = vec![authority(pki("etcd/ca.crt"), "etcd")];
-    files.extend(pair(&pki("etcd/server"), server("etcd", host.name.as_str(), host, Usage::Both)));
-    files.extend(pair(&pki("etcd/peer"), server("etcd", host.name.as_str(), host, Usage::Both)));
-    files.extend(pair(&pki("etcd/healthcheck-client"), client("etcd", "kube-etcd-healthcheck-client", &[])));
+    let mut files = vec![authority(pki("etcd/ca.crt"), CertificateAuthority::Etcd)];
+    files.extend(pair(
+        &pki("etcd/server"),
+        server(CertificateAuthority::Etcd, host.name.as_str(), host, Usage::Both),
+    ));
+    files.extend(pair(
+        &pki("etcd/peer"),
+        server(CertificateAuthority::Etcd, host.name.as_str(), host, Usage::Both),
+    ));
+    files.extend(pair(
+        &pki("etcd/healthcheck-client"),
+        client(CertificateAuthority::Etcd, "kube-etcd-healthcheck-client", &[]),
+    ));
     DesiredStep::new(host, keys_id(host), Op::Files { files })
         .title("write the member's keys and certificates")
         .because("the member has no keys")

@@ -1,6 +1,6 @@
 //! Files of a host, and the certificates that they hold.
 
-use kubeon_wire::{Content, File, Leaf, SecretRef, Usage};
+use kubeon_wire::{CertificateAuthority, Content, File, Leaf, SecretRef, Usage};
 
 use crate::context::Host;
 
@@ -15,8 +15,8 @@ pub(crate) fn secret(path: String, secret: SecretRef) -> File {
 }
 
 /// The certificate of an authority.
-pub(crate) fn authority(path: String, ca: &str) -> File {
-    File { path, mode: 0o644, content: Content::Secret(SecretRef::CaCertificate { ca: ca.to_owned() }) }
+pub(crate) fn authority(path: String, ca: CertificateAuthority) -> File {
+    File { path, mode: 0o644, content: Content::Secret(SecretRef::CaCertificate { ca }) }
 }
 
 /// Certificate and key of a leaf, as `NAME.crt` and `NAME.key`.
@@ -32,9 +32,9 @@ pub(crate) fn pair(name: &str, leaf: Leaf) -> [File; 2] {
 const LEAF_HOURS: u32 = 365 * 24;
 
 /// A certificate to be known by.
-pub(crate) fn client(ca: &str, common_name: &str, organizations: &[&str]) -> Leaf {
+pub(crate) fn client(ca: CertificateAuthority, common_name: &str, organizations: &[&str]) -> Leaf {
     Leaf {
-        ca: ca.to_owned(),
+        ca,
         common_name: common_name.to_owned(),
         organizations: organizations.iter().map(|&o| o.to_owned()).collect(),
         dns_names: Vec::new(),
@@ -45,9 +45,9 @@ pub(crate) fn client(ca: &str, common_name: &str, organizations: &[&str]) -> Lea
 }
 
 /// A certificate to serve with: the host's own names, this machine's, and more.
-pub(crate) fn server(ca: &str, common_name: &str, host: &Host<'_>, usage: Usage) -> Leaf {
+pub(crate) fn server(ca: CertificateAuthority, common_name: &str, host: &Host<'_>, usage: Usage) -> Leaf {
     Leaf {
-        ca: ca.to_owned(),
+        ca,
         common_name: common_name.to_owned(),
         organizations: Vec::new(),
         dns_names: vec!["localhost".to_owned(), host.name.to_string()],

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use kubeon_api::HostName;
 use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, current, etc, pki};
 use kubeon_render::{config, manifests, systemd};
-use kubeon_wire::{Check, Leaf, Op, Usage};
+use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
 
 use super::control::{self, apiserver_id, controller_manager_id, leads_to_masters, rights_id};
 use super::files::{authority, client, pair, plain, server};
@@ -177,13 +177,26 @@ fn runtime(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
 
 fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     // A master has the authority's certificate among the keys of its control plane: a file has one writer.
-    let mut files = if host.master { Vec::new() } else { vec![authority(pki("ca.crt"), "kubernetes")] };
-    let serving = server("kubelet-serving", &format!("system:node:{}", host.name), host, Usage::Server);
+    let mut files = if host.master {
+        Vec::new()
+    } else {
+        vec![authority(pki("ca.crt"), CertificateAuthority::Kubernetes)]
+    };
+    let serving = server(
+        CertificateAuthority::KubeletServing,
+        &format!("system:node:{}", host.name),
+        host,
+        Usage::Server,
+    );
     files.extend(pair(&pki("kubelet-serving"), serving));
     // Short-lived: good for asking once for the certificate that the kubelet renews by itself from then on.
     let bootstrap = Leaf {
         hours: 1,
-        ..client("kubernetes", &format!("system:bootstrap:{}", host.name), &[manifests::BOOTSTRAP_GROUP])
+        ..client(
+            CertificateAuthority::Kubernetes,
+            &format!("system:bootstrap:{}", host.name),
+            &[manifests::BOOTSTRAP_GROUP],
+        )
     };
     let name = KUBELET_BOOTSTRAP.trim_end_matches(".crt");
     files.extend(pair(name, bootstrap));

@@ -3,7 +3,7 @@
 use kubeon_render::paths::{current, etc, pki};
 use kubeon_render::tools::network;
 use kubeon_render::{config, manifests, systemd};
-use kubeon_wire::{Check, File, Op};
+use kubeon_wire::{CertificateAuthority, Check, File, Op};
 
 use super::control::rights_id;
 use super::files::{client, pair, plain};
@@ -94,8 +94,12 @@ fn files(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
         ),
         plain(etc("flannel.json"), config::flannel(&pod_cidr, nftables)),
     ];
-    files.extend(pair(&pki("kube-proxy"), client("kubernetes", "system:kube-proxy", &[])));
-    files.extend(pair(&pki("flannel"), client("kubernetes", manifests::FLANNEL_USER, &[])));
+    files
+        .extend(pair(&pki("kube-proxy"), client(CertificateAuthority::Kubernetes, "system:kube-proxy", &[])));
+    files.extend(pair(
+        &pki("flannel"),
+        client(CertificateAuthority::Kubernetes, manifests::FLANNEL_USER, &[]),
+    ));
     DesiredStep::new(host, config_id(host), Op::Files { files })
         .title(format!("write keys and configuration of kube-proxy ({mode}) and flannel"))
         .because("the agents have no configuration")
