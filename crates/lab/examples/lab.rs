@@ -1,10 +1,10 @@
-//! Developer's door to the lab, until and beside `kubeon lab`.
+//! A small command line for the lab, for developers. Users have `kubeon lab`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 use std::{os::unix::process::CommandExt as _, process::Command, time::Instant};
 
 use clap::{Parser, Subcommand};
-use kubeon_lab::{Lab, LabName, Options, Places, Progress, User};
+use kubeon_lab::{Lab, LabName, LabOptions, LabProgress, Places, User};
 
 /// Test hosts on one machine.
 #[derive(Parser)]
@@ -54,9 +54,9 @@ fn main() -> anyhow::Result<()> {
     let open = || Lab::open(&places, &args.lab);
     match args.verb {
         Verb::Up { hosts } => {
-            let options = Options { places: places.clone(), name: args.lab, hosts };
+            let options = LabOptions { places: places.clone(), name: args.lab, hosts };
             let lab = Lab::up(&options, &|progress| match progress {
-                Progress::BaseLine(line) => eprintln!("  {line}"),
+                LabProgress::BaseLine(line) => eprintln!("  {line}"),
                 other => eprintln!("{:6.2} s  {other:?}", begin.elapsed().as_secs_f64()),
             })?;
             show(&lab)?;

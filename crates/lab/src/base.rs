@@ -1,6 +1,6 @@
 //! The base root file system: built once by debootstrap, cached under the hash of its recipe, shared read-only by
-//! all hosts of all labs. It holds nothing of Kubernetes. nft, iptables and conntrack are the distribution's, as on most
-//! hosts; where they are missing a bundle brings them, which tests show on hosts that they take them from.
+//! all hosts of all labs. It holds nothing of Kubernetes. nft, iptables and conntrack come from the distribution, as on
+//! most hosts. A bundle brings them to hosts that lack them; tests remove them from a host to show that.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -12,7 +12,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Error, LabName, Places, Progress, Result, process,
+    Error, LabName, LabProgress, Places, Result, process,
     state::make_dir,
     tool::{self, Tool},
 };
@@ -20,48 +20,49 @@ use crate::{
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,openssh-server,iproute2,iptables,nftables,ipset,conntrack,ethtool,\
     socat,ca-certificates,procps,kmod,curl,python3-minimal,sudo,iputils-ping";
 const CUSTOMIZE: &str = include_str!("base.sh");
-/// Limit for a build; also for waiting until another command has built it.
-const BUILD: Duration = Duration::from_secs(20 * 60);
+/// Time limit for a build, and for the wait until another command has built it.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 const MIRROR: &str = "http://deb.debian.org/debian";
 
-/// Path of the base root file system, built if it is not in the cache. Several commands build it once.
-pub(crate) fn ensure(places: &Places, lab: &LabName, progress: &dyn Fn(Progress)) -> Result<PathBuf> {
+/// Returns the path of the base root file system and builds it if it is not in the cache. Of several commands only one
+/// builds; the others wait.
+pub(crate) fn ensure(places: &Places, lab: &LabName, progress: &dyn Fn(LabProgress)) -> Result<PathBuf> {
     let suite = suite(&fs::read_to_string("/etc/os-release").unwrap_or_default());
     let path = places.cache.join(format!("base-{}", recipe(&suite)));
     if path.exists() {
-        progress(Progress::BaseFound);
+        progress(LabProgress::BaseFound);
         return Ok(path);
     }
     tool::check(&[("debootstrap", "debootstrap"), ("chroot", "coreutils")])?;
     make_dir(&places.cache, 0o755)?;
-    progress(Progress::BaseMissing);
+    progress(LabProgress::BaseMissing);
     let _lock = lock(&path.with_extension("lock"))?;
     if !path.exists() {
         let begin = Instant::now();
         build(&path, lab, &suite, progress)?;
-        progress(Progress::BaseBuilt(begin.elapsed()));
+        progress(LabProgress::BaseBuilt(begin.elapsed()));
     }
     Ok(path)
 }
 
-fn build(path: &Path, lab: &LabName, suite: &str, progress: &dyn Fn(Progress)) -> Result<()> {
+fn build(path: &Path, lab: &LabName, suite: &str, progress: &dyn Fn(LabProgress)) -> Result<()> {
     let new = path.with_extension("building");
-    // What a killed build left; its programs died with it.
+    // A killed build leaves a folder, but no processes.
     remove(&new)?;
     let mirror = mirror(suite);
     let include = format!("--include={PACKAGES}");
     contained(lab)
-        // Without the archive's keys it would go on and check nothing.
+        // Without this flag debootstrap checks no signature when the archive's keys are missing.
         .args(["debootstrap", "--force-check-gpg", "--variant=minbase", &include, suite])
         .args([&new])
         .args([&mirror])
-        .limit(BUILD)
-        .run_watched(|line| progress(Progress::BaseLine(line.to_owned())))?;
+        .limit(BUILD_TIMEOUT)
+        .run_with(|line| progress(LabProgress::BaseLine(line.to_owned())))?;
     contained(lab).args(["chroot"]).args([&new]).args(["sh", "-s"]).input(CUSTOMIZE).run()?;
     fs::rename(&new, path).map_err(Error::file("rename", new))
 }
 
-/// A program with mounts and processes of its own that end with this one, however it ends.
+/// A program in its own mount and process namespaces. The kernel ends it with this process, even by SIGKILL.
 fn contained(lab: &LabName) -> Tool {
     Tool::new("setpriv").env(process::MARK, lab.as_str()).args([
         "--pdeathsig=KILL",
@@ -79,7 +80,7 @@ fn remove(path: &Path) -> Result<()> {
     for attempt in 0.. {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
-            // A program of the killed build may be writing its last file.
+            // A program of the killed build may still write a file.
             Err(error) if attempt >= 20 => return Err(Error::file("remove", path)(error)),
             Err(_) => thread::sleep(Duration::from_millis(100)),
             Ok(()) => break,
@@ -95,7 +96,7 @@ fn lock(path: &Path) -> Result<File> {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(source)) => return Err(Error::file("lock", path)(source)),
-            Err(TryLockError::WouldBlock) if begin.elapsed() >= BUILD => {
+            Err(TryLockError::WouldBlock) if begin.elapsed() >= BUILD_TIMEOUT => {
                 return Err(Error::Busy { what: path.display().to_string(), waited: begin.elapsed() });
             }
             Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(200)),
@@ -103,13 +104,13 @@ fn lock(path: &Path) -> Result<File> {
     }
 }
 
-/// Names everything the result depends on. The mirror is not in it: a package is the same wherever it comes from.
+/// Hash of everything that the result depends on. The mirror is not part of it: every mirror has the same packages.
 fn recipe(suite: &str) -> String {
     let text = format!("1\n{suite}\n{}\n{PACKAGES}\n{CUSTOMIZE}", std::env::consts::ARCH);
     hex::encode(&Sha256::digest(text)[..6])
 }
 
-/// Debian release of the hosts: the machine's own, else a known one.
+/// Debian release of the hosts: the machine's own, or bookworm when the machine is not Debian.
 fn suite(os_release: &str) -> String {
     let value = |key: &str| {
         let line = os_release.lines().find_map(|line| line.strip_prefix(key))?;
@@ -121,7 +122,7 @@ fn suite(os_release: &str) -> String {
         .unwrap_or_else(|| "bookworm".to_owned())
 }
 
-/// The mirror that this machine's apt uses for the suite, else Debian's own.
+/// The mirror that this machine's apt uses for the suite, or Debian's own.
 fn mirror(suite: &str) -> String {
     let dir = Path::new("/etc/apt/sources.list.d");
     let mut files: Vec<_> =

@@ -1,6 +1,6 @@
 //! Cgroups of a lab: `kubeon-lab/<lab>/<host>/{supervisor,payload}` in every hierarchy of the machine.
 //!
-//! `payload` is what the host sees as its root. It holds no process of the machine, as version 2 demands.
+//! `payload` is the root of the host's own cgroup view. It contains no process of the machine, as version 2 requires.
 
 use std::{
     fs,
@@ -13,12 +13,12 @@ use std::{
 use crate::{Error, LabName, Result, process};
 
 const TOP: &str = "kubeon-lab";
-/// Limit for a cgroup to become removable after its last process ended.
-const REMOVAL: Duration = Duration::from_secs(5);
+/// Time limit for a cgroup to become removable after its last process ended.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hierarchy {
-    /// What to mount inside a host: controllers, `name=…`, or `unified` for version 2.
+    /// Name of the mount inside a host: controllers, `name=…`, or `unified` for version 2.
     name: String,
     path: PathBuf,
 }
@@ -26,24 +26,24 @@ struct Hierarchy {
 /// The hierarchies of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cgroups {
-    /// Whether version 2 is all there is.
+    /// Whether the machine has version 2 only.
     v2: bool,
     hierarchies: Vec<Hierarchy>,
 }
 
 impl Cgroups {
-    /// Looks at what is mounted on `/sys/fs/cgroup`.
+    /// Reads the mounts on `/sys/fs/cgroup`.
     pub(crate) fn detect() -> Result<Self> {
         let path = Path::new("/proc/self/mountinfo");
         parse(&fs::read_to_string(path).map_err(Error::file("read", path))?)
     }
 
-    /// `v1` or `v2`, as boot.sh calls them.
+    /// `v1` or `v2`: the values that boot.sh expects.
     pub(crate) fn mode(&self) -> &'static str {
         if self.v2 { "v2" } else { "v1" }
     }
 
-    /// The lines that boot.sh wants: mount name, tab, folder of the member.
+    /// The lines that boot.sh expects: mount name, tab, folder of the member.
     pub(crate) fn lines(&self, lab: &LabName, member: &str) -> String {
         let line = |h: &Hierarchy| format!("{}\t{}", h.name, dir(h, lab).join(member).display());
         self.hierarchies.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -60,7 +60,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Processes of a member in the given leaf (or in all of it), in any hierarchy.
+    /// Processes of a member in the given leaf (`""`: in all leaves), in any hierarchy.
     pub(crate) fn processes(&self, lab: &LabName, member: &str, leaf: &str) -> Result<Vec<i32>> {
         let mut pids = Vec::new();
         for hierarchy in &self.hierarchies {
@@ -71,16 +71,16 @@ impl Cgroups {
         Ok(pids)
     }
 
-    /// Whether the member's payload runs, and what would boot it again. A payload without that is dying.
+    /// Whether both the member's payload and its supervisor run. A payload without a supervisor is ending.
     pub(crate) fn is_running(&self, lab: &LabName, member: &str) -> Result<bool> {
         // One hierarchy is enough: a process is in all of them.
         let Some(hierarchy) = self.hierarchies.last() else { return Ok(false) };
-        let lives = |leaf: &str| -> Result<bool> {
+        let has_processes = |leaf: &str| -> Result<bool> {
             let mut pids = Vec::new();
             collect(&dir(hierarchy, lab).join(member).join(leaf), &mut pids)?;
             Ok(!pids.is_empty())
         };
-        Ok(lives("supervisor")? && lives("payload")?)
+        Ok(has_processes("supervisor")? && has_processes("payload")?)
     }
 
     /// Removes the cgroups of a member (`""`: of the whole lab); fails with what cannot be removed within 5 s.
@@ -89,7 +89,7 @@ impl Cgroups {
             let path = dir(hierarchy, lab).join(member);
             remove_tree(&path).map_err(Error::file("remove cgroup", path))?;
             if member.is_empty() {
-                // Still there if another lab is, gone if another `down` was faster.
+                // Fails when another lab exists or when another `down` has removed it.
                 let _ = fs::remove_dir(hierarchy.path.join(TOP));
             }
         }
@@ -150,7 +150,7 @@ fn create(hierarchy: &Hierarchy, path: &Path, v2: bool) -> Result<()> {
     let mut attempts = 0;
     loop {
         match try_create(hierarchy, path, v2) {
-            // `down` of another lab may remove the shared top folder under our feet.
+            // `down` of another lab may remove the shared top folder at the same time.
             Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound && attempts < 5 => {
                 attempts += 1
             }
@@ -172,7 +172,7 @@ fn try_create(hierarchy: &Hierarchy, path: &Path, v2: bool) -> Result<()> {
             }
             _ => {}
         }
-        // A new cpuset of version 1 is empty and takes no process.
+        // A new cpuset of version 1 is empty and accepts no process.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             if !v2 && parent.join(file).exists() {
                 let copy = fs::read(parent.join(file)).and_then(|set| fs::write(child.join(file), set));
@@ -184,7 +184,7 @@ fn try_create(hierarchy: &Hierarchy, path: &Path, v2: bool) -> Result<()> {
     Ok(())
 }
 
-/// Version 2: hands all controllers of a cgroup to its children.
+/// Version 2: enables all controllers of a cgroup for its children.
 fn pass_controllers(group: &Path) {
     let controllers = fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default();
     for controller in controllers.split_whitespace() {
@@ -205,7 +205,7 @@ fn children(path: &Path) -> Result<Vec<PathBuf>> {
 
 fn collect(path: &Path, pids: &mut Vec<i32>) -> Result<()> {
     if let Some(text) = process::read_vanishing(&path.join("cgroup.procs"))? {
-        // 0 is a process that this PID namespace cannot see.
+        // 0 stands for a process outside this PID namespace.
         pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|&pid| pid > 0));
     }
     for child in children(path)? {
@@ -222,8 +222,8 @@ fn remove_tree(path: &Path) -> io::Result<()> {
     loop {
         match fs::remove_dir(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            // The last process has ended but is not yet accounted for.
-            Err(error) if error.kind() == ErrorKind::ResourceBusy && begin.elapsed() < REMOVAL => {
+            // The kernel has not yet released the last process.
+            Err(error) if error.kind() == ErrorKind::ResourceBusy && begin.elapsed() < REMOVAL_TIMEOUT => {
                 thread::sleep(Duration::from_millis(5));
             }
             other => return other,

@@ -1,4 +1,4 @@
-//! Disk of a host: the difference to the base (`upper`), its own `/var`, and what makes it itself.
+//! Disk of a host: the difference to the base (`upper`), its own `/var`, its name, keys and passwords.
 
 use std::{
     fs,
@@ -15,11 +15,11 @@ use crate::{
     tool::Tool,
 };
 
-/// What all disks of a lab have in common.
-pub(crate) struct Identity {
+/// The contents that all disks of a lab share.
+pub(crate) struct DiskTemplate {
     pub lab: crate::LabName,
     pub net: ipnet::Ipv4Net,
-    /// Line for authorized_keys.
+    /// A line for authorized_keys.
     pub public_key: String,
     /// Content of /etc/shadow.
     pub shadow: Vec<u8>,
@@ -35,13 +35,13 @@ pub(crate) const HOST_KEY: &str = "upper/etc/ssh/ssh_host_ed25519_key";
 /// Users that can log in with the lab's password.
 const USERS: [&str; 3] = ["root", "admin", "operator"];
 
-/// Makes the lab's key pair and password unless they are there, and reads what goes onto the disks.
-pub(crate) fn identity(
+/// Creates the lab's key pair and password unless they exist, and reads the contents that go onto every disk.
+pub(crate) fn template(
     lab: &crate::LabName,
     dir: &Path,
     base: &Path,
     net: ipnet::Ipv4Net,
-) -> Result<Identity> {
+) -> Result<DiskTemplate> {
     let key = dir.join(KEY);
     if !key.exists() {
         make_key(lab, &key, &format!("lab-{lab}"))?;
@@ -63,16 +63,16 @@ pub(crate) fn identity(
     let shadow = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
     let shadow_group = fs::metadata(&path).map_err(Error::file("read", &path))?.gid();
     let shadow = with_password(&shadow, hash.trim()).into_bytes();
-    Ok(Identity { lab: lab.clone(), net, public_key, shadow, shadow_group })
+    Ok(DiskTemplate { lab: lab.clone(), net, public_key, shadow, shadow_group })
 }
 
-/// Makes the disk of a host unless it is there. `dir` appears at once, whole.
+/// Creates the disk of a host unless it exists. `dir` appears by a rename, complete.
 pub(crate) fn ensure(
     dir: &Path,
     base: &Path,
     host: &str,
     address: std::net::Ipv4Addr,
-    id: &Identity,
+    id: &DiskTemplate,
 ) -> Result<()> {
     if dir.exists() {
         return Ok(());
@@ -108,13 +108,13 @@ pub(crate) fn ensure(
     fs::rename(&new, dir).map_err(Error::file("rename", new))
 }
 
-/// Checks that overlays can be made of these folders.
+/// Checks that an overlay file system can use this folder.
 pub(crate) fn check_place(path: &Path, variable: &'static str) -> Result<()> {
     let unfit = |reason| Err(Error::UnfitPlace { path: path.to_owned(), reason, variable });
     const OVERLAYFS: u64 = 0x794c_7630;
     let kind = statfs(path).map_err(|errno| Error::file("inspect", path)(errno.into()))?.f_type;
     if u64::try_from(kind).is_ok_and(|kind| kind == OVERLAYFS) {
-        return unfit("lies on an overlay file system, which cannot carry the disks of hosts");
+        return unfit("is on an overlay file system, which cannot hold the disks of hosts");
     }
     if path.to_string_lossy().contains([',', ':', '\\', '"', ' ', '\n']) {
         return unfit("has a character in its path that mount options cannot hold");
@@ -122,7 +122,7 @@ pub(crate) fn check_place(path: &Path, variable: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// A key pair; the public half appears first, so that a private key always has one.
+/// Creates a key pair. The public key appears first, so that a private key always has one.
 fn make_key(lab: &crate::LabName, path: &Path, comment: &str) -> Result<()> {
     let new = path.with_extension("new");
     let public = new.with_extension("new.pub");
@@ -140,7 +140,7 @@ fn make_key(lab: &crate::LabName, path: &Path, comment: &str) -> Result<()> {
     fs::rename(&new, path).map_err(Error::file("rename", new))
 }
 
-/// Unlike [`write`], without waiting for the disk: the folder around it appears as a whole later.
+/// Unlike [`write`] it does not sync: the folder around the file appears later, by a rename.
 fn write_plain(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     fs::write(path, content).map_err(Error::file("write", path))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(Error::file("set the mode of", path))

@@ -1,22 +1,21 @@
-//! Ending a lab: everything it has on the machine goes, whatever state it is in.
+//! `down`: removes everything that a lab has on the machine, in whatever state it is.
 
 use std::{fs, io::ErrorKind, path::Path, thread};
 
 use crate::{
-    Error, LabName, Places, Result,
+    Error, LabName, Leftover, Places, Result,
     cgroup::Cgroups,
     disk::{DISKS, KEY},
-    leftovers::{self, mounts},
-    net, process, stale,
+    leftovers, mounts, net, process, stale,
     tool::Tool,
 };
 
-/// Removes a lab by its name. Tries every part even if one fails, then tells what is left.
+/// Removes a lab by its name. Tries every step even if one fails, then reports what remains.
 pub(crate) fn down(places: &Places, lab: &LabName) -> Result<()> {
     let cgroups = Cgroups::detect()?;
     let dir = places.lab(lab);
-    // Order: processes first (hosts, the switch, programs in flight), since they hold and remake everything else;
-    // the route last but the files, so that no packet for the lab finds another way meanwhile.
+    // Processes end first (hosts, the switch, running programs): they hold the other things and create them again.
+    // The route stays until the links are gone, so that no packet for the lab leaves the machine meanwhile.
     let steps: [&dyn Fn() -> Result<()>; 7] = [
         &|| process::kill_all(&format!("lab {lab}"), || leftovers::processes(lab, &cgroups)),
         &|| unmount(&dir),
@@ -42,33 +41,33 @@ pub(crate) fn down(places: &Places, lab: &LabName) -> Result<()> {
 }
 
 fn unmount(dir: &Path) -> Result<()> {
-    for point in mounts(dir)? {
+    for point in mounts::below(dir)? {
         if Tool::new("umount").args([&point]).run().is_err() {
-            // Busy by a process that is none of the lab's: out of sight at least, gone when that ends.
+            // A process outside the lab uses the mount: detach it now; the kernel removes it when that process ends.
             Tool::new("umount").args(["--lazy"]).args([&point]).run()?;
         }
     }
     Ok(())
 }
 
-/// As long as the folder is there, with or without a state file, the lab is listed and can be taken down again.
+/// The lab's folder goes last: while it exists, even without a state file, `ls` lists the lab and `down` can be repeated.
 fn remove_files(places: &Places, lab: &LabName) -> Result<()> {
     let dir = places.lab(lab);
-    if let Some(point) = mounts(&dir)?.into_iter().next() {
-        // Removing files now would remove those of whatever is mounted there.
-        return Err(Error::Remaining(vec![leftovers::Leftover::Mount(point)]));
+    if let Some(point) = mounts::below(&dir)?.into_iter().next() {
+        // Removing the files would remove those of the mounted file system.
+        return Err(Error::Remaining(vec![Leftover::Mount(point)]));
     }
     remove_disks(&dir)?;
-    // The private key first: one that is there has its public half.
+    // The private key goes first: a private key always has its public key beside it.
     remove_file(&dir.join(KEY))?;
     remove_tree(&dir)?;
-    // Only the last lab's end empties these.
+    // These succeed only after the last lab is removed.
     let _ = fs::remove_dir(&places.labs).and_then(|()| places.labs.parent().map_or(Ok(()), fs::remove_dir));
     Ok(())
 }
 
-/// Removes the disks of all hosts. They vanish at once, so that a command which finds a disk finds it whole, and takes
-/// none for a host's that a killed one has begun to remove.
+/// Removes the disks of all hosts. A rename hides them first, so that no command takes a partly removed disk for a
+/// complete one.
 fn remove_disks(dir: &Path) -> Result<()> {
     let (disks, gone) = (dir.join(DISKS), dir.join(DISKS).with_extension("gone"));
     remove_gone(&gone)?;
@@ -115,7 +114,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         };
-        // Killed after the rename; another command has made new disks since.
+        // The first removal was killed after the rename; then another command made new disks.
         file("hosts.gone/h1/upper/etc/hostname");
         file("hosts/h1/upper/etc/hostname");
         remove_disks(dir.path()).unwrap();

@@ -2,7 +2,10 @@
 
 use std::{fmt::Write as _, io, path::PathBuf, time::Duration};
 
-use crate::leftovers::Leftover;
+use crate::leftover::Leftover;
+
+/// Result of every operation on a lab.
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation on a lab failed. Each message names the object, the cause and, where there is one, the way out.
 #[derive(Debug, thiserror::Error)]
@@ -16,8 +19,13 @@ pub enum Error {
         reason: &'static str,
     },
     /// The number of hosts is out of range.
-    #[error("{0} hosts: a lab has 1 to {max} hosts", max = crate::subnet::MAX_HOSTS)]
-    HostCount(u32),
+    #[error("{requested} hosts: a lab has 1 to {maximum} hosts")]
+    HostCount {
+        /// The number that was requested.
+        requested: u32,
+        /// The largest number.
+        maximum: u8,
+    },
     /// The caller is not root.
     #[error("a lab needs root (namespaces, mounts, cgroups): run it with sudo")]
     NotRoot,
@@ -131,7 +139,7 @@ pub enum Error {
         /// Its version.
         version: u32,
     },
-    /// A program could not be started or talked to.
+    /// A program could not be started, or its input or output failed.
     #[error("cannot run {program}")]
     Start {
         /// The program.
@@ -141,13 +149,13 @@ pub enum Error {
         source: io::Error,
     },
     /// A program failed.
-    #[error("{command} failed with {status}{}", last_words(.stderr))]
+    #[error("{command} failed with {status}{}", log_tail(.stderr))]
     Program {
         /// The command line.
         command: String,
         /// Exit status.
         status: String,
-        /// What it said.
+        /// Its standard error.
         stderr: String,
     },
     /// A program did not end in time.
@@ -159,7 +167,7 @@ pub enum Error {
         limit: Duration,
     },
     /// Something that was waited for did not happen.
-    #[error("{what}: waited {}{}", seconds(.waited), last_words(.log))]
+    #[error("{what}: waited {}{}", seconds(.waited), log_tail(.log))]
     Wait {
         /// What was waited for.
         what: String,
@@ -169,7 +177,7 @@ pub enum Error {
         log: String,
     },
     /// A host ended while it was booting.
-    #[error("{host} ended during boot ({status}){}", last_words(.log))]
+    #[error("{host} ended during boot ({status}){}", log_tail(.log))]
     Boot {
         /// The host.
         host: String,
@@ -197,7 +205,7 @@ fn seconds(time: &Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-fn last_words(text: &str) -> String {
+fn log_tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let tail = &lines[lines.len().saturating_sub(12)..];
     if tail.is_empty() { String::new() } else { format!("\n  {}", tail.join("\n  ")) }

@@ -1,4 +1,4 @@
-//! One host: power, and knowing when it can be reached.
+//! One host: powers it on and off and waits until it answers by SSH.
 
 use std::{
     fs,
@@ -12,28 +12,28 @@ use std::{
 
 use crate::{Error, LabName, Result, cgroup::Cgroups, net, process, subnet};
 
-/// Limit from power on to an answer by SSH. Ten times what a busy two-core machine needs.
-const BOOT: Duration = Duration::from_secs(60);
+/// Time limit from power on to an answer by SSH: ten times what a busy machine with two cores needs.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A host of a lab, as [`Lab::hosts`](crate::Lab::hosts) saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
+pub struct LabHost {
     /// `h1` to `hN`.
     pub name: String,
-    /// Its only address, the same in every life.
+    /// Its only address, the same after every boot.
     pub address: Ipv4Addr,
-    /// What it is doing.
+    /// Whether it has power and network.
     pub state: HostState,
 }
 
 /// Whether a host has power and network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostState {
-    /// Has power and network (it may still be booting).
+    /// Has power and network; it may still be booting.
     Running,
-    /// Has no power: killed, switched off from inside, or not booted since the machine was.
+    /// Has no power: killed, shut down from inside, or not booted since the machine booted.
     Dead,
-    /// Has power, but its cable is out.
+    /// Has power, but no network: its cable is unplugged.
     Cut,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Display for HostState {
     }
 }
 
-/// What booting a host needs to know.
+/// The inputs for powering a host on.
 pub(crate) struct Power<'a> {
     pub lab: &'a LabName,
     pub cgroups: &'a Cgroups,
@@ -58,12 +58,12 @@ pub(crate) struct Power<'a> {
     pub switch: i32,
 }
 
-/// File in a host's folder that says: the cable is out. It outlives a power failure, as a cable does.
+/// File in a host's folder that marks the cable as unplugged. A power failure does not change it.
 pub(crate) const CUT: &str = "cut";
 const CONSOLE: &str = "console.log";
 
 impl Power<'_> {
-    /// Boots a host that does not run. Returns its supervisor, which ends when the host does.
+    /// Boots a host that does not run. Returns its supervisor process, which ends when the host does.
     pub(crate) fn on(&self, name: &str, number: u8) -> Result<Child> {
         off(self.lab, self.cgroups, name)?;
         net::remove_port(self.switch, name)?;
@@ -100,13 +100,13 @@ impl Power<'_> {
             .map_err(|source| Error::Start { program: "setsid bash boot.sh power".to_owned(), source })
     }
 
-    /// Waits until the host answers by SSH. Fails at once if `supervisor` ends before.
+    /// Waits until the host answers by SSH. Fails immediately if `supervisor` ends first.
     pub(crate) fn wait_for_ssh(&self, name: &str, number: u8, mut supervisor: Option<Child>) -> Result<()> {
         let begin = Instant::now();
         let target = SocketAddr::from((subnet::host(self.net, number), 22));
         let log = || fs::read_to_string(self.dir.join(CONSOLE)).unwrap_or_default();
-        while begin.elapsed() < BOOT {
-            if greets(target) {
+        while begin.elapsed() < BOOT_TIMEOUT {
+            if sends_ssh_banner(target) {
                 collect_later(supervisor);
                 return Ok(());
             }
@@ -123,26 +123,26 @@ impl Power<'_> {
     }
 }
 
-/// Someone must collect the supervisor's status once it ends, for as long as this program runs.
+/// Waits for the supervisor in a thread, so that it leaves no zombie while this process runs.
 pub(crate) fn collect_later(supervisor: Option<Child>) {
     if let Some(mut child) = supervisor {
         thread::spawn(move || child.wait());
     }
 }
 
-/// Takes the power away: every process of the host ends at once, and with them its mounts and its network.
+/// Powers a host off: kills every process of it. Its mounts and its network end with them.
 pub(crate) fn off(lab: &LabName, cgroups: &Cgroups, name: &str) -> Result<()> {
-    // The supervisor would boot again, and a program in flight go on: first they, then the rest.
+    // First the supervisor, which would boot the host again, and programs that are starting; then the rest.
     process::kill_all(name, || process::marked(lab, Some(name)))?;
     process::kill_all(name, || cgroups.processes(lab, name, ""))?;
     cgroups.remove(lab, name)
 }
 
-fn greets(target: SocketAddr) -> bool {
+fn sends_ssh_banner(target: SocketAddr) -> bool {
     let limit = Duration::from_millis(200);
     let Ok(mut stream) = TcpStream::connect_timeout(&target, limit) else { return false };
-    let mut greeting = [0; 4];
+    let mut banner = [0; 4];
     stream.set_read_timeout(Some(limit * 5)).is_ok()
-        && stream.read_exact(&mut greeting).is_ok()
-        && &greeting == b"SSH-"
+        && stream.read_exact(&mut banner).is_ok()
+        && &banner == b"SSH-"
 }

@@ -1,4 +1,4 @@
-//! A lab as a whole: up, list, and what can be done to its hosts.
+//! A lab: create, list, and change the power and network of its hosts.
 
 use std::{
     fs,
@@ -9,14 +9,14 @@ use std::{
 };
 
 use crate::{
-    Error, Host, HostState, LabName, Leftover, Places, Progress, Result, base,
+    Error, HostState, LabHost, LabName, LabProgress, Leftover, Places, Result, base,
     cgroup::Cgroups,
     disk, down,
     host::{self, CUT, Power},
     leftovers,
-    lock::Lock,
+    lock::LabLock,
     net,
-    state::{State, make_dir, write},
+    state::{LabState, make_dir, write},
     subnet, tool,
 };
 
@@ -24,18 +24,18 @@ const SCRIPT: &str = include_str!("boot.sh");
 const SCRIPT_FILE: &str = "boot.sh";
 const KNOWN_HOSTS: &str = "known_hosts";
 
-/// What [`Lab::up`] is to make.
+/// The inputs of [`Lab::up`].
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct LabOptions {
     /// Folders for state and cache.
     pub places: Places,
     /// Name of the lab.
     pub name: LabName,
-    /// How many hosts it shall have at least, 1 to 200.
+    /// The least number of hosts, 1 to 200.
     pub hosts: u32,
 }
 
-/// A user that every host has.
+/// A user account of every host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
     /// The superuser.
@@ -47,7 +47,7 @@ pub enum User {
 }
 
 impl User {
-    /// Its login name.
+    /// The login name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Root => "root",
@@ -62,33 +62,33 @@ impl User {
 pub struct Lab {
     name: LabName,
     dir: PathBuf,
-    state: State,
+    state: LabState,
 }
 
 impl Lab {
-    /// Makes the lab, or completes it: missing hosts are added, dead ones booted (a cut cable stays out). Returns when
-    /// every host that has a network answers by SSH. Hosts live on when the program ends.
+    /// Creates the lab or completes it: adds missing hosts and boots dead ones; an unplugged cable stays unplugged.
+    /// Returns when every host with a plugged cable answers by SSH. Hosts keep running when this process ends.
     ///
-    /// `progress` is called from several threads. Fails with every host that failed; the others are up then.
-    pub fn up(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> Result<Self> {
+    /// `progress` is called from several threads. The error lists every host that failed; the others run.
+    pub fn up(options: &LabOptions, progress: &(dyn Fn(LabProgress) + Sync)) -> Result<Self> {
         let hosts = u8::try_from(options.hosts)
             .ok()
             .filter(|n| (1..=subnet::MAX_HOSTS).contains(n))
-            .ok_or(Error::HostCount(options.hosts))?;
+            .ok_or(Error::HostCount { requested: options.hosts, maximum: subnet::MAX_HOSTS })?;
         ready()?;
         let (places, name) = (&options.places, &options.name);
         let dir = places.lab(name);
-        let _lock = Lock::lab(name)?;
+        let _lock = LabLock::lab(name)?;
         refuse_foreign(name, &dir)?;
-        let known = State::load(&dir)?;
+        let known = LabState::load(&dir)?;
         let base = match &known {
             Some(state) if state.base.exists() => {
-                progress(Progress::BaseFound);
+                progress(LabProgress::BaseFound);
                 state.base.clone()
             }
             Some(state) => {
                 let reason =
-                    "the base root file system of this lab is gone; end the lab with: kubeon lab down";
+                    "the base root file system of this lab is missing; remove the lab with: kubeon lab down";
                 return Err(Error::UnfitPlace { path: state.base.clone(), reason, variable: "KUBEON_CACHE" });
             }
             None => base::ensure(places, name, progress)?,
@@ -99,7 +99,7 @@ impl Lab {
         disk::check_place(&base, "KUBEON_CACHE")?;
         let lab = claim(options, dir, known, base, hosts)?;
         if let Some(note) = inotify_note(lab.state.hosts) {
-            progress(Progress::Note(note));
+            progress(LabProgress::Note(note));
         }
         lab.boot_all(progress)?;
         Ok(lab)
@@ -108,7 +108,7 @@ impl Lab {
     /// The lab of this name; fails if there is none.
     pub fn open(places: &Places, name: &LabName) -> Result<Self> {
         let dir = places.lab(name);
-        let state = State::load(&dir)?.ok_or_else(|| Error::NoLab { name: name.to_string() })?;
+        let state = LabState::load(&dir)?.ok_or_else(|| Error::NoLab { name: name.to_string() })?;
         Ok(Self { name: name.clone(), dir, state })
     }
 
@@ -130,7 +130,7 @@ impl Lab {
     /// Fails with a list of what it could not remove, and refuses a lab of the same name in other [`Places`].
     pub fn down(places: &Places, name: &LabName) -> Result<()> {
         ready()?;
-        let _lock = Lock::lab(name)?;
+        let _lock = LabLock::lab(name)?;
         refuse_foreign(name, &places.lab(name))?;
         down::down(places, name)
     }
@@ -141,12 +141,12 @@ impl Lab {
         leftovers::all(places, name)
     }
 
-    /// The name.
+    /// The lab's name.
     pub fn name(&self) -> &LabName {
         &self.name
     }
 
-    /// Folder with the lab's state, disks and logs; only root may look into it.
+    /// Folder with the lab's state, disks and logs; only root can read it.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -161,8 +161,8 @@ impl Lab {
         subnet::machine(self.state.subnet)
     }
 
-    /// All hosts in order, with what the kernel says about them now.
-    pub fn hosts(&self) -> Result<Vec<Host>> {
+    /// All hosts in order, with their present state.
+    pub fn hosts(&self) -> Result<Vec<LabHost>> {
         let cgroups = Cgroups::detect()?;
         let ports = match net::switch(&self.name, &cgroups)? {
             Some(switch) => net::ports(switch)?,
@@ -177,17 +177,16 @@ impl Lab {
                 (true, None) if !self.host_dir(&name).join(CUT).exists() => HostState::Running,
                 (true, _) => HostState::Cut,
             };
-            Ok(Host { name, address: subnet::host(self.state.subnet, n), state })
+            Ok(LabHost { name, address: subnet::host(self.state.subnet, n), state })
         };
         (1..=self.state.hosts).map(look).collect()
     }
 
-    /// Power failure: every process of the host dies at once, its network and mounts are gone, its disk stays as the
-    /// kernel has it. Idempotent.
+    /// Power failure: kills every process of the host; its network and mounts end with them, its disk stays. Idempotent.
     pub fn kill(&self, host: &str) -> Result<()> {
         ready()?;
         self.number(host)?;
-        let _lock = Lock::lab(&self.name)?;
+        let _lock = LabLock::lab(&self.name)?;
         let cgroups = Cgroups::detect()?;
         host::off(&self.name, &cgroups, host)?;
         match net::switch(&self.name, &cgroups)? {
@@ -196,26 +195,27 @@ impl Lab {
         }
     }
 
-    /// Boots a dead host from the same disk and waits for its SSH (unless its cable is out). Idempotent.
+    /// Boots a dead host from the same disk and, unless its cable is unplugged, waits for its SSH. Idempotent.
     pub fn start(&self, host: &str) -> Result<()> {
         ready()?;
         let number = self.number(host)?;
-        let lock = Lock::lab(&self.name)?;
+        let lock = LabLock::lab(&self.name)?;
         let network = self.network()?;
         self.boot(&network, number, Some(lock), &|_| ())
     }
 
-    /// Pulls the cable of a host: nothing goes in or out, its processes run on. Stays so over kill and start. Idempotent.
+    /// Unplugs the cable of a host: no packet goes in or out, its processes keep running. `kill` and `start` do not plug it
+    /// in. Idempotent.
     pub fn cut(&self, host: &str) -> Result<()> {
         self.cable(host, false)
     }
 
-    /// Plugs the cable of a host in again. Idempotent.
+    /// Plugs in the cable of a host. Idempotent.
     pub fn heal(&self, host: &str) -> Result<()> {
         self.cable(host, true)
     }
 
-    /// Arguments, program first, that log in on a host with the lab's key; append a command to run one.
+    /// The command line that logs in on a host with the lab's key; append a command to run it there.
     pub fn ssh_command(&self, host: &str, user: User) -> Result<Vec<String>> {
         let address = self.address(host)?;
         let option = |name: &str, value: String| ["-o".to_owned(), format!("{name}={value}")];
@@ -236,7 +236,7 @@ impl Lab {
         Ok(subnet::host(self.state.subnet, self.number(host)?))
     }
 
-    /// Private key that opens root, admin and operator on every host (OpenSSH format, ed25519, no passphrase).
+    /// Private key of root, admin and operator on every host: OpenSSH format, ed25519, no passphrase.
     pub fn key_path(&self) -> PathBuf {
         self.dir.join(disk::KEY)
     }
@@ -257,8 +257,8 @@ impl Lab {
         (1..=self.state.hosts).map(line).collect()
     }
 
-    /// Makes network and missing disks, then boots dead hosts; all hosts at the same time.
-    fn boot_all(&self, progress: &(dyn Fn(Progress) + Sync)) -> Result<()> {
+    /// Creates the network and missing disks, then boots dead hosts; all hosts at the same time.
+    fn boot_all(&self, progress: &(dyn Fn(LabProgress) + Sync)) -> Result<()> {
         let (network, disks) = thread::scope(|scope| {
             let network = scope.spawn(|| self.network());
             let disks = self.make_disks();
@@ -275,15 +275,15 @@ impl Lab {
         if (1..=self.state.hosts).all(|n| self.host_dir(&host_name(n)).exists()) {
             return Ok(());
         }
-        let identity = disk::identity(&self.name, &self.dir, &self.state.base, self.state.subnet)?;
+        let template = disk::template(&self.name, &self.dir, &self.state.base, self.state.subnet)?;
         let failed = self.each_host(|n| {
             let (host, address) = (host_name(n), subnet::host(self.state.subnet, n));
-            disk::ensure(&self.host_dir(&host), &self.state.base, &host, address, &identity)
+            disk::ensure(&self.host_dir(&host), &self.state.base, &host, address, &template)
         });
         if failed.is_empty() { Ok(()) } else { Err(Error::Hosts(failed)) }
     }
 
-    /// Does the same to all hosts in parallel and returns those that failed.
+    /// Runs `work` for all hosts in parallel and returns those that failed.
     fn each_host(&self, work: impl Fn(u8) -> Result<()> + Sync) -> Vec<(String, Error)> {
         thread::scope(|scope| {
             let work = &work;
@@ -295,13 +295,13 @@ impl Lab {
         })
     }
 
-    /// Boots one host and waits for it; others may work on the lab while it waits, if it is given the lock.
+    /// Boots one host and waits for its SSH. Drops `lock` before it waits, so that other commands can use the lab.
     fn boot(
         &self,
         network: &(Cgroups, i32),
         n: u8,
-        lock: Option<Lock>,
-        progress: &dyn Fn(Progress),
+        lock: Option<LabLock>,
+        progress: &dyn Fn(LabProgress),
     ) -> Result<()> {
         let (host, begin) = (host_name(n), Instant::now());
         let dir = self.host_dir(&host);
@@ -317,7 +317,7 @@ impl Lab {
         let supervisor = if power.cgroups.is_running(&self.name, &host)? {
             None
         } else {
-            progress(Progress::Booting(host.clone()));
+            progress(LabProgress::Booting(host.clone()));
             Some(power.on(&host, n)?)
         };
         drop(lock);
@@ -326,11 +326,11 @@ impl Lab {
             return Ok(());
         }
         power.wait_for_ssh(&host, n, supervisor)?;
-        progress(Progress::Ready(host, begin.elapsed()));
+        progress(LabProgress::Ready(host, begin.elapsed()));
         Ok(())
     }
 
-    /// The lab's network, made where missing.
+    /// Creates what is missing of the lab's network. Returns the cgroups and the switch's process.
     fn network(&self) -> Result<(Cgroups, i32)> {
         let cgroups = Cgroups::detect()?;
         net::ensure_route(&self.name, self.state.subnet)?;
@@ -343,7 +343,7 @@ impl Lab {
     fn cable(&self, host: &str, plugged: bool) -> Result<()> {
         ready()?;
         self.number(host)?;
-        let _lock = Lock::lab(&self.name)?;
+        let _lock = LabLock::lab(&self.name)?;
         let mark = self.host_dir(host).join(CUT);
         if plugged {
             if mark.exists() {
@@ -373,10 +373,16 @@ impl Lab {
     }
 }
 
-/// Decides the subnet and the number of hosts, and writes both down before anything is made after them.
-fn claim(options: &Options, dir: PathBuf, known: Option<State>, base: PathBuf, hosts: u8) -> Result<Lab> {
+/// Chooses the subnet and the number of hosts, and saves both before anything that depends on them exists.
+fn claim(
+    options: &LabOptions,
+    dir: PathBuf,
+    known: Option<LabState>,
+    base: PathBuf,
+    hosts: u8,
+) -> Result<Lab> {
     let name = options.name.clone();
-    let _subnets = Lock::subnets()?;
+    let _subnets = LabLock::subnets()?;
     let used = subnet::used(&name)?;
     let state = match known {
         Some(state) => {
@@ -384,13 +390,13 @@ fn claim(options: &Options, dir: PathBuf, known: Option<State>, base: PathBuf, h
                 let (lab, subnet) = (name.to_string(), state.subnet.to_string());
                 return Err(Error::SubnetTaken { lab, subnet, other: other.what.clone() });
             }
-            State { hosts: hosts.max(state.hosts), ..state }
+            LabState { hosts: hosts.max(state.hosts), ..state }
         }
-        None => State { version: State::VERSION, subnet: subnet::choose(&name, &used)?, base, hosts },
+        None => LabState { version: LabState::VERSION, subnet: subnet::choose(&name, &used)?, base, hosts },
     };
     state.save(&dir)?;
     write(&dir.join(SCRIPT_FILE), SCRIPT.as_bytes(), 0o700)?;
-    // The route makes the choice visible to other labs before the lock is given back.
+    // Other labs see the choice by the route; it must exist before the lock is released.
     net::ensure_route(&name, state.subnet)?;
     Ok(Lab { name, dir, state })
 }
@@ -420,7 +426,7 @@ fn ready() -> Result<()> {
     tool::check(&[])
 }
 
-/// Lab names hold for the whole machine: another folder's lab of this name is not ours to touch.
+/// Refuses a lab whose state is in another folder: the names of labs are unique on a machine.
 fn refuse_foreign(name: &LabName, dir: &Path) -> Result<()> {
     match net::owner(name)? {
         Some(folder) if folder != Path::new(&net::alias(dir)) && folder.exists() => {

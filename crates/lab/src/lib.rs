@@ -1,7 +1,7 @@
 //! Test hosts on one machine: `kubeon lab`.
 //!
 //! A *lab* is N Linux hosts, each with its own network, mounts, processes, host name and cgroups, booted by real
-//! systemd and reached by real sshd. No container engine and no virtual machine is needed, only root.
+//! systemd and reached by real sshd. It needs root, but no container engine and no virtual machine.
 //!
 //! ```text
 //!   machine ── kl<hash> .2 ─┐            ┌─ h1 .11   overlay(base, upper) on /, own /var, systemd, sshd
@@ -13,10 +13,10 @@
 //! What this crate promises:
 //! - No packet of a lab leaves the machine: the bridge lives in a network namespace that has no route out.
 //! - In the machine's own namespaces a lab has processes, cgroups, one link, one route and its folder, nothing
-//!   else; all of them are found again by the lab's name, so [`Lab::down`] works after any crash.
-//! - State is on disk before the effect that it describes.
+//!   else. The lab's name identifies all of them, so [`Lab::down`] works after any crash.
+//! - State is saved before the effect that depends on it.
 //!
-//! What it may not do: know Kubernetes, bundles or clusters; read flags. It changes nothing outside the lab's folder,
+//! It knows no Kubernetes, bundles or clusters and reads no flags. It changes nothing outside the lab's folder,
 //! the cache of base root file systems and the objects above.
 
 mod base;
@@ -26,8 +26,10 @@ mod down;
 mod error;
 mod host;
 mod lab;
+mod leftover;
 mod leftovers;
 mod lock;
+mod mounts;
 mod name;
 mod net;
 mod places;
@@ -38,13 +40,10 @@ mod state;
 mod subnet;
 mod tool;
 
-pub use error::Error;
-pub use host::{Host, HostState};
-pub use lab::{Lab, Options, User};
-pub use leftovers::Leftover;
+pub use error::{Error, Result};
+pub use host::{HostState, LabHost};
+pub use lab::{Lab, LabOptions, User};
+pub use leftover::Leftover;
 pub use name::LabName;
 pub use places::Places;
-pub use progress::Progress;
-
-/// Result of every operation on a lab.
-pub type Result<T> = std::result::Result<T, Error>;
+pub use progress::LabProgress;

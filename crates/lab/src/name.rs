@@ -1,4 +1,4 @@
-//! Names: everything a lab owns on the machine is named after the lab, so that it can be found without any state.
+//! Names. Everything that a lab has on the machine carries the lab's name, so that it can be found without any state.
 
 use std::{fmt, str::FromStr};
 
@@ -21,25 +21,25 @@ impl LabName {
         format!("kl{}", hex::encode(&self.digest()[..4]))
     }
 
-    /// Metric of the machine's unreachable route to the lab's subnet. High enough to lose against every real
-    /// route; its low bits tell whose it is.
+    /// Metric of the machine's unreachable route to the lab's subnet. Every real route has a lower metric and wins;
+    /// the low bits identify the lab.
     pub(crate) fn metric(&self) -> u32 {
         let d = self.digest();
         0x6b00_0000 | u32::from_be_bytes([0, d[0], d[1], d[2]])
     }
 
-    /// Hardware address of a host, the same in every life, so that neighbours need not learn it again.
+    /// Hardware address of a host, the same after every boot, so that neighbour caches stay valid.
     pub(crate) fn mac(&self, octet: u8) -> String {
         let d = self.digest();
         format!("02:6b:{:02x}:{:02x}:{:02x}:{octet:02x}", d[0], d[1], d[2])
     }
 
-    /// First guess for the third octet of the subnet: labs side by side rarely ask for the same.
+    /// The third octet of the subnet that is tried first; it differs between most labs.
     pub(crate) fn preferred_subnet(&self) -> u8 {
         if self.0 == Self::DEFAULT { 0 } else { 1 + self.digest()[4] % 254 }
     }
 
-    /// The lab that commands mean when none is named.
+    /// The lab that commands use unless a name is given.
     pub const DEFAULT: &str = "default";
 
     fn digest(&self) -> [u8; 32] {

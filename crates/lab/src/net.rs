@@ -1,5 +1,5 @@
-//! Network of a lab: the switch (a namespace with the bridge), the machine's link to it, and the route that keeps
-//! packets for the lab on the machine even while that link is missing.
+//! Network of a lab: the switch (a namespace with the bridge), the machine's link to it, and an unreachable route that
+//! keeps packets for the lab on the machine while that link is missing.
 
 use std::{
     collections::BTreeMap,
@@ -23,15 +23,15 @@ use crate::{
 
 /// Member name of the switch among the lab's cgroups.
 pub(crate) const SWITCH: &str = "switch";
-/// What the process that holds the namespace calls itself once the bridge is up.
-const HOLDER: &str = "kubeon-lab-switch";
-/// Limit for the switch to come up.
-const SWITCH_UP: Duration = Duration::from_secs(10);
+/// Argument zero of the process that keeps the namespace alive; boot.sh sets it when the bridge is up.
+const SWITCH_PROCESS: &str = "kubeon-lab-switch";
+/// Time limit for the switch to start.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The process that holds the switch, if it is up.
+/// The process that keeps the switch alive, if it runs.
 pub(crate) fn switch(lab: &LabName, cgroups: &Cgroups) -> Result<Option<i32>> {
     let pids = cgroups.processes(lab, SWITCH, "payload")?;
-    Ok(pids.into_iter().find(|&pid| process::argument_zero(pid).as_deref() == Some(HOLDER)))
+    Ok(pids.into_iter().find(|&pid| process::argument_zero(pid).as_deref() == Some(SWITCH_PROCESS)))
 }
 
 /// Path of the switch's network namespace.
@@ -39,14 +39,15 @@ pub(crate) fn namespace(switch: i32) -> String {
     format!("/proc/{switch}/ns/net")
 }
 
-/// Makes the switch unless it is there, and returns its process.
+/// Creates the switch unless it exists, and returns its process.
 pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, script: &Path) -> Result<i32> {
     if let Some(pid) = switch(lab, cgroups)? {
         return Ok(pid);
     }
-    // Half a switch of a killed command.
-    let half = || Ok([cgroups.processes(lab, SWITCH, "")?, process::marked(lab, Some(SWITCH))?].concat());
-    process::kill_all("the switch", half)?;
+    // A killed command may have left an unfinished switch.
+    let unfinished =
+        || Ok([cgroups.processes(lab, SWITCH, "")?, process::marked(lab, Some(SWITCH))?].concat());
+    process::kill_all("the switch", unfinished)?;
     cgroups.create(lab, SWITCH)?;
     Tool::new("setsid")
         .args(["--fork", "bash"])
@@ -58,7 +59,7 @@ pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, scri
         .env("LAB_GATEWAY", gateway(net).to_string())
         .detach(&script.with_file_name("switch.log"))?;
     let begin = Instant::now();
-    while begin.elapsed() < SWITCH_UP {
+    while begin.elapsed() < SWITCH_TIMEOUT {
         if let Some(pid) = switch(lab, cgroups)? {
             return Ok(pid);
         }
@@ -72,7 +73,7 @@ pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, scri
     })
 }
 
-/// Connects the machine to the switch. The link's alias tells which folder the lab has.
+/// Connects the machine to the switch. The link's alias records the lab's folder.
 pub(crate) fn ensure_uplink(lab: &LabName, net: Ipv4Net, switch: i32, dir: &Path) -> Result<()> {
     let link = lab.link();
     if ports(switch)?.contains_key("machine") && is_up(&link) {
@@ -86,7 +87,7 @@ pub(crate) fn ensure_uplink(lab: &LabName, net: Ipv4Net, switch: i32, dir: &Path
     );
     Tool::new("ip").args(["-batch", "-"]).input(text).run()?;
     inside(switch).args(["link", "set", "machine", "master", "br0", "up"]).run()?;
-    // Nothing that comes in by this link is passed on. Neighbours are asked for again soon: hosts come and go.
+    // The machine forwards no packet of this link. A short neighbour timeout: hosts appear and disappear often.
     set(&format!("ipv4/conf/{link}/forwarding"), "0")?;
     set(&format!("ipv6/conf/{link}/disable_ipv6"), "1")?;
     set(&format!("ipv4/neigh/{link}/retrans_time_ms"), "50")?;
@@ -94,7 +95,7 @@ pub(crate) fn ensure_uplink(lab: &LabName, net: Ipv4Net, switch: i32, dir: &Path
     Tool::new("ip").args(["-batch", "-"]).input(text).run().map(drop)
 }
 
-/// Claims the subnet by a route of last resort.
+/// Reserves the subnet by an unreachable route with a high metric.
 pub(crate) fn ensure_route(lab: &LabName, net: Ipv4Net) -> Result<()> {
     if routes(lab)?.contains(&net.to_string()) {
         return Ok(());
@@ -103,7 +104,7 @@ pub(crate) fn ensure_route(lab: &LabName, net: Ipv4Net) -> Result<()> {
     Tool::new("ip").args(["route", "add", "unreachable", &net.to_string(), "metric", &metric]).run().map(drop)
 }
 
-/// Ports of the switch by name, and whether each is switched on.
+/// Ports of the switch by name, and whether each is up.
 pub(crate) fn ports(switch: i32) -> Result<BTreeMap<String, bool>> {
     #[derive(Deserialize)]
     struct Link {
@@ -116,12 +117,12 @@ pub(crate) fn ports(switch: i32) -> Result<BTreeMap<String, bool>> {
     Ok(links.into_iter().map(|link| (link.ifname, link.flags.iter().any(|f| f == "UP"))).collect())
 }
 
-/// Plugs the cable of a host in or out.
+/// Sets the port of a host up or down.
 pub(crate) fn set_port(switch: i32, host: &str, up: bool) -> Result<()> {
     inside(switch).args(["link", "set", host, if up { "up" } else { "down" }]).run().map(drop)
 }
 
-/// Removes the port of a host that is gone, should the kernel not have done so yet.
+/// Removes the port of a dead host unless the kernel has already removed it.
 pub(crate) fn remove_port(switch: i32, host: &str) -> Result<()> {
     if !ports(switch)?.contains_key(host) {
         return Ok(());
@@ -166,7 +167,7 @@ pub(crate) fn remove_link(lab: &LabName) -> Result<()> {
         return Ok(());
     }
     match Tool::new("ip").args(["link", "delete", &lab.link()]).run() {
-        // It also goes by itself, when the switch ends.
+        // The kernel removes it too when the switch ends.
         Err(error) if link_exists(lab) => Err(error),
         _ => Ok(()),
     }
@@ -200,7 +201,7 @@ fn is_up(link: &str) -> bool {
 fn set(parameter: &str, value: &str) -> Result<()> {
     let path = Path::new("/proc/sys/net").join(parameter);
     match fs::write(&path, value) {
-        // A kernel without IPv6 has nothing to switch off.
+        // A kernel without IPv6 has no such setting.
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::file("set", path)(error)),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Where labs keep their files.
+//! The folders of labs.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use crate::{Error, LabName, Result};
 /// The two folders of all labs of a user.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// State: holds one folder per lab.
+    /// State: one folder per lab.
     pub(crate) labs: PathBuf,
     /// Base root file systems.
     pub(crate) cache: PathBuf,

@@ -1,6 +1,6 @@
 //! Processes on the machine that were started for a lab, found by a mark in their environment.
 //!
-//! The mark covers what is not yet in a cgroup of the lab: programs in flight when a command was killed.
+//! The mark also finds processes that are not yet in a cgroup of the lab: programs that ran when a command was killed.
 
 use std::{
     fs,
@@ -18,17 +18,17 @@ use crate::{Error, LabName, Result};
 /// Environment variable that every process started for a lab carries; its value is the lab's name.
 pub(crate) const MARK: &str = "KUBEON_LAB_PROCESS";
 
-/// Limit for a process to get through its exec.
-const EXEC: Duration = Duration::from_millis(100);
+/// Time limit for a process to finish its exec.
+const EXEC_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Limit for killed processes to be gone.
-const DEATH: Duration = Duration::from_secs(10);
+/// Time limit for killed processes to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The first pause before a look at processes that were killed; doubles up to [`LONGEST_PAUSE`].
+/// The first pause before killed processes are listed again; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Processes with the lab's mark, and with `LAB_HOST=host` too where one is given; never this process.
+/// Processes with the lab's mark and, if `host` is given, with `LAB_HOST=host`; never this process.
 pub(crate) fn marked(name: &LabName, host: Option<&str>) -> Result<Vec<i32>> {
     let mark = format!("{MARK}={name}").into_bytes();
     let host = host.map(|host| format!("LAB_HOST={host}").into_bytes());
@@ -39,7 +39,7 @@ pub(crate) fn marked(name: &LabName, host: Option<&str>) -> Result<Vec<i32>> {
         else {
             continue;
         };
-        // A process that ended since, or is a zombie, has no environment.
+        // A process that has ended or is a zombie has no environment.
         let Ok(environ) = environment(&proc.join(pid.to_string())) else { continue };
         let has = |wanted: &Vec<u8>| environ.split(|&c| c == 0).any(|variable| variable == wanted.as_slice());
         if has(&mark) && host.as_ref().is_none_or(has) && pid.unsigned_abs() != process::id() {
@@ -49,8 +49,8 @@ pub(crate) fn marked(name: &LabName, host: Option<&str>) -> Result<Vec<i32>> {
     Ok(found)
 }
 
-/// Environment of the process whose folder in /proc is `process`. In the middle of its exec a process shows
-/// neither environment nor arguments, though it has a program; that moment is waited out, for 100 ms at most.
+/// Environment of the process whose folder in /proc is `process`. During its exec a process shows a program but
+/// neither environment nor arguments; this function waits up to 100 ms for the exec to finish.
 fn environment(process: &Path) -> io::Result<Vec<u8>> {
     let begin = Instant::now();
     loop {
@@ -59,14 +59,14 @@ fn environment(process: &Path) -> io::Result<Vec<u8>> {
             fs::read_link(process.join("exe")).is_ok()
                 && fs::read(process.join("cmdline")).is_ok_and(|line| line.is_empty())
         };
-        if !environ.is_empty() || begin.elapsed() >= EXEC || !starting() {
+        if !environ.is_empty() || begin.elapsed() >= EXEC_TIMEOUT || !starting() {
             return Ok(environ);
         }
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Kills what `find` lists until it lists nothing. Fails with what is left after 10 s.
+/// Kills the processes that `find` lists until it lists none. Fails with the remaining processes after 10 s.
 pub(crate) fn kill_all(what: &str, find: impl Fn() -> Result<Vec<i32>>) -> Result<()> {
     let begin = Instant::now();
     let pauses = ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
@@ -76,13 +76,13 @@ pub(crate) fn kill_all(what: &str, find: impl Fn() -> Result<Vec<i32>>) -> Resul
         if pids.is_empty() {
             return Ok(());
         }
-        if begin.elapsed() >= DEATH {
+        if begin.elapsed() >= KILL_TIMEOUT {
             let what = format!("{what}: processes {pids:?} do not end after SIGKILL");
             return Err(Error::Wait { what, waited: begin.elapsed(), log: String::new() });
         }
         for pid in pids {
             if let Some(pid) = Pid::from_raw(pid) {
-                // The only failure for root is that the process is gone, and that is what we want.
+                // For root the only failure is that the process has already ended.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
@@ -90,13 +90,13 @@ pub(crate) fn kill_all(what: &str, find: impl Fn() -> Result<Vec<i32>>) -> Resul
     }
 }
 
-/// First argument of a process, if it still runs.
+/// The first argument of a running process.
 pub(crate) fn argument_zero(pid: i32) -> Option<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     Some(String::from_utf8_lossy(line.split(|&c| c == 0).next()?).into_owned())
 }
 
-/// Reads a file of the kernel that may vanish at any time; none if it has.
+/// Reads a file of the kernel that may disappear at any time; `None` when it has.
 pub(crate) fn read_vanishing(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),

@@ -1,11 +1,11 @@
-//! What `up` tells its caller while it works.
+//! Progress events of `up`.
 
 use std::time::Duration;
 
-/// One step of [`Lab::up`](crate::Lab::up). Hosts report from several threads, in any order.
+/// A progress event of [`Lab::up`](crate::Lab::up). Hosts report from several threads, in any order.
 #[derive(Debug, Clone)]
-pub enum Progress {
-    /// The base root file system is not in the cache and is being built (once, one to two minutes).
+pub enum LabProgress {
+    /// The base root file system is not in the cache and is built now, once; that takes one to two minutes.
     BaseMissing,
     /// A line of the build, such as `Retrieving systemd`.
     BaseLine(String),
@@ -13,10 +13,10 @@ pub enum Progress {
     BaseBuilt(Duration),
     /// The base was found in the cache.
     BaseFound,
-    /// Something of this machine that may be in the way later, and what to type.
+    /// A setting of this machine that may cause failures later, and the command that changes it.
     Note(String),
-    /// A host got its power.
+    /// A host was powered on.
     Booting(String),
-    /// A host answers by SSH; time since its power came. Zero if it ran already.
+    /// A host answers by SSH, with the time since it was powered on; zero if it ran before.
     Ready(String, Duration),
 }

@@ -1,4 +1,4 @@
-//! Base root file systems whose build was killed: they are no lab's, and the next end of a lab takes them away.
+//! Unfinished base root file systems whose build was killed. They belong to no lab; `down` of any lab removes them.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -6,29 +6,26 @@ use std::{
     path::PathBuf,
 };
 
-use crate::{
-    Error, Places, Result,
-    leftovers::{Leftover, mounts},
-};
+use crate::{Error, Leftover, Places, Result, mounts};
 
-/// What a build is called while it is not whole, and the lock that it holds.
+/// Extensions of an unfinished build and of the lock file that its builder holds.
 const BUILDING: &str = "building";
 const LOCK: &str = "lock";
 
-/// Those that nobody builds any more.
+/// The unfinished builds that no command works on.
 pub(crate) fn builds(places: &Places) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    each(places, |path| {
+    for_each_build(places, |path| {
         found.push(path);
         Ok(())
     })?;
     Ok(found)
 }
 
-/// Removes them.
+/// Removes the unfinished builds that no command works on.
 pub(crate) fn remove(places: &Places) -> Result<()> {
-    each(places, |path| {
-        if let Some(point) = mounts(&path)?.into_iter().next() {
+    for_each_build(places, |path| {
+        if let Some(point) = mounts::below(&path)?.into_iter().next() {
             return Err(Error::Remaining(vec![Leftover::Mount(point)]));
         }
         match fs::remove_dir_all(&path) {
@@ -38,8 +35,8 @@ pub(crate) fn remove(places: &Places) -> Result<()> {
     })
 }
 
-/// Does something with each of them; nobody begins to build it meanwhile.
-fn each(places: &Places, mut act: impl FnMut(PathBuf) -> Result<()>) -> Result<()> {
+/// Calls `act` for each of them and holds its lock meanwhile, so that no command starts to build it.
+fn for_each_build(places: &Places, mut act: impl FnMut(PathBuf) -> Result<()>) -> Result<()> {
     let entries = match fs::read_dir(&places.cache) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -63,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_nobody_builds_is_taken_away() {
+    fn only_builds_without_a_builder_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let places = Places::new(folder.path(), folder.path());
         assert_eq!(builds(&places).unwrap(), Vec::<PathBuf>::new());

@@ -1,4 +1,4 @@
-//! The lab's file: what was decided and cannot be read back from the kernel.
+//! The lab's state file: the choices that cannot be read back from the kernel.
 
 use std::{
     fs,
@@ -15,15 +15,14 @@ use crate::{Error, Result};
 
 const FILE: &str = "lab.json";
 
-/// Written before the first effect of what it says.
+/// State of a lab. It is saved before the first effect that depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct State {
+pub(crate) struct LabState {
     /// Layout of this file and of the folder around it.
     pub version: u32,
     pub subnet: Ipv4Net,
-    /// Base root file system below every host of this lab: fixed for its life, since the hosts' disks are only
-    /// differences to it.
+    /// Base root file system of every host of this lab. It never changes: the hosts' disks are differences to it.
     pub base: PathBuf,
     /// Hosts are h1 to hN.
     pub hosts: u8,
@@ -34,7 +33,7 @@ struct Version {
     version: u32,
 }
 
-impl State {
+impl LabState {
     pub(crate) const VERSION: u32 = 1;
 
     /// The state in a lab's folder; none if there is no such file.
@@ -45,7 +44,7 @@ impl State {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::file("read", path)(error)),
         };
-        // The version first: another one may have other fields.
+        // Read the version first: other versions may have other fields.
         let damaged = |source| Error::Damaged { path: path.clone(), source };
         let Version { version } = serde_json::from_slice(&text).map_err(damaged)?;
         if version != Self::VERSION {
@@ -54,7 +53,7 @@ impl State {
         serde_json::from_slice(&text).map(Some).map_err(damaged)
     }
 
-    /// Replaces the state at once.
+    /// Replaces the state file atomically.
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
         let path = dir.join(FILE);
         let text = serde_json::to_vec_pretty(self)
@@ -63,13 +62,13 @@ impl State {
     }
 }
 
-/// Makes a folder and those above it; the folder itself gets the mode.
+/// Creates a folder and its parents; only the folder itself gets the mode.
 pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<()> {
     fs::create_dir_all(path).map_err(Error::file("make", path))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(Error::file("set the mode of", path))
 }
 
-/// Writes a whole file at once with the given mode: readers see the old or the new one.
+/// Replaces a file atomically, with this mode.
 pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     write_atomically(path, content, mode).map_err(Error::file("write", path))
 }
@@ -78,16 +77,16 @@ pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn state() -> State {
-        State { version: 1, subnet: "172.30.0.0/24".parse().unwrap(), base: "/base".into(), hosts: 3 }
+    fn state() -> LabState {
+        LabState { version: 1, subnet: "172.30.0.0/24".parse().unwrap(), base: "/base".into(), hosts: 3 }
     }
 
     #[test]
     fn survives_a_round_trip_and_is_private() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(State::load(dir.path()).unwrap(), None);
+        assert_eq!(LabState::load(dir.path()).unwrap(), None);
         state().save(dir.path()).unwrap();
-        assert_eq!(State::load(dir.path()).unwrap(), Some(state()));
+        assert_eq!(LabState::load(dir.path()).unwrap(), Some(state()));
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -96,22 +95,22 @@ mod tests {
     fn refuses_half_a_file() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), r#"{"version":1,"#).unwrap();
-        assert!(matches!(State::load(dir.path()), Err(Error::Damaged { .. })));
+        assert!(matches!(LabState::load(dir.path()), Err(Error::Damaged { .. })));
     }
 
     #[test]
     fn refuses_the_file_of_another_version() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), r#"{"version":2,"new":1}"#).unwrap();
-        assert!(matches!(State::load(dir.path()), Err(Error::Version { version: 2, .. })));
+        assert!(matches!(LabState::load(dir.path()), Err(Error::Version { version: 2, .. })));
     }
 
     #[test]
     fn replacing_leaves_nothing_beside_it() {
         let dir = tempfile::tempdir().unwrap();
         state().save(dir.path()).unwrap();
-        State { hosts: 5, ..state() }.save(dir.path()).unwrap();
+        LabState { hosts: 5, ..state() }.save(dir.path()).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        assert_eq!(State::load(dir.path()).unwrap().unwrap().hosts, 5);
+        assert_eq!(LabState::load(dir.path()).unwrap().unwrap().hosts, 5);
     }
 }

@@ -1,4 +1,4 @@
-//! Choosing the subnet of a lab. Pure, but for [`used`], which asks the kernel.
+//! Chooses the subnet of a lab. Everything is pure except [`used`], which reads the kernel's routes.
 
 use std::net::Ipv4Addr;
 
@@ -7,21 +7,21 @@ use serde::Deserialize;
 
 use crate::{Error, LabName, Result, tool::Tool};
 
-/// Addresses .11 to .210 are hosts; below are the bridge (.1) and the machine (.2).
+/// Hosts have the addresses .11 to .210, the bridge .1, the machine .2.
 pub(crate) const MAX_HOSTS: u8 = 200;
 
 /// Candidates: the /24s of these /16s, in this order.
 const RANGES: [(u8, u8); 3] = [(172, 30), (172, 29), (172, 28)];
 
-/// A range of addresses that the machine uses already, and for what.
+/// A range of addresses that the machine already uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Used {
+pub(crate) struct UsedRange {
     pub net: Ipv4Net,
-    /// Such as `route 172.30.0.0/16 dev docker0`.
+    /// Its use, such as `route 172.30.0.0/16 dev docker0`.
     pub what: String,
 }
 
-/// Address of the bridge: gateway and (silent) name server of the hosts.
+/// Address of the bridge: gateway of the hosts, and their name server, which never answers.
 pub(crate) fn gateway(net: Ipv4Net) -> Ipv4Addr {
     at(net, 1)
 }
@@ -41,13 +41,13 @@ fn at(net: Ipv4Net, last: u8) -> Ipv4Addr {
     Ipv4Addr::new(a, b, c, last)
 }
 
-/// What overlaps `net`, if anything.
-pub(crate) fn conflict(net: Ipv4Net, used: &[Used]) -> Option<&Used> {
+/// The first used range that overlaps `net`.
+pub(crate) fn conflict(net: Ipv4Net, used: &[UsedRange]) -> Option<&UsedRange> {
     used.iter().find(|u| u.net.contains(&net) || net.contains(&u.net))
 }
 
 /// The first free /24 for a lab of this name.
-pub(crate) fn choose(name: &LabName, used: &[Used]) -> Result<Ipv4Net> {
+pub(crate) fn choose(name: &LabName, used: &[UsedRange]) -> Result<Ipv4Net> {
     let first = name.preferred_subnet();
     RANGES
         .iter()
@@ -57,7 +57,7 @@ pub(crate) fn choose(name: &LabName, used: &[Used]) -> Result<Ipv4Net> {
         .ok_or(Error::NoSubnet)
 }
 
-/// A route as `ip -json route` tells it.
+/// A route in the output of `ip -json route`.
 #[derive(Debug, Deserialize)]
 struct Route {
     dst: String,
@@ -67,13 +67,13 @@ struct Route {
     metric: Option<u32>,
 }
 
-/// Every range that the machine routes or owns, but for those of this lab.
-pub(crate) fn used(name: &LabName) -> Result<Vec<Used>> {
+/// Every range that the machine routes or owns, without those of this lab.
+pub(crate) fn used(name: &LabName) -> Result<Vec<UsedRange>> {
     let text = Tool::new("ip").args(["-json", "-4", "route", "show", "table", "all"]).run()?;
     parse(&text, name)
 }
 
-fn parse(text: &str, name: &LabName) -> Result<Vec<Used>> {
+fn parse(text: &str, name: &LabName) -> Result<Vec<UsedRange>> {
     let text = if text.trim().is_empty() { "[]" } else { text };
     let routes: Vec<Route> = serde_json::from_str(text)
         .map_err(|source| Error::Damaged { path: "ip -json route".into(), source })?;
@@ -81,8 +81,8 @@ fn parse(text: &str, name: &LabName) -> Result<Vec<Used>> {
     Ok(routes.iter().filter(|r| !own(r)).filter_map(describe).collect())
 }
 
-fn describe(route: &Route) -> Option<Used> {
-    // "default" is no claim to any range.
+fn describe(route: &Route) -> Option<UsedRange> {
+    // The default route reserves no range.
     let net: Ipv4Net =
         route.dst.parse().or_else(|_| route.dst.parse::<Ipv4Addr>().map(Ipv4Net::from)).ok()?;
     let via = match (&route.dev, &route.kind) {
@@ -90,15 +90,15 @@ fn describe(route: &Route) -> Option<Used> {
         (None, Some(kind)) => format!(" ({kind})"),
         (None, None) => String::new(),
     };
-    (net.prefix_len() > 0).then(|| Used { net, what: format!("route {}{via}", route.dst) })
+    (net.prefix_len() > 0).then(|| UsedRange { net, what: format!("route {}{via}", route.dst) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn used(nets: &[&str]) -> Vec<Used> {
-        nets.iter().map(|n| Used { net: n.parse().unwrap(), what: (*n).into() }).collect()
+    fn used(nets: &[&str]) -> Vec<UsedRange> {
+        nets.iter().map(|n| UsedRange { net: n.parse().unwrap(), what: (*n).into() }).collect()
     }
 
     fn lab(name: &str) -> LabName {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_is_not_in_its_own_way_and_the_default_route_in_nobodys() {
+    fn routes_of_the_lab_itself_and_the_default_route_reserve_nothing() {
         let name = lab("a");
         let text = format!(
             r#"[{{"dst":"default","gateway":"192.0.2.1","dev":"eth0"}},

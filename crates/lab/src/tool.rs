@@ -1,10 +1,9 @@
-//! Programs of the machine that a lab uses: running them with a limit of time, and naming the missing ones.
+//! Programs of the machine that a lab uses: runs them with a time limit and names those that are missing.
 
 use std::{
     ffi::OsStr,
     fs::{self, File},
     path::Path,
-    process::Stdio,
     time::Duration,
 };
 
@@ -12,7 +11,7 @@ use kubeon_process::{OutputPipe, ProgramError, ProgramRun, find_program};
 
 use crate::{Error, Result};
 
-/// Limit for programs that only talk to the kernel.
+/// Time limit for programs that only call the kernel.
 pub(crate) const QUICK: Duration = Duration::from_secs(20);
 
 /// Programs and the Debian packages that hold them.
@@ -32,10 +31,10 @@ const NEEDED: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
 ];
 
-/// Where programs of root are, whatever PATH the caller came with.
+/// Folders of root's programs; the PATH of the caller is not used.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Checks that the programs are there; `extra` for those that only some operations need.
+/// Checks that the programs are installed; `extra` are those that only some operations need.
 pub(crate) fn check(extra: &[(&str, &str)]) -> Result<()> {
     let absent = |program: &str| find_program(program, PATH.as_ref()).is_none();
     let missing: Vec<_> = NEEDED.iter().chain(extra).filter(|(program, _)| absent(program)).collect();
@@ -49,9 +48,9 @@ pub(crate) fn check(extra: &[(&str, &str)]) -> Result<()> {
     Err(Error::MissingPrograms { programs, packages })
 }
 
-/// One run of a program. Messages are in English, input is empty unless given.
+/// One run of a program. Its messages are in English; its input is empty unless [`Tool::input`] sets it.
 ///
-/// It stays in the process group of this program, so that Ctrl-C of the terminal ends it too.
+/// The program stays in the process group of this process, so that Ctrl-C of the terminal ends it too.
 pub(crate) struct Tool {
     run: ProgramRun,
     line: String,
@@ -89,34 +88,31 @@ impl Tool {
         self
     }
 
-    /// Starts it and waits for its first process only. What that leaves running writes to `log`.
-    pub(crate) fn detach(mut self, log: &Path) -> Result<()> {
+    /// Runs a program that leaves another one running in the background; both append their output to `log`.
+    pub(crate) fn detach(self, log: &Path) -> Result<()> {
         let file = File::options().create(true).append(true).open(log).map_err(Error::file("open", log))?;
-        let errors = file.try_clone().map_err(Error::file("open", log))?;
-        let start = |source| Error::Start { program: self.line.clone(), source };
-        let command = self.run.command().stdin(Stdio::null()).stdout(file).stderr(errors);
-        let status = command.status().map_err(start)?;
-        if status.success() {
+        let output = self.run.output_to(file).run().map_err(|error| failed(&self.line, error))?;
+        if output.success() {
             return Ok(());
         }
         let stderr = fs::read_to_string(log).unwrap_or_default();
-        Err(Error::Program { command: self.line, status: status.to_string(), stderr })
+        Err(Error::Program { command: self.line, status: output.status.to_string(), stderr })
     }
 
-    /// Runs it and returns what it wrote to standard output.
+    /// Runs it and returns its standard output.
     pub(crate) fn run(self) -> Result<String> {
-        self.run_watched(|_| ())
+        self.run_with(|_| ())
     }
 
-    /// Runs it, hands each line of standard output to `watch` as it comes, and returns all of them.
-    pub(crate) fn run_watched(self, watch: impl Fn(&str)) -> Result<String> {
+    /// Runs it, calls `on_line` with each line of standard output as it comes, and returns all of them.
+    pub(crate) fn run_with(self, on_line: impl Fn(&str)) -> Result<String> {
         let line = self.line;
-        let on_line = |pipe, text: &str| {
+        let on_stdout_line = |pipe, text: &str| {
             if pipe == OutputPipe::Stdout {
-                watch(text.trim_end());
+                on_line(text.trim_end());
             }
         };
-        let output = self.run.run_with(on_line).map_err(|error| failed(&line, error))?;
+        let output = self.run.run_with(on_stdout_line).map_err(|error| failed(&line, error))?;
         if output.success() {
             return Ok(output.stdout);
         }
@@ -143,16 +139,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_status_and_words_of_a_program_that_fails() {
+    fn reports_status_and_stderr_of_a_program_that_fails() {
         let error =
             Tool::new("sh").args(["-c", "echo no such thing >&2; exit 3"]).run().unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("no such thing"), "{error}");
     }
 
     #[test]
-    fn gives_up_on_a_program_that_does_not_end() {
+    fn ends_a_program_at_its_time_limit() {
         let result = Tool::new("sleep").args(["60"]).limit(Duration::from_millis(50)).run();
         assert!(matches!(result, Err(Error::Timeout { .. })));
+    }
+
+    #[test]
+    fn a_detached_program_may_keep_its_output_open_but_its_first_process_has_a_time_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let detach = |script: &str, limit: u64| {
+            Tool::new("sh").args(["-c", script]).limit(Duration::from_millis(limit)).detach(&log)
+        };
+        detach("echo started; sleep 5 & :", 4000).unwrap();
+        assert_eq!(fs::read_to_string(&log).unwrap(), "started\n");
+        assert!(matches!(detach("exec sleep 60", 50), Err(Error::Timeout { .. })));
+        let failed = detach("echo no such thing >&2; exit 3", 4000).unwrap_err().to_string();
+        assert!(failed.contains("exit status: 3") && failed.contains("no such thing"), "{failed}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! One run of a program.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ pub struct ProgramRun {
     grace_period: Duration,
     own_group: bool,
     input: Option<Vec<u8>>,
+    log: Option<File>,
     noise: Option<&'static str>,
 }
 
@@ -53,7 +56,7 @@ impl ProgramRun {
 
     fn of(command: Command, program: &OsStr, limit: Duration, grace_period: Duration) -> Self {
         let name = program.to_string_lossy().into_owned();
-        Self { command, name, limit, grace_period, own_group: true, input: None, noise: None }
+        Self { command, name, limit, grace_period, own_group: true, input: None, log: None, noise: None }
     }
 
     /// Leaves the program in the process group of this process: Ctrl-C of the terminal reaches it. At the limit only
@@ -68,6 +71,14 @@ impl ProgramRun {
     #[must_use]
     pub fn input(mut self, text: impl Into<Vec<u8>>) -> Self {
         self.input = Some(text.into());
+        self
+    }
+
+    /// Writes both outputs to `log`. [`ProgramRun::run`] then returns when the program itself ends: children that it
+    /// leaves running keep writing there.
+    #[must_use]
+    pub fn output_to(mut self, log: File) -> Self {
+        self.log = Some(log);
         self
     }
 
@@ -107,11 +118,13 @@ impl ProgramRun {
         mut on_line: impl FnMut(OutputPipe, &str),
     ) -> Result<ProgramOutput, ProgramError> {
         self.command.stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() });
-        self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let start = |source| ProgramError::start(&self.name, source);
+        let (stdout, stderr) = outputs(self.log.take()).map_err(start)?;
+        self.command.stdout(stdout).stderr(stderr);
         if self.own_group {
             self.command.process_group(0);
         }
-        let child = self.command.spawn().map_err(|source| ProgramError::start(&self.name, source))?;
+        let child = self.command.spawn().map_err(start)?;
         let mut running = RunningProgram::new(child, self.own_group, self.input);
         match running.follow(self.limit, &mut on_line) {
             Ok(Some(output)) => Ok(output),
@@ -156,6 +169,13 @@ impl ProgramRun {
             return Ok(());
         }
         Err(ProgramError::Failed { program, status: output.status.to_string(), stderr_tail: tail.text() })
+    }
+}
+
+fn outputs(log: Option<File>) -> io::Result<(Stdio, Stdio)> {
+    match log {
+        Some(log) => Ok((log.try_clone()?.into(), log.into())),
+        None => Ok((Stdio::piped(), Stdio::piped())),
     }
 }
 

@@ -27,13 +27,13 @@ pub(crate) enum LabCommand {
     /// Log in to a host, or run a command on it
     Ssh(LabSsh),
     /// End a host at once, like a power cut
-    Kill(LabHost),
+    Kill(LabHostArgs),
     /// Boot a host again
-    Start(LabHost),
+    Start(LabHostArgs),
     /// Take a host off the network
-    Cut(LabHost),
+    Cut(LabHostArgs),
     /// Put a host back on the network
-    Heal(LabHost),
+    Heal(LabHostArgs),
     /// End all hosts and remove every trace of the lab
     Down(LabDown),
 }
@@ -89,7 +89,7 @@ pub(crate) struct LabSsh {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct LabHost {
+pub(crate) struct LabHostArgs {
     /// The host, such as h1
     pub host: String,
     #[command(flatten)]

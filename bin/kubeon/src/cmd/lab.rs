@@ -3,11 +3,11 @@
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
-use kubeon_lab::{Host, Lab, LabName, Options, Progress, User};
+use kubeon_lab::{Lab, LabHost, LabName, LabOptions, LabProgress, User};
 use serde::Serialize;
 
 use crate::args::Format;
-use crate::args::lab::{LabArgs, LabCommand, LabDown, LabHost, LabLs, LabSsh, LabUp, LabUser};
+use crate::args::lab::{LabArgs, LabCommand, LabDown, LabHostArgs, LabLs, LabSsh, LabUp, LabUser};
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::spinner::Spinner;
@@ -37,7 +37,7 @@ fn stop(error: kubeon_lab::Error) -> CliError {
     use kubeon_lab::Error;
     let category = match &error {
         Error::Name { .. }
-        | Error::HostCount(_)
+        | Error::HostCount { .. }
         | Error::NotRoot
         | Error::MissingPrograms { .. }
         | Error::NoPlace { .. }
@@ -58,13 +58,13 @@ fn name(text: &str) -> Result<LabName, CliError> {
 }
 
 async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
-    let options = Options { places: context.lab_places()?, name: name(&args.lab.lab)?, hosts: args.hosts };
+    let options = LabOptions { places: context.lab_places()?, name: name(&args.lab.lab)?, hosts: args.hosts };
     let begin = Instant::now();
     let spinner = std::sync::Arc::new(Spinner::new(context.output));
     let shown = std::sync::Arc::clone(&spinner);
     let (lab, built) = tokio::task::spawn_blocking(move || {
         let built = parking_lot::Mutex::new(None);
-        let progress = |progress: Progress| show(&shown, &built, progress);
+        let progress = |progress: LabProgress| show(&shown, &built, progress);
         let lab = Lab::up(&options, &progress);
         (lab, built.into_inner())
     })
@@ -88,25 +88,25 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
     Ok(())
 }
 
-fn show(spinner: &Spinner, built: &parking_lot::Mutex<Option<Duration>>, progress: Progress) {
+fn show(spinner: &Spinner, built: &parking_lot::Mutex<Option<Duration>>, progress: LabProgress) {
     match progress {
-        Progress::BaseMissing => {
+        LabProgress::BaseMissing => {
             spinner.begin("base", "making the base root file system, once; about a minute")
         }
-        Progress::BaseLine(line) => spinner.says("base", &line),
-        Progress::BaseBuilt(time) => {
+        LabProgress::BaseLine(line) => spinner.says("base", &line),
+        LabProgress::BaseBuilt(time) => {
             spinner.end("base", Ok("built"));
             *built.lock() = Some(time);
         }
-        Progress::BaseFound => {}
-        Progress::Note(words) => spinner.say(&format!("note: {words}")),
-        Progress::Booting(host) => spinner.begin(&host, "booting"),
-        Progress::Ready(host, _) => spinner.end(&host, Ok("answers by SSH")),
+        LabProgress::BaseFound => {}
+        LabProgress::Note(words) => spinner.say(&format!("note: {words}")),
+        LabProgress::Booting(host) => spinner.begin(&host, "booting"),
+        LabProgress::Ready(host, _) => spinner.end(&host, Ok("answers by SSH")),
     }
 }
 
 /// The command that makes a cluster of these hosts.
-fn next(hosts: &[Host]) -> Result<String, CliError> {
+fn next(hosts: &[LabHost]) -> Result<String, CliError> {
     let newest = kubeon_engine::bundles::catalogue()?
         .versions()
         .max()
@@ -127,10 +127,10 @@ struct Row {
     ssh: String,
 }
 
-fn rows(lab: &Lab, hosts: &[Host]) -> Vec<Row> {
+fn rows(lab: &Lab, hosts: &[LabHost]) -> Vec<Row> {
     let suffix =
         if lab.name().as_str() == "default" { String::new() } else { format!(" --lab {}", lab.name()) };
-    let row = |host: &Host| Row {
+    let row = |host: &LabHost| Row {
         lab: lab.name().to_string(),
         host: host.name.clone(),
         address: host.address.to_string(),
@@ -140,7 +140,7 @@ fn rows(lab: &Lab, hosts: &[Host]) -> Vec<Row> {
     hosts.iter().map(row).collect()
 }
 
-fn answer(lab: &Lab, hosts: &[Host]) -> Result<CommandResult, CliError> {
+fn answer(lab: &Lab, hosts: &[LabHost]) -> Result<CommandResult, CliError> {
     let rows = rows(lab, hosts);
     let mut table = TextTable::new(&["HOST", "ADDRESS", "SSH"]).wide(&["STATE"]).indent(2);
     rows.iter().for_each(|row| {
@@ -200,7 +200,7 @@ fn ssh(context: &Context<'_>, args: &LabSsh) -> Result<(), CliError> {
 
 fn on_host(
     context: &Context<'_>,
-    args: &LabHost,
+    args: &LabHostArgs,
     words: &str,
     act: impl Fn(&Lab, &str) -> kubeon_lab::Result<()>,
 ) -> Result<(), CliError> {

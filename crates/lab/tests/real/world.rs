@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kubeon_lab::{HostState, Lab, LabName, Options, Places, User};
+use kubeon_lab::{HostState, Lab, LabName, LabOptions, Places, User};
 
 /// A lab's name and folder of its own; takes the lab down when dropped, also when a test fails.
 pub(crate) struct Scratch {
@@ -46,8 +46,8 @@ impl Scratch {
         &self.home
     }
 
-    pub(crate) fn options(&self, hosts: u32) -> Options {
-        Options { places: self.places.clone(), name: self.name.clone(), hosts }
+    pub(crate) fn options(&self, hosts: u32) -> LabOptions {
+        LabOptions { places: self.places.clone(), name: self.name.clone(), hosts }
     }
 
     pub(crate) fn up(&self, hosts: u32) -> Lab {

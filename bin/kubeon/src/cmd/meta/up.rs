@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
 use kubeon_install::{InstallOptions, names};
-use kubeon_lab::{Host, Lab, LabName};
+use kubeon_lab::{Lab, LabHost, LabName};
 
 use super::install::put;
 use super::kubectl::Kubectl;
@@ -102,7 +102,7 @@ async fn logins(kubectl: &Kubectl, lab: &Lab, options: &InstallOptions) -> Resul
     Ok(())
 }
 
-fn tell(context: &Context<'_>, others: &[Host], options: &InstallOptions) -> Result<(), CliError> {
+fn tell(context: &Context<'_>, others: &[LabHost], options: &InstallOptions) -> Result<(), CliError> {
     let mut text = format!("the Secret {LOGIN_SECRET} logs in to the hosts that are free:\n");
     for host in others {
         text.push_str(&format!("  {:4}  {}\n", host.name, host.address));
