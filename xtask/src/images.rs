@@ -20,8 +20,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use kubeon_api::Version;
-use kubeon_bundle::pack::{self, Content, Packed, Tree};
-use kubeon_bundle::{Arch, Store};
+use kubeon_bundle::pack::{self, Packed, TarContent, TarTree};
+use kubeon_bundle::{Arch, BundleStore};
 
 use archive::{Image, Process};
 
@@ -101,7 +101,7 @@ pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
     if !images.no_build {
         programs(root, &images.profile)?;
     }
-    let store = Store::from_env().context("where the cache is")?;
+    let store = BundleStore::from_env().context("where the cache is")?;
     let cache = store.cache().join("images");
     fs::create_dir_all(&cache)?;
     fs::create_dir_all(&images.out)?;
@@ -152,21 +152,21 @@ struct Factory<'a> {
 }
 
 impl Factory<'_> {
-    fn layer(&self, mut tree: Tree) -> Result<Packed> {
+    fn layer(&self, mut tree: TarTree) -> Result<Packed> {
         pack::add_parents(&mut tree);
         Ok(pack::pack(&tree, self.layers)?)
     }
 
-    fn program(&self, name: &str) -> Result<Content> {
+    fn program(&self, name: &str) -> Result<TarContent> {
         let path = self.programs.join(name);
         if !path.is_file() {
             bail!("{} is not built", path.display());
         }
-        Ok(Content::File { path, mode: 0o755 })
+        Ok(TarContent::File { path, mode: 0o755 })
     }
 
     /// Our programs, each in its place.
-    fn own(&self, recipe: &Recipe) -> Result<Tree> {
+    fn own(&self, recipe: &Recipe) -> Result<TarTree> {
         let placed = |&path: &&'static str| {
             let name = path.rsplit('/').next().unwrap_or(path);
             Ok((path.trim_start_matches('/').to_owned(), self.program(name)?))
@@ -175,12 +175,12 @@ impl Factory<'_> {
     }
 
     /// What a static program may look for: accounts, certificates, a folder for passing files.
-    fn bare() -> Result<Tree> {
-        let file = |bytes: Vec<u8>| Content::Bytes { bytes, mode: 0o644 };
+    fn bare() -> Result<TarTree> {
+        let file = |bytes: Vec<u8>| TarContent::Bytes { bytes, mode: 0o644 };
         let certificates = "/etc/ssl/certs/ca-certificates.crt";
         let vouch =
             fs::read(certificates).with_context(|| format!("{certificates}: install ca-certificates"))?;
-        Ok(Tree::from([
+        Ok(TarTree::from([
             (
                 "etc/passwd".to_owned(),
                 file(
@@ -190,7 +190,7 @@ impl Factory<'_> {
             ),
             ("etc/group".to_owned(), file(b"root:x:0:\nnonroot:x:65532:\n".into())),
             ("etc/ssl/certs/ca-certificates.crt".to_owned(), file(vouch)),
-            ("tmp".to_owned(), Content::Directory { mode: 0o1777 }),
+            ("tmp".to_owned(), TarContent::Directory { mode: 0o1777 }),
         ]))
     }
 
@@ -204,7 +204,7 @@ impl Factory<'_> {
 
     fn runner(&self) -> Result<Image> {
         let base = debian::layer(self.root, &self.cache, self.layers)?;
-        let mut playbooks = Tree::new();
+        let mut playbooks = TarTree::new();
         for (path, content) in pack::tree(&self.root.join("playbooks"))? {
             if !path.split('/').any(|name| name == "__pycache__" || name == ".ansible") {
                 playbooks.insert(format!("kubespray/{path}"), content);
@@ -217,13 +217,13 @@ impl Factory<'_> {
         })
     }
 
-    fn bundle(&self, store: &Store, version: Version) -> Result<Image> {
+    fn bundle(&self, store: &BundleStore, version: Version) -> Result<Image> {
         let bundle = store.find(version, Arch::native())?;
         bundle.verify()?;
         let files = pack::tree(bundle.root())?.into_iter();
         let files = files.map(|(path, content)| (format!("bundle/{path}"), content)).collect();
         let mut copier = self.own(&BUNDLE)?;
-        copier.insert("tmp".to_owned(), Content::Directory { mode: 0o1777 });
+        copier.insert("tmp".to_owned(), TarContent::Directory { mode: 0o1777 });
         Ok(Image {
             names: vec![format!(
                 "docker.io/{}",

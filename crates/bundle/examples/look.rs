@@ -1,11 +1,11 @@
-//! A developer's door to finished bundles: `look ls`, `look verify VERSION`, `look archive VERSION IMAGE FILE`.
+//! A small command line for finished bundles, for developers: `look ls`, `look verify VERSION`, `look archive VERSION IMAGE FILE`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use kubeon_bundle::{Bundle, Store};
+use kubeon_bundle::BundleStore;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -13,20 +13,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     match words.as_slice() {
         ["ls"] => {
-            for (folder, bundle) in Store::from_env()?.list()? {
+            for (folder, bundle) in BundleStore::from_env()?.list()? {
                 let text =
                     bundle.map_or_else(|error| error.to_string(), |b| format!("{} MiB", b.size() >> 20));
                 println!("{}  {text}", folder.display());
             }
         }
         ["verify", version] => {
-            if let Err(error) = Bundle::find(version.parse()?)?.verify() {
+            if let Err(error) = BundleStore::find_native(version.parse()?)?.verify() {
                 eprintln!("error: {error}");
                 std::process::exit(1);
             }
         }
         ["archive", version, image, file] => {
-            let made = Bundle::find(version.parse()?)?.image_archive(image, Path::new(file))?;
+            let made = BundleStore::find_native(version.parse()?)?.image_archive(image, Path::new(file))?;
             println!("{} sha256:{} {} bytes", made.path.display(), made.digest, made.size);
         }
         _ => return Err("usage: look ls | verify VERSION | archive VERSION IMAGE FILE".into()),

@@ -1,4 +1,4 @@
-//! A maintainer's door: writes `catalogue/go/COMPONENT/VERSION/{go.mod,go.sum}` for a new version of a component that the
+//! For maintainers: writes `catalogue/go/COMPONENT/VERSION/{go.mod,go.sum}` for a new version of a component that the
 //! catalogue knows. `cargo run -p kubeon-bundle --example pin -- kubernetes v1.37.0`
 #![allow(clippy::print_stdout)]
 
@@ -33,8 +33,8 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// A module of our own that wants the component's at one version, so that minimal version selection gives it the very
-/// dependencies that its authors chose.
+/// The `go.mod` of a module that requires the component's modules at one version. Minimal version selection then chooses
+/// the same dependencies as the component's authors.
 fn go_mod(component: &Component, recipe: &GoRecipe, version: &str) -> Outcome<String> {
     let first = recipe.modules.first().ok_or("it has no module to pin")?;
     let theirs = fs::read_to_string(module_file(first, version)?)?;
@@ -61,7 +61,7 @@ fn go_mod(component: &Component, recipe: &GoRecipe, version: &str) -> Outcome<St
     Ok(text)
 }
 
-/// Where the module cache keeps a module's `go.mod`.
+/// The path of a module's `go.mod` in the module cache.
 fn module_file(module: &str, version: &str) -> Outcome<String> {
     let output =
         Command::new("go").args(["mod", "download", "-json", &format!("{module}@{version}")]).output()?;

@@ -1,9 +1,9 @@
-//! Making a bundle: every component once, then the layout.
+//! Builds a bundle: every component once, then the layout.
 //!
 //! ```text
-//!   components ──► go lane (one after the other: a compiler uses every core)  ─┐
-//!              └─► Debian lane (beside it: it waits for the network)           ├─► assemble ─► rename into the store
-//!                        each: lock → cache? → make in scratch → rename       ─┘
+//!   components ──► Go thread: one after the other, since a compiler uses every core  ─┐
+//!              └─► Debian thread: at the same time, since it waits for the network    ├─► assemble ─► rename into the store
+//!                        each: lock → cache? → build in a scratch folder → rename    ─┘
 //! ```
 
 mod assemble;
@@ -11,89 +11,46 @@ mod debian;
 mod directory;
 mod error;
 mod go;
+mod options;
 mod progress;
+mod task;
 
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use kubeon_api::Digest;
-use kubeon_process::ProgramError;
 
 pub use error::BuildError;
 use error::at;
-pub(crate) use progress::Reporter;
-pub use progress::{Progress, State};
+pub use options::{BuildOptions, Origin};
+use progress::Reporter;
+pub use progress::{BuildProgress, BuildState};
+use task::Task;
 
 use crate::cache::{self, Finished, Scratch};
-use crate::catalogue::{Component, Entry, Recipe};
-use crate::{Arch, Bundle, Store, digest, pack};
+use crate::catalogue::{CatalogueEntry, Component, Recipe};
+use crate::{Arch, Bundle};
 
-/// The longest that one build waits for another one of the same thing.
-const WAIT: Duration = Duration::from_secs(2 * 3600);
+/// Time limit of a build that waits for another build of the same component or bundle.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 
-/// Where parts come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// Built from the Go module proxy and the distribution's packages.
-    GoModules,
-    /// Taken from a folder: programs as `NAME` or `bin/NAME`, root file systems as `PART/`.
-    Directory(PathBuf),
-}
-
-impl Origin {
-    /// The word in the bundle's manifest.
-    #[must_use]
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::GoModules => "go-modules",
-            Self::Directory(_) => "directory",
-        }
-    }
-}
-
-impl FromStr for Origin {
-    type Err = BuildError;
-    fn from_str(text: &str) -> Result<Self, BuildError> {
-        match text {
-            "go-modules" => Ok(Self::GoModules),
-            "official" | "mirror" => Err(BuildError::NotYet(text.to_owned())),
-            folder if Path::new(folder).is_dir() => Ok(Self::Directory(PathBuf::from(folder))),
-            other => Err(BuildError::UnknownSource(other.to_owned())),
-        }
-    }
-}
-
-/// How to build.
-#[derive(Debug, Clone)]
-pub struct BuildOptions {
-    /// Where parts come from.
-    pub from: Origin,
-    /// The architecture; today this machine's only.
-    pub arch: Arch,
-    /// Where the result and the cache lie.
-    pub store: Store,
-    /// Look for newer packages of the distribution even though the bundle exists.
-    pub refresh: bool,
-}
-
-/// Makes the bundle of an entry, or returns it when it exists with the same inputs. Blocks; safe to kill and to run
-/// twice at once.
+/// Builds the bundle of an entry, or returns it when it exists with the same inputs. Blocks. It can be killed at any
+/// moment and can run twice at the same time.
 ///
 /// # Errors
 /// A missing tool, a component that cannot be fetched or built, or a store that cannot be written.
 pub fn build(
-    entry: &Entry,
+    entry: &CatalogueEntry,
     options: &BuildOptions,
-    report: &(dyn Fn(Progress) + Sync),
+    report: &(dyn Fn(BuildProgress) + Sync),
 ) -> Result<Bundle, BuildError> {
     if options.arch != Arch::native() {
         return Err(BuildError::ForeignArch { wanted: options.arch, native: Arch::native() });
     }
     let place = options.store.folder(entry.kubernetes, options.arch);
-    let inputs = entry.inputs(options.arch, options.from.word()).map_err(at("hash", &place))?;
+    let inputs = entry.inputs(options.arch, options.from.name()).map_err(at("hash", &place))?;
     let always = options.refresh || options.from != Origin::GoModules;
     let ready = || if always { None } else { existing(&place, &inputs) };
     if let Some(bundle) = ready() {
@@ -101,9 +58,9 @@ pub fn build(
     }
     let reporter = Reporter::new(report);
     let name = format!("bundle-{}-{}", entry.kubernetes, options.arch);
-    let wait = || reporter.say("bundle", 0, State::Waiting);
-    let _lock =
-        cache::lock(options.store.cache(), &name, WAIT, wait).map_err(at("lock", options.store.cache()))?;
+    let wait = || reporter.say("bundle", 0, BuildState::Waiting);
+    let _lock = cache::lock(options.store.cache(), &name, LOCK_TIMEOUT, wait)
+        .map_err(at("lock", options.store.cache()))?;
     if let Some(bundle) = ready() {
         return Ok(bundle);
     }
@@ -122,8 +79,8 @@ pub fn build(
     assemble::assemble(entry, options, &inputs, &components, &reporter)
 }
 
-/// The bundle in that place, if it was made from the same inputs and every bit of it is as it was. Hashing takes a
-/// fraction of a second and makes building the cure for every damage.
+/// The bundle in that folder, if it has the same inputs and no damage. Hashing takes a fraction of a second; so another
+/// build repairs every damage.
 fn existing(place: &Path, inputs: &Digest) -> Option<Bundle> {
     let found = Bundle::open(place).ok()?;
     if found.manifest().inputs != *inputs {
@@ -132,42 +89,42 @@ fn existing(place: &Path, inputs: &Digest) -> Option<Bundle> {
     match found.verify() {
         Ok(()) => Some(found),
         Err(error) => {
-            tracing::warn!(%error, "the bundle is made again");
+            tracing::warn!(%error, "the bundle is built again");
             None
         }
     }
 }
 
 fn make_all(
-    entry: &Entry,
+    entry: &CatalogueEntry,
     options: &BuildOptions,
     reporter: &Reporter<'_>,
 ) -> Result<Vec<Finished>, BuildError> {
     for component in &entry.components {
-        reporter.say(&component.name, component.expected_seconds, State::Queued);
+        reporter.say(&component.name, component.expected_seconds, BuildState::Queued);
     }
     go::check_tools(entry)?;
     let work = options.store.cache().join("work");
-    // One compile cache for all of them, so that what they share is compiled once; it goes with the run, for it
-    // has gigabytes.
+    // All components share one compile cache, so that common packages are compiled once. It has gigabytes, so it is
+    // removed after the build.
     let compiled = Scratch::new(&work, "go-build").map_err(at("create a folder in", &work))?;
     let failed = AtomicBool::new(false);
-    let lane = |is_go: bool| -> Result<Vec<Finished>, BuildError> {
+    let build_kind = |is_go: bool| -> Result<Vec<Finished>, BuildError> {
         let mut finished = Vec::new();
         for component in &entry.components {
-            // What the other lane could not make is missing from the bundle, so starting more would be in vain.
+            // After a failure in the other thread the bundle cannot be completed.
             if matches!(component.recipe, Recipe::GoModules(_)) != is_go || failed.load(Ordering::Relaxed) {
                 continue;
             }
             finished.push(make(component, options, compiled.path(), reporter).inspect_err(|_| {
                 failed.store(true, Ordering::Relaxed);
-                reporter.say(&component.name, component.expected_seconds, State::Failed);
+                reporter.say(&component.name, component.expected_seconds, BuildState::Failed);
             })?);
         }
         Ok(finished)
     };
     let (go, debian) = thread::scope(|scope| {
-        let debian = scope.spawn(|| lane(false));
+        let debian = scope.spawn(|| build_kind(false));
         scope.spawn(|| {
             for component in entry.components.iter().skip(1) {
                 if !failed.load(Ordering::Relaxed) {
@@ -175,15 +132,15 @@ fn make_all(
                 }
             }
         });
-        (lane(true), debian.join())
+        (build_kind(true), debian.join())
     });
     let mut all = go?;
-    all.extend(debian.map_err(|_| BuildError::LaneDied)??);
+    all.extend(debian.map_err(|_| BuildError::ThreadDied)??);
     Ok(all)
 }
 
-/// Downloads the modules of a component while another one is compiled. What fails here is tried again, and told,
-/// when its turn comes.
+/// Downloads the modules of a component while another one is compiled. A failure is only logged: [`make`] downloads
+/// them again and reports it.
 fn fetch_ahead(component: &Component, options: &BuildOptions, compiled: &Path) {
     let Recipe::GoModules(recipe) = &component.recipe else { return };
     let silent = Reporter::new(&|_| {});
@@ -203,7 +160,7 @@ fn fetch_ahead(component: &Component, options: &BuildOptions, compiled: &Path) {
     }
 }
 
-/// One component: from the cache, or made.
+/// Takes one component from the cache or builds it.
 fn make(
     component: &Component,
     options: &BuildOptions,
@@ -220,10 +177,10 @@ fn make(
     };
     let place = task.place(cache, &prepared.circumstances())?;
     let name = place.file_name().unwrap_or_default().to_string_lossy();
-    let wait = || task.say(State::Waiting);
-    let _lock = cache::lock(cache, &name, WAIT, wait).map_err(at("lock", cache))?;
+    let wait = || task.say(BuildState::Waiting);
+    let _lock = cache::lock(cache, &name, LOCK_TIMEOUT, wait).map_err(at("lock", cache))?;
     if let Some(finished) = Finished::load(&place) {
-        task.say(State::Cached);
+        task.say(BuildState::Cached);
         return Ok(finished);
     }
     let out = scratch.folder("out").map_err(at("create a folder in", scratch.path()))?;
@@ -237,7 +194,7 @@ fn make(
         _ => Vec::new(),
     };
     let finished = Finished::commit(&out, &place, parts).map_err(at("write", &place))?;
-    task.say(State::Done);
+    task.say(BuildState::Done);
     Ok(finished)
 }
 
@@ -247,7 +204,7 @@ enum Prepared {
 }
 
 impl Prepared {
-    /// What decides the result besides the catalogue: the compiler, or the packages' versions.
+    /// What decides the result besides the catalogue: the versions of the compiler or of the packages.
     fn circumstances(&self) -> String {
         match self {
             Self::Go(toolchain) => toolchain.version.clone(),
@@ -255,40 +212,5 @@ impl Prepared {
                 packages.iter().map(|p| format!("{}={} {}\n", p.name, p.version, p.sha256)).collect()
             }
         }
-    }
-}
-
-/// A component that is being made.
-struct Task<'a> {
-    component: &'a Component,
-    arch: Arch,
-    /// The run's compile cache.
-    compiled: &'a Path,
-    reporter: &'a Reporter<'a>,
-}
-
-impl Task<'_> {
-    fn say(&self, state: State) {
-        self.reporter.say(&self.component.name, self.component.expected_seconds, state);
-    }
-
-    fn failed(&self, action: &'static str, source: ProgramError) -> BuildError {
-        let (component, hint) = (self.component.name.clone(), error::way_out(&source.to_string()));
-        BuildError::Command { component, action, source: Box::new(source), hint }
-    }
-
-    fn unexpected(&self, why: String) -> BuildError {
-        BuildError::Unexpected { component: self.component.name.clone(), why }
-    }
-
-    /// Where the component lies when it is made of the same things.
-    fn place(&self, cache: &Path, circumstances: &str) -> Result<PathBuf, BuildError> {
-        let key = self.key(circumstances).map_err(at("hash", cache))?;
-        let name = format!("{}-{}-{}", self.component.name, self.component.version, &key.as_str()[..16]);
-        Ok(cache.join("components").join(name))
-    }
-
-    fn key(&self, circumstances: &str) -> std::io::Result<Digest> {
-        digest::of_bytes(&serde_json::to_vec(&(pack::FORMAT, self.arch, self.component, circumstances))?)
     }
 }

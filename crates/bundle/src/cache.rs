@@ -1,5 +1,5 @@
-//! Finished components, half-made things and locks below the cache folder. A process may be killed at any moment:
-//! what is half-made lies in a scratch folder that the next run sweeps, and finished things appear by one rename.
+//! Finished components, scratch folders and locks in the cache folder. A process may be killed at any moment: unfinished
+//! files are in a scratch folder that the next run removes, and finished ones appear by one rename.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -16,10 +16,10 @@ use crate::{Part, digest};
 const PARTS_FILE: &str = "parts.json";
 const LOCK_FILE: &str = "owner.lock";
 /// A scratch folder younger than this may not have its lock file yet.
-const SETTLED: Duration = Duration::from_secs(60);
+const MINIMUM_AGE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(200);
 
-/// A folder of our own that is gone when we are.
+/// A folder of this process. It is removed when dropped, or by the next run if this process is killed.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     folder: TempDir,
@@ -27,7 +27,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one below `parent`, on the same file system as what it will become.
+    /// Creates one below `parent`, so that a rename to a folder beside it is possible.
     pub(crate) fn new(parent: &Path, name: &str) -> io::Result<Self> {
         fs::create_dir_all(parent)?;
         let folder = tempfile::Builder::new().prefix(&format!(".{name}-")).tempdir_in(parent)?;
@@ -40,7 +40,7 @@ impl Scratch {
         self.folder.path()
     }
 
-    /// Makes a folder inside.
+    /// Creates a folder inside.
     pub(crate) fn folder(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path().join(name);
         fs::create_dir_all(&path)?;
@@ -48,7 +48,7 @@ impl Scratch {
     }
 }
 
-/// Removes scratch folders whose owner is gone. One that cannot be removed is left for the next sweep.
+/// Removes scratch folders whose process has ended. The next run tries again to remove those that cannot be removed.
 pub(crate) fn sweep(parent: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(parent) {
         Ok(entries) => entries,
@@ -74,13 +74,14 @@ fn is_abandoned(folder: &Path) -> bool {
         Ok(owner) => owner.try_lock().is_ok(),
         Err(_) => {
             let changed = folder.metadata().and_then(|metadata| metadata.modified());
-            changed.is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > SETTLED))
+            changed
+                .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > MINIMUM_AGE))
         }
     }
 }
 
-/// Takes the lock of that name, waiting up to `limit` while another process holds it; `waiting` is called once before
-/// the first wait. The lock ends with the file, so also with the process.
+/// Takes the lock of that name and waits up to `limit` for another process; `waiting` is called once before the first
+/// wait. Dropping the file releases the lock, and so does the end of the process.
 pub(crate) fn lock(cache: &Path, name: &str, limit: Duration, waiting: impl FnOnce()) -> io::Result<File> {
     let folder = cache.join("locks");
     fs::create_dir_all(&folder)?;
@@ -98,14 +99,14 @@ pub(crate) fn lock(cache: &Path, name: &str, limit: Duration, waiting: impl FnOn
             tell();
         }
         if start.elapsed() >= limit {
-            let text = format!("another process has been making {name} for {} s", limit.as_secs());
+            let text = format!("another process has been building {name} for {} s", limit.as_secs());
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
         thread::sleep(POLL);
     }
 }
 
-/// A component that is finished: its parts and the folder with their blobs, named by digest.
+/// A finished component: its parts and the folder with their blobs, named by digest.
 #[derive(Debug, Clone)]
 pub(crate) struct Finished {
     pub(crate) folder: PathBuf,
@@ -117,7 +118,7 @@ impl Finished {
         self.folder.join(digest.as_str())
     }
 
-    /// Reads a component from the cache and hashes its blobs again. What is damaged counts as absent.
+    /// Reads a component from the cache and hashes its blobs again. A damaged component counts as absent.
     pub(crate) fn load(folder: &Path) -> Option<Self> {
         let parts: Vec<Part> = serde_json::from_slice(&fs::read(folder.join(PARTS_FILE)).ok()?).ok()?;
         let finished = Self { folder: folder.to_owned(), parts };
@@ -127,7 +128,7 @@ impl Finished {
         if finished.parts.iter().all(sound) {
             return Some(finished);
         }
-        tracing::warn!(folder = %folder.display(), "a cached component is damaged and is made again");
+        tracing::warn!(folder = %folder.display(), "a cached component is damaged and is built again");
         None
     }
 
@@ -141,8 +142,8 @@ impl Finished {
     }
 }
 
-/// Puts a finished folder in its place. If the place is taken, the two are exchanged in one step and the old one, now
-/// at `made`, is removed.
+/// Moves a finished folder to its place. If a folder is there, the two are exchanged in one step and the old one, now at
+/// `made`, is removed.
 pub(crate) fn replace(made: &Path, place: &Path) -> io::Result<()> {
     if let Some(parent) = place.parent() {
         fs::create_dir_all(parent)?;
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sweeps_only_what_nobody_owns() {
+    fn removes_only_scratch_folders_of_dead_processes() {
         let root = tempfile::tempdir().unwrap();
         let alive = Scratch::new(root.path(), "alive").unwrap();
         let dead = root.path().join(".dead-x");

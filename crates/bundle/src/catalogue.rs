@@ -1,5 +1,7 @@
-//! What is supported, as data: the files of `catalogue/`, read, resolved per Kubernetes version and checked.
+//! The supported versions, as data: the files of `catalogue/`, read, resolved per Kubernetes version and checked.
 
+mod error;
+mod files;
 mod recipe;
 
 use std::collections::BTreeMap;
@@ -7,6 +9,8 @@ use std::collections::BTreeMap;
 use kubeon_api::{Digest, Version};
 use serde::Deserialize;
 
+pub use error::CatalogueError;
+use files::CatalogueFiles;
 pub use recipe::{Component, DebianRecipe, GoRecipe, ImageRecipe, Need, PartRecipe, ProgramRecipe, Recipe};
 use recipe::{ComponentFile, ImageFile};
 
@@ -14,43 +18,15 @@ use crate::{Arch, digest};
 
 include!(concat!(env!("OUT_DIR"), "/catalogue_files.rs"));
 
-/// Why the catalogue cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum CatalogueError {
-    /// A YAML file does not have the expected shape.
-    #[error("catalogue/{file} cannot be read: {source}")]
-    Parse {
-        /// Path inside `catalogue/`.
-        file: String,
-        /// What the parser says.
-        #[source]
-        source: Box<serde_saphyr::Error>,
-    },
-    /// A file that another one refers to is missing.
-    #[error("catalogue/{0} is missing")]
-    Missing(String),
-    /// The data contradict each other.
-    #[error("catalogue: {0}")]
-    Contradiction(String),
-    /// The version is not in the catalogue.
-    #[error("Kubernetes {version} is not in the catalogue; it holds {known}")]
-    UnknownVersion {
-        /// What was asked for.
-        version: Version,
-        /// What there is, as one text.
-        known: String,
-    },
-}
-
 /// Every Kubernetes version that can be built.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
-    entries: BTreeMap<Version, Entry>,
+    entries: BTreeMap<Version, CatalogueEntry>,
 }
 
 /// Everything that belongs to one Kubernetes version.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The version.
     pub kubernetes: Version,
     /// Its components, slowest build first.
@@ -68,7 +44,7 @@ struct VersionFile {
 }
 
 impl Catalogue {
-    /// The catalogue that this program carries.
+    /// The catalogue that is embedded in this program.
     ///
     /// # Errors
     /// Only when the program was built from contradicting data; the crate's tests exclude that.
@@ -81,11 +57,12 @@ impl Catalogue {
     /// # Errors
     /// A file that does not parse, is missing, or contradicts another one.
     pub fn from_files(files: &[(&str, &str)]) -> Result<Self, CatalogueError> {
-        let components: BTreeMap<String, ComponentFile> = parse(files, "components.yaml")?;
-        let images: BTreeMap<String, ImageFile> = parse(files, "images.yaml")?;
+        let files = CatalogueFiles::new(files);
+        let components: BTreeMap<String, ComponentFile> = files.parse("components.yaml")?;
+        let images: BTreeMap<String, ImageFile> = files.parse("images.yaml")?;
         let mut entries = BTreeMap::new();
-        for (path, _) in files.iter().filter(|(path, _)| path.starts_with("versions/")) {
-            let file: VersionFile = parse(files, path)?;
+        for path in files.paths_in("versions/") {
+            let file: VersionFile = files.parse(path)?;
             entries.insert(file.kubernetes, resolve(files, &components, &images, &file)?);
         }
         Ok(Self { entries })
@@ -100,7 +77,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// A version that is not in the catalogue; the error lists those that are.
-    pub fn entry(&self, version: Version) -> Result<&Entry, CatalogueError> {
+    pub fn entry(&self, version: Version) -> Result<&CatalogueEntry, CatalogueError> {
         self.entries.get(&version).ok_or_else(|| CatalogueError::UnknownVersion {
             version,
             known: self.entries.keys().map(ToString::to_string).collect::<Vec<_>>().join(", "),
@@ -108,9 +85,9 @@ impl Catalogue {
     }
 }
 
-impl Entry {
-    /// Digest of everything that decides what a bundle of this entry holds. The compiler's and the packages'
-    /// versions are found out while building and stand in the bundle's manifest instead.
+impl CatalogueEntry {
+    /// Digest of everything that decides the contents of a bundle of this entry. The versions of the compiler and the
+    /// packages are known only after the build; the bundle's manifest has them.
     ///
     /// # Errors
     /// None in practice; hashing goes through `std::io`.
@@ -126,22 +103,12 @@ impl Entry {
     }
 }
 
-fn parse<T: for<'de> Deserialize<'de>>(files: &[(&str, &str)], path: &str) -> Result<T, CatalogueError> {
-    let text = content(files, path).ok_or_else(|| CatalogueError::Missing(path.to_owned()))?;
-    serde_saphyr::from_str(text)
-        .map_err(|source| CatalogueError::Parse { file: path.to_owned(), source: Box::new(source) })
-}
-
-fn content<'a>(files: &[(&str, &'a str)], path: &str) -> Option<&'a str> {
-    files.iter().find(|(name, _)| *name == path).map(|(_, text)| *text)
-}
-
 fn resolve(
-    files: &[(&str, &str)],
+    files: CatalogueFiles<'_>,
     components: &BTreeMap<String, ComponentFile>,
     images: &BTreeMap<String, ImageFile>,
     version: &VersionFile,
-) -> Result<Entry, CatalogueError> {
+) -> Result<CatalogueEntry, CatalogueError> {
     let mut resolved = Vec::new();
     for (name, wanted) in &version.components {
         let file = components.get(name).ok_or_else(|| {
@@ -160,23 +127,25 @@ fn resolve(
         })?;
         recipes.push(file.resolve(name, tag));
     }
-    let entry = Entry { kubernetes: version.kubernetes, components: resolved, images: recipes };
+    let entry = CatalogueEntry { kubernetes: version.kubernetes, components: resolved, images: recipes };
     check(&entry)?;
     Ok(entry)
 }
 
 /// Part names are unique, and an image's layers are parts.
-fn check(entry: &Entry) -> Result<(), CatalogueError> {
+fn check(entry: &CatalogueEntry) -> Result<(), CatalogueError> {
     let mut names: Vec<&str> =
         entry.components.iter().flat_map(|c| c.parts.iter().map(|part| part.name.as_str())).collect();
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(CatalogueError::Contradiction(format!("two parts are called {}", pair[0])));
+        return Err(CatalogueError::Contradiction(format!("two parts have the name {}", pair[0])));
     }
     for image in &entry.images {
         if let Some(layer) = image.layers.iter().find(|layer| !names.contains(&layer.as_str())) {
-            let text =
-                format!("the image {} wants the part {layer}, which {} lacks", image.name, entry.kubernetes);
+            let text = format!(
+                "the image {} needs the part {layer}, which {} does not have",
+                image.name, entry.kubernetes
+            );
             return Err(CatalogueError::Contradiction(text));
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use kubeon_api::Digest;
 use sha2::{Digest as _, Sha256};
 
-/// Passes bytes on and counts and hashes them on the way.
+/// Writes to another writer, and counts and hashes the bytes.
 pub(crate) struct HashingWriter<W> {
     inner: W,
     hash: Sha256,
@@ -19,7 +19,7 @@ impl<W: Write> HashingWriter<W> {
         Self { inner, hash: Sha256::new(), size: 0 }
     }
 
-    /// The inner writer, the digest and the number of bytes that went through.
+    /// The inner writer, the digest and the number of bytes written.
     pub(crate) fn finish(self) -> io::Result<(W, Digest, u64)> {
         Ok((self.inner, to_digest(&self.hash.finalize())?, self.size))
     }
@@ -47,7 +47,7 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> io::Result<Digest> {
     to_digest(&Sha256::digest(bytes))
 }
 
-/// The digest and size of everything a reader gives.
+/// The digest and size of everything in a reader.
 pub(crate) fn of_reader(mut reader: impl Read) -> io::Result<(Digest, u64)> {
     let mut writer = HashingWriter::new(io::sink());
     let mut buffer = vec![0; 256 * 1024];

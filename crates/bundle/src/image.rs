@@ -1,4 +1,4 @@
-//! Images made of parts: their config and manifest in the layout, and the archive that a host imports.
+//! Images composed of parts: their config and manifest in the layout, and the archive that a host imports.
 
 mod archive;
 mod load;
@@ -15,13 +15,13 @@ pub use load::{
 
 use crate::catalogue::ImageRecipe;
 use crate::layout::{self, Descriptor, Manifest};
-use crate::pack::{self, Content, Packed, Tree};
+use crate::pack::{self, Packed, TarContent, TarTree};
 use crate::{Arch, Part, digest};
 
-/// Where programs look for programs. The same list as in the upstream images.
+/// The same search path as in the upstream images.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Grows when the same recipe gives other images or archives of them.
+/// Version of the format. It changes when the same recipe gives other images or archives.
 pub(crate) const FORMAT: u32 = 2;
 
 /// A blob that serves as an image's layer.
@@ -44,7 +44,7 @@ impl From<&Packed> for Layer {
     }
 }
 
-/// What an image's config says; field names as OCI has them.
+/// An image's config, with the field names of OCI.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Config {
     architecture: Arch,
@@ -70,19 +70,19 @@ pub(crate) struct RootFs {
     pub(crate) diff_ids: Vec<String>,
 }
 
-/// The topmost layer: links to where upstream has the programs, and the few files that any program may expect.
-pub(crate) fn path_layer(recipe: &ImageRecipe) -> Tree {
-    let mut tree = Tree::new();
+/// The topmost layer: links at the places where upstream has the programs, and the few files that programs expect.
+pub(crate) fn path_layer(recipe: &ImageRecipe) -> TarTree {
+    let mut tree = TarTree::new();
     for (path, target) in &recipe.paths {
-        tree.insert(path.clone(), Content::Link(target.clone()));
+        tree.insert(path.clone(), TarContent::Link(target.clone()));
     }
-    let file = |text: &str| Content::Bytes { bytes: text.into(), mode: 0o644 };
+    let file = |text: &str| TarContent::Bytes { bytes: text.into(), mode: 0o644 };
     tree.insert(
         "etc/passwd".into(),
         file("root:x:0:0:root:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n"),
     );
     tree.insert("etc/group".into(), file("root:x:0:\nnobody:x:65534:\n"));
-    tree.insert("tmp".into(), Content::Directory { mode: 0o1777 });
+    tree.insert("tmp".into(), TarContent::Directory { mode: 0o1777 });
     pack::add_parents(&mut tree);
     tree
 }
@@ -108,11 +108,4 @@ pub(crate) fn compose(recipe: &ImageRecipe, layers: &[Layer], arch: Arch) -> io:
     let descriptor = Descriptor::new(layout::CONFIG, digest::of_bytes(&config)?, config.len() as u64);
     let manifest = serde_json::to_vec(&Manifest::new(descriptor, described))?;
     Ok((config, manifest))
-}
-
-/// An index entry that gives the image its upstream name, in containerd's words and in OCI's.
-pub(crate) fn named(digest: Digest, size: u64, reference: &str) -> Descriptor {
-    Descriptor::new(layout::MANIFEST, digest, size)
-        .with(layout::CONTAINERD_NAME, reference)
-        .with(layout::REF_NAME, reference)
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use kubeon_api::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::{BundleManifest, digest, image};
+use crate::{BundleManifest, digest};
 
 pub(crate) const LAYOUT_FILE: &str = "oci-layout";
 pub(crate) const LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
@@ -56,6 +56,11 @@ impl Descriptor {
     }
 }
 
+/// An index entry that gives an image its upstream name, in containerd's annotation and in OCI's.
+pub(crate) fn image_entry(digest: Digest, size: u64, reference: &str) -> Descriptor {
+    Descriptor::new(MANIFEST, digest, size).with(CONTAINERD_NAME, reference).with(REF_NAME, reference)
+}
+
 /// An image manifest, and the bundle's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -90,7 +95,7 @@ impl Index {
     }
 }
 
-/// Where a blob lies in a layout.
+/// The path of a blob in a layout.
 pub(crate) fn blob(root: &Path, digest: &Digest) -> PathBuf {
     blobs(root).join(digest.as_str())
 }
@@ -118,7 +123,7 @@ mod prefixed {
     }
 }
 
-/// The layout's own files for a bundle, which follow from its manifest alone.
+/// The layout's own files for a bundle. They depend only on its manifest.
 pub(crate) struct Described {
     pub(crate) config: Digest,
     pub(crate) config_bytes: Vec<u8>,
@@ -143,7 +148,7 @@ pub(crate) fn describe(bundle: &BundleManifest) -> io::Result<Described> {
     let manifest = digest::of_bytes(&manifest_bytes)?;
     let mut first = Descriptor::new(MANIFEST, manifest.clone(), manifest_bytes.len() as u64);
     first.artifact_type = Some(BUNDLE.to_owned());
-    let images = bundle.images.iter().map(|i| image::named(i.digest.clone(), i.size, &i.reference));
+    let images = bundle.images.iter().map(|i| image_entry(i.digest.clone(), i.size, &i.reference));
     let index = serde_json::to_vec(&Index::new(std::iter::once(first).chain(images).collect()))?;
     Ok(Described { config, config_bytes, manifest, manifest_bytes, index })
 }

@@ -1,4 +1,4 @@
-//! The artifacts: what a Kubernetes version is made of, how each part is built, and how it is proven unchanged.
+//! The artifacts: the parts of a Kubernetes version, how each is built, and how it is verified.
 //!
 //! ```text
 //!   catalogue/*.yaml, go.mod, go.sum          (data: what is supported)
@@ -25,9 +25,9 @@ pub mod manifest;
 pub mod pack;
 pub mod store;
 
-pub use build::{BuildError, BuildOptions, Origin, Progress, State, build};
+pub use build::{BuildError, BuildOptions, BuildProgress, BuildState, Origin, build};
 pub use bundle::{Bundle, BundleError, Damage, VerifyError};
-pub use catalogue::{Catalogue, CatalogueError, Entry};
+pub use catalogue::{Catalogue, CatalogueEntry, CatalogueError};
 pub use kubeon_api::{Arch, Digest, Version};
-pub use manifest::{BundleManifest, Image, Part, PartKind, Source};
-pub use store::Store;
+pub use manifest::{BundleManifest, Image, Part, PartKind, PartSource};
+pub use store::BundleStore;

@@ -1,5 +1,5 @@
-//! Makes a bundle without the rest of kubeon: what `./try` compiles first, so that Kubernetes is built while kubeon is.
-//! Says what it does in plain lines on standard error, and the bundle's folder on standard output.
+//! Builds a bundle without the rest of kubeon. `./try` compiles this program first, so that Kubernetes is built while
+//! kubeon is compiled. Prints progress as plain lines on standard error and the bundle's folder on standard output.
 //! usage: kubeon-bundle VERSION [go-modules|DIR] [--refresh]
 
 use std::error::Error;
@@ -7,10 +7,10 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use kubeon_bundle::{Arch, BuildOptions, Catalogue, Progress, State, Store, build};
+use kubeon_bundle::{Arch, BuildOptions, BuildProgress, BuildState, BundleStore, Catalogue, build};
 use parking_lot::Mutex;
 
-/// A component speaks again when another tenth of it is done.
+/// Progress is printed when another tenth of a component is done.
 const TENTHS: usize = 10;
 
 fn main() -> ExitCode {
@@ -35,12 +35,12 @@ fn run() -> Result<(), Box<dyn Error>> {
     let entry = catalogue.entry(version)?;
     let last = Mutex::new((String::new(), 0));
     let ended = Mutex::new(0);
-    let report = |progress: Progress| {
-        if progress.state == State::Queued {
+    let report = |progress: BuildProgress| {
+        if progress.state == BuildState::Queued {
             return;
         }
         let (mut last, mut ended) = (last.lock(), ended.lock());
-        *ended += usize::from(matches!(progress.state, State::Done | State::Cached));
+        *ended += usize::from(matches!(progress.state, BuildState::Done | BuildState::Cached));
         let now = (progress.component.clone(), tenth(progress.state));
         if *last != now {
             let counted = format!("{}/{}", *ended, entry.components.len() + 1);
@@ -48,40 +48,40 @@ fn run() -> Result<(), Box<dyn Error>> {
             *last = now;
         }
     };
-    let options = BuildOptions { from, arch: Arch::native(), store: Store::from_env()?, refresh };
+    let options = BuildOptions { from, arch: Arch::native(), store: BundleStore::from_env()?, refresh };
     let bundle = build(entry, &options, &report)?;
     writeln!(std::io::stdout(), "{}", bundle.root().display())?;
     Ok(())
 }
 
-/// What must change before a component is spoken of again.
-fn tenth(state: State) -> usize {
+/// A component's line is printed when this number changes.
+fn tenth(state: BuildState) -> usize {
     match state {
-        State::Building { done, total } => done * TENTHS / total.max(1),
-        State::Queued | State::Waiting => TENTHS + 1,
-        State::Fetching => TENTHS + 2,
-        State::Linking => TENTHS + 3,
-        State::Packing => TENTHS + 4,
-        State::Cached | State::Done | State::Failed => TENTHS + 5,
+        BuildState::Building { done, total } => done * TENTHS / total.max(1),
+        BuildState::Queued | BuildState::Waiting => TENTHS + 1,
+        BuildState::Fetching => TENTHS + 2,
+        BuildState::Linking => TENTHS + 3,
+        BuildState::Packing => TENTHS + 4,
+        BuildState::Cached | BuildState::Done | BuildState::Failed => TENTHS + 5,
     }
 }
 
-fn line(progress: &Progress) -> String {
+fn line(progress: &BuildProgress) -> String {
     let left = progress.seconds_left().map_or(String::new(), |left| format!(", about {left} s left"));
     let doing = match progress.state {
-        State::Queued | State::Waiting => "waits for another build of it".to_owned(),
-        State::Fetching => format!("fetching{left}"),
-        State::Building { done, total } => format!("building {done}/{total} packages{left}"),
-        State::Linking => format!("linking{left}"),
-        State::Packing => "packing".to_owned(),
-        State::Cached => "found in the cache".to_owned(),
-        State::Done => format!("made in {} s", progress.elapsed.as_secs()),
-        State::Failed => "failed".to_owned(),
+        BuildState::Queued | BuildState::Waiting => "waits for another build of it".to_owned(),
+        BuildState::Fetching => format!("fetching{left}"),
+        BuildState::Building { done, total } => format!("building {done}/{total} packages{left}"),
+        BuildState::Linking => format!("linking{left}"),
+        BuildState::Packing => "packing".to_owned(),
+        BuildState::Cached => "found in the cache".to_owned(),
+        BuildState::Done => format!("made in {} s", progress.elapsed.as_secs()),
+        BuildState::Failed => "failed".to_owned(),
     };
     format!("{:12} {doing}", progress.component)
 }
 
-/// Where nobody reads any more there is nothing left to say.
+/// Prints a line. An error is ignored: the reader of standard error may be gone.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

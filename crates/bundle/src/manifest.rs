@@ -1,11 +1,11 @@
-//! What a bundle says of itself: the JSON that the layout's manifest carries as its config.
+//! The list of a bundle's contents: JSON, stored as the config of the layout's manifest.
 
 use kubeon_api::{Digest, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::Arch;
 
-/// The number of this format. A reader refuses a higher one.
+/// The version of this format. A reader refuses a higher version.
 pub const SCHEMA: u32 = 1;
 
 /// Everything that a bundle holds. Signatures and bills of materials attach to the layout's manifest as OCI
@@ -13,7 +13,7 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleManifest {
-    /// The format's number, [`SCHEMA`].
+    /// The version of the format, [`SCHEMA`].
     pub schema: u32,
     /// The Kubernetes version that the bundle is for.
     pub kubernetes: Version,
@@ -23,7 +23,7 @@ pub struct BundleManifest {
     pub created_from: String,
     /// Digest of the catalogue's data that it was built from. Equal inputs mean that nothing needs to be built.
     pub inputs: Digest,
-    /// What hosts are given, sorted by name.
+    /// The parts that hosts receive, sorted by name.
     pub parts: Vec<Part>,
     /// The images, sorted by name. Those that every host needs are also a part of kind `image`.
     pub images: Vec<Image>,
@@ -43,7 +43,7 @@ impl BundleManifest {
     }
 }
 
-/// What a part's blob holds once it is unpacked.
+/// The contents of a part's unpacked blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartKind {
@@ -51,19 +51,19 @@ pub enum PartKind {
     Program,
     /// Several static programs at `bin/NAME`.
     Archive,
-    /// A root file system that brings its own libraries.
+    /// A root file system with its own libraries.
     Rootfs,
     /// `image.tar`, an OCI archive to import.
     Image,
 }
 
-/// One thing that a host is given: a tar compressed with zstd, in one blob.
+/// A part that hosts receive: one blob, a tar compressed with zstd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Part {
     /// Unique in the bundle: `kubelet`, `coredns-image`.
     pub name: String,
-    /// What the blob holds.
+    /// The contents of the blob.
     pub kind: PartKind,
     /// The component's version: `v3.6.8`, `2.6.12-1+deb12u4`.
     pub version: String,
@@ -83,14 +83,14 @@ pub struct Part {
     /// The programs in it, as paths from the part's root: `bin/kubelet`, `usr/sbin/haproxy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
-    /// What it was made from.
-    pub source: Source,
+    /// Its source.
+    pub source: PartSource,
 }
 
-/// What a part was made from.
+/// The source of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
-pub enum Source {
+pub enum PartSource {
     /// Built by the `go` command from modules whose sums are committed in the catalogue.
     GoModules {
         /// The modules that hold the programs. Their dependencies are pinned by the catalogue's `go.sum`.
@@ -103,9 +103,9 @@ pub enum Source {
         /// The packages, sorted by name.
         packages: Vec<DebianPackage>,
     },
-    /// Taken from a folder as it was.
+    /// Taken from a folder without changes.
     Directory,
-    /// Put together from other parts of this bundle.
+    /// Composed of other parts of this bundle.
     Parts {
         /// Their names, lowest layer first.
         names: Vec<String>,

@@ -1,4 +1,4 @@
-//! Files into one blob, the same bytes every time: names sorted, times 0, owner root, modes 0755 or 0644.
+//! Packs files into one blob, with the same bytes every time: sorted names, times 0, owner root, modes 0755 or 0644.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,37 +10,37 @@ use kubeon_api::Digest;
 use kubeon_atomic_file::AtomicFile;
 
 use crate::digest::HashingWriter;
-use crate::{Part, PartKind, Source};
+use crate::{Part, PartKind, PartSource};
 
-/// Raised whenever the same files would give other bytes, so that no cache serves the old ones.
+/// Version of the packing. It changes whenever the same files give other bytes, so that caches do not reuse old blobs.
 pub(crate) const FORMAT: u32 = 1;
 
-/// Level 9 of 22: past it the files hardly shrink while the time doubles.
+/// Level 9 of 22: higher levels take twice the time and hardly save space.
 const LEVEL: i32 = 9;
 
-/// What goes into a tar, by its path there (no leading slash). A `BTreeMap` keeps the order.
-pub type Tree = BTreeMap<String, Content>;
+/// The entries of a tar by path, without a leading slash. A `BTreeMap` keeps them sorted.
+pub type TarTree = BTreeMap<String, TarContent>;
 
 /// One entry of a tar.
 #[derive(Debug, Clone)]
-pub enum Content {
+pub enum TarContent {
     /// A folder.
     Directory {
         /// Its permissions.
         mode: u32,
     },
-    /// A symbolic link to this.
+    /// A symbolic link to this target.
     Link(String),
-    /// A file with what another one holds.
+    /// A file with the content of a file on disk.
     File {
-        /// The other one.
+        /// The file on disk.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// A file.
+    /// A file with this content.
     Bytes {
-        /// What it holds.
+        /// The content.
         bytes: Vec<u8>,
         /// Its permissions.
         mode: u32,
@@ -50,11 +50,11 @@ pub enum Content {
 /// A finished blob.
 #[derive(Debug, Clone)]
 pub struct Packed {
-    /// Of the blob, which is its file's name.
+    /// SHA-256 of the blob; the name of its file.
     pub digest: Digest,
     /// Bytes of the blob.
     pub size: u64,
-    /// Of the tar inside.
+    /// SHA-256 of the tar inside.
     pub diff_id: Digest,
     /// Bytes of the tar inside.
     pub tar_size: u64,
@@ -70,7 +70,7 @@ impl Packed {
         kind: PartKind,
         version: &str,
         programs: Vec<String>,
-        source: Source,
+        source: PartSource,
     ) -> Part {
         Part {
             name: name.to_owned(),
@@ -92,7 +92,7 @@ impl Packed {
 ///
 /// # Errors
 /// When a file cannot be read or written.
-pub fn pack(tree: &Tree, folder: &Path) -> io::Result<Packed> {
+pub fn pack(tree: &TarTree, folder: &Path) -> io::Result<Packed> {
     let temporary = AtomicFile::new_in(folder, 0o444)?;
     let file = HashingWriter::new(BufWriter::new(temporary.as_file().try_clone()?));
     let encoder = zstd::Encoder::new(file, LEVEL)?;
@@ -104,11 +104,11 @@ pub fn pack(tree: &Tree, folder: &Path) -> io::Result<Packed> {
     Ok(Packed { digest, size, diff_id, tar_size, unpacked_size })
 }
 
-/// Writes a tar without compression; answers the writer and the bytes of all files.
+/// Writes a tar without compression. Returns the writer and the size of all files in bytes.
 ///
 /// # Errors
 /// When a file cannot be read or written.
-pub fn write_tar<W: Write>(tree: &Tree, writer: W) -> io::Result<(W, u64)> {
+pub fn write_tar<W: Write>(tree: &TarTree, writer: W) -> io::Result<(W, u64)> {
     let mut tar = tar::Builder::new(writer);
     let mut unpacked = 0;
     for (path, content) in tree {
@@ -117,23 +117,23 @@ pub fn write_tar<W: Write>(tree: &Tree, writer: W) -> io::Result<(W, u64)> {
     Ok((tar.into_inner()?, unpacked))
 }
 
-fn append<W: Write>(tar: &mut tar::Builder<W>, path: &str, content: &Content) -> io::Result<u64> {
+fn append<W: Write>(tar: &mut tar::Builder<W>, path: &str, content: &TarContent) -> io::Result<u64> {
     match content {
-        Content::Directory { mode } => {
+        TarContent::Directory { mode } => {
             let mut header = header(tar::EntryType::Directory, *mode, 0);
             tar.append_data(&mut header, format!("{path}/"), io::empty())?;
             Ok(0)
         }
-        Content::Link(target) => {
+        TarContent::Link(target) => {
             tar.append_link(&mut header(tar::EntryType::Symlink, 0o777, 0), path, target)?;
             Ok(0)
         }
-        Content::Bytes { bytes, mode } => {
+        TarContent::Bytes { bytes, mode } => {
             let size = bytes.len() as u64;
             tar.append_data(&mut header(tar::EntryType::Regular, *mode, size), path, bytes.as_slice())?;
             Ok(size)
         }
-        Content::File { path: source, mode } => {
+        TarContent::File { path: source, mode } => {
             let file = File::open(source)?;
             let size = file.metadata()?.len();
             append_stream(tar, path, *mode, size, file)?;
@@ -144,7 +144,7 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, path: &str, content: &Content) ->
 
 /// Adds a file of a known size from a stream.
 ///
-/// A stream that ends early or goes on would shift everything behind it, so both are errors.
+/// A stream of another size is an error: it would shift every entry after it.
 ///
 /// # Errors
 /// These, and when nothing can be read or written.
@@ -192,8 +192,8 @@ fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
 ///
 /// # Errors
 /// For these, for names that are not UTF-8, and when a folder cannot be read.
-pub fn tree(root: &Path) -> io::Result<Tree> {
-    let mut found = Tree::new();
+pub fn tree(root: &Path) -> io::Result<TarTree> {
+    let mut found = TarTree::new();
     let mut open = vec![PathBuf::new()];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(root.join(&folder))? {
@@ -202,12 +202,12 @@ pub fn tree(root: &Path) -> io::Result<Tree> {
             let metadata = entry.metadata()?;
             let content = if metadata.is_dir() {
                 open.push(path.clone());
-                Content::Directory { mode: 0o755 }
+                TarContent::Directory { mode: 0o755 }
             } else if metadata.is_symlink() {
-                Content::Link(text(&fs::read_link(entry.path())?)?)
+                TarContent::Link(text(&fs::read_link(entry.path())?)?)
             } else if metadata.is_file() {
                 let runs = metadata.permissions().mode() & 0o111 != 0;
-                Content::File { path: entry.path(), mode: if runs { 0o755 } else { 0o644 } }
+                TarContent::File { path: entry.path(), mode: if runs { 0o755 } else { 0o644 } }
             } else {
                 return Err(io::Error::other(format!("{} is neither file, folder nor link", path.display())));
             };
@@ -217,15 +217,15 @@ pub fn tree(root: &Path) -> io::Result<Tree> {
     Ok(found)
 }
 
-/// A path that is text, as tar names here are.
+/// The path as text: names in these tars are UTF-8.
 fn text(path: &Path) -> io::Result<String> {
     path.to_str()
         .map(str::to_owned)
         .ok_or_else(|| io::Error::other(format!("{} is not UTF-8", path.display())))
 }
 
-/// Adds the folders above every entry, so that unpacking never has to guess their modes.
-pub fn add_parents(tree: &mut Tree) {
+/// Adds the parent folders of every entry, so that they have a defined mode when unpacked.
+pub fn add_parents(tree: &mut TarTree) {
     let mut parents = Vec::new();
     for path in tree.keys() {
         let mut rest = path.as_str();
@@ -235,7 +235,7 @@ pub fn add_parents(tree: &mut Tree) {
         }
     }
     for parent in parents {
-        tree.entry(parent).or_insert(Content::Directory { mode: 0o755 });
+        tree.entry(parent).or_insert(TarContent::Directory { mode: 0o755 });
     }
 }
 

@@ -1,10 +1,10 @@
-//! Where bundles and half-made things lie on this machine.
+//! The folders of bundles and of unfinished builds on this machine.
 //!
 //! ```text
-//!   CACHE/components/<name>-<version>-<key>/   finished components: parts.json and blobs, trusted after a re-hash
-//!   CACHE/work/                                what is being made; swept when its owner is gone
+//!   CACHE/components/<name>-<version>-<key>/   finished components: parts.json and blobs, hashed again before use
+//!   CACHE/work/                                running builds; folders of dead builds are removed
 //!   CACHE/locks/
-//!   BUNDLES/<version>-<arch>/                  finished bundles (CACHE/bundles unless told otherwise)
+//!   BUNDLES/<version>-<arch>/                  finished bundles (by default CACHE/bundles)
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -12,28 +12,29 @@ use std::{env, fs, io};
 
 use kubeon_api::Version;
 
+use crate::bundle::error::shape;
 use crate::{Arch, Bundle, BundleError};
 
 /// The folders of the bundle store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Store {
+pub struct BundleStore {
     bundles: PathBuf,
     cache: PathBuf,
 }
 
 /// No folder can be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there is no place for bundles: HOME is not set; set KUBEON_CACHE to a folder")]
+#[error("there is no folder for bundles: HOME is not set; set KUBEON_CACHE to a folder")]
 pub struct NoHome;
 
-impl Store {
-    /// A store whose cache is `cache` and whose bundles lie in `cache/bundles`.
+impl BundleStore {
+    /// A store with the cache in `cache` and the bundles in `cache/bundles`.
     #[must_use]
     pub fn at(cache: &Path) -> Self {
         Self { bundles: cache.join("bundles"), cache: cache.to_owned() }
     }
 
-    /// The same store with its bundles elsewhere.
+    /// The same store with another folder for bundles.
     #[must_use]
     pub fn with_bundles(mut self, bundles: &Path) -> Self {
         bundles.clone_into(&mut self.bundles);
@@ -63,13 +64,13 @@ impl Store {
         &self.bundles
     }
 
-    /// The folder of everything that can be made again.
+    /// The folder of everything that can be built again.
     #[must_use]
     pub fn cache(&self) -> &Path {
         &self.cache
     }
 
-    /// Where the bundle of a version lies or will lie.
+    /// The folder of the bundle of a version, whether it exists or not.
     #[must_use]
     pub fn folder(&self, version: Version, arch: Arch) -> PathBuf {
         self.bundles.join(format!("{version}-{arch}"))
@@ -87,8 +88,17 @@ impl Store {
         Bundle::open(&folder)
     }
 
-    /// Every bundle, by folder name. One that cannot be opened does not hide the others. Hidden folders are bundles
-    /// being made.
+    /// Opens the bundle of a version for this machine's architecture in the user's store.
+    ///
+    /// # Errors
+    /// There is none, it is damaged, or there is no store.
+    pub fn find_native(version: Version) -> Result<Bundle, BundleError> {
+        let no_home = |error| shape(Path::new("~/.cache/kubeon"), error);
+        Self::from_env().map_err(no_home)?.find(version, Arch::native())
+    }
+
+    /// Every bundle, sorted by folder name. A bundle that cannot be opened does not hide the others. Hidden folders are
+    /// unfinished bundles.
     ///
     /// # Errors
     /// The store's folder exists and cannot be read.

@@ -1,7 +1,7 @@
 //! The bundles of this machine.
 
 use kubeon_api::Version;
-use kubeon_bundle::{Arch, Bundle, BundleError, Catalogue, Store};
+use kubeon_bundle::{Arch, Bundle, BundleError, BundleStore, Catalogue};
 
 use crate::environment::EngineEnvironment;
 use crate::error::{EngineError, chain};
@@ -10,11 +10,11 @@ use crate::error::{EngineError, chain};
 ///
 /// # Errors
 /// Refuses when the environment names no folder.
-pub fn store(environment: &EngineEnvironment) -> Result<Store, EngineError> {
+pub fn store(environment: &EngineEnvironment) -> Result<BundleStore, EngineError> {
     let Some(cache) = &environment.cache else {
         return Err(EngineError::refused("HOME is not set: set KUBEON_CACHE to a folder for bundles"));
     };
-    let store = Store::at(cache);
+    let store = BundleStore::at(cache);
     Ok(match &environment.bundles {
         Some(bundles) => store.with_bundles(bundles),
         None => store,

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use kubeon_bundle::{Arch, Bundle, Store, Version};
+use kubeon_bundle::{Arch, Bundle, BundleStore, Version};
 
 use crate::EnvtestError;
 
@@ -31,7 +31,7 @@ impl Programs {
         Self::of(&store()?, version)
     }
 
-    fn of(store: &Store, version: Version) -> Result<Self, EnvtestError> {
+    fn of(store: &BundleStore, version: Version) -> Result<Self, EnvtestError> {
         let bundle = store.find(version, Arch::native())?;
         let folder = store.cache().join("programs");
         let program = |part: &str| of_bundle(&bundle, part, &folder);
@@ -60,10 +60,10 @@ pub fn program_of(version: Version, name: &str) -> Result<PathBuf, EnvtestError>
     of_bundle(&store.find(version, Arch::native())?, name, &store.cache().join("programs"))
 }
 
-fn store() -> Result<Store, EnvtestError> {
+fn store() -> Result<BundleStore, EnvtestError> {
     let no_home =
         |error| EnvtestError::File { path: "~/.cache/kubeon".into(), source: io::Error::other(error) };
-    Store::from_env().map_err(no_home)
+    BundleStore::from_env().map_err(no_home)
 }
 
 /// The program of a part that has the part's name.
@@ -97,7 +97,7 @@ mod tests {
     fn says_how_to_build_what_is_missing() {
         let cache = tempfile::tempdir().unwrap();
         let version = "v1.36.3".parse().unwrap();
-        let error = Programs::of(&Store::at(cache.path()), version).unwrap_err().to_string();
+        let error = Programs::of(&BundleStore::at(cache.path()), version).unwrap_err().to_string();
         assert!(error.contains("kubeon bundle build v1.36.3"), "{error}");
     }
 }

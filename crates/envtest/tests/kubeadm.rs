@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use kubeon_bundle::{Arch, Bundle, Store};
+use kubeon_bundle::{Arch, Bundle, BundleStore};
 
 /// What kubeadm installs nothing of.
 const NOT_KUBEADMS: &str = "flannel";
@@ -22,7 +22,7 @@ fn wanted(bundle: &Bundle) -> BTreeSet<String> {
 
 #[test]
 fn every_bundle_holds_the_images_that_its_kubeadm_asks_for() {
-    let store = Store::from_env().unwrap();
+    let store = BundleStore::from_env().unwrap();
     let mut seen = Vec::new();
     for (_, bundle) in store.list().unwrap() {
         let bundle = bundle.unwrap();

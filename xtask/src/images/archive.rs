@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use kubeon_api::Digest;
-use kubeon_bundle::pack::{self, Content, Packed, Tree};
+use kubeon_bundle::pack::{self, Packed, TarContent, TarTree};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -59,8 +59,8 @@ impl Image {
             "mediaType": "application/vnd.oci.image.index.v1+json",
             "manifests": entries.collect::<Vec<_>>(),
         }))?;
-        let bytes = |bytes: Vec<u8>| Content::Bytes { bytes, mode: 0o644 };
-        let mut tree = Tree::from([
+        let bytes = |bytes: Vec<u8>| TarContent::Bytes { bytes, mode: 0o644 };
+        let mut tree = TarTree::from([
             ("oci-layout".to_owned(), bytes(br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec())),
             ("index.json".to_owned(), bytes(index)),
             (blob(&sha256(&config)), bytes(config)),
@@ -68,7 +68,7 @@ impl Image {
         ]);
         for layer in &self.layers {
             let path = layers.join(layer.digest.as_str());
-            tree.insert(blob(layer.digest.as_str()), Content::File { path, mode: 0o644 });
+            tree.insert(blob(layer.digest.as_str()), TarContent::File { path, mode: 0o644 });
         }
         pack::write_tar(&tree, BufWriter::new(File::create(file)?))?;
         Ok(digest)

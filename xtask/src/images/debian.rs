@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use kubeon_bundle::pack::{self, Content, Packed, Tree};
+use kubeon_bundle::pack::{self, Packed, TarContent, TarTree};
 
 use super::archive::{recall, remembered, sha256};
 
@@ -76,8 +76,8 @@ fn ansible(folder: &Path, requirements: &Path) -> Result<()> {
     run(pip.arg("--target").arg(into).arg("--requirement").arg(requirements))
 }
 
-fn add(tree: &mut Tree) {
-    let text = |text: String, mode| Content::Bytes { bytes: text.into_bytes(), mode };
+fn add(tree: &mut TarTree) {
+    let text = |text: String, mode| TarContent::Bytes { bytes: text.into_bytes(), mode };
     for (program, module) in PROGRAMS {
         let script = format!(
             "#!/usr/bin/python3\nimport sys\n\nfrom ansible.cli.{module} import main\n\nsys.exit(main())\n"
@@ -86,9 +86,9 @@ fn add(tree: &mut Tree) {
     }
     // Written by pip with the path of the Python that ran it.
     tree.retain(|path, _| !path.starts_with("usr/lib/python3/dist-packages/bin/"));
-    tree.insert("tmp".to_owned(), Content::Directory { mode: 0o1777 });
+    tree.insert("tmp".to_owned(), TarContent::Directory { mode: 0o1777 });
     for name in FOLDERS {
-        tree.insert(name.to_owned(), Content::Directory { mode: 0o755 });
+        tree.insert(name.to_owned(), TarContent::Directory { mode: 0o755 });
     }
     pack::add_parents(tree);
 }

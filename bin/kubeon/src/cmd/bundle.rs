@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kubeon_api::Version;
-use kubeon_bundle::{Arch, BuildOptions, Bundle, BundleError, Origin, PartKind, Progress, State, build};
+use kubeon_bundle::{
+    Arch, BuildOptions, BuildProgress, BuildState, Bundle, BundleError, Origin, PartKind, build,
+};
 use kubeon_engine::bundles::store;
 use serde::Serialize;
 
@@ -101,7 +103,7 @@ struct Planned {
 
 fn announce(
     context: &Context<'_>,
-    entry: &kubeon_bundle::Entry,
+    entry: &kubeon_bundle::CatalogueEntry,
     options: &BuildOptions,
     format: Format,
 ) -> Result<(), CliError> {
@@ -128,25 +130,25 @@ fn announce(
     Ok(())
 }
 
-fn show(spinner: &Spinner, progress: &Progress) {
+fn show(spinner: &Spinner, progress: &BuildProgress) {
     let name = &progress.component;
     let left = match progress.seconds_left() {
         Some(seconds) if seconds > 0 => format!(", {seconds} s left"),
         _ => String::new(),
     };
     match progress.state {
-        State::Queued => {}
-        State::Waiting => spinner.progress(name, "waits for another build of it"),
-        State::Fetching => spinner.progress(name, &format!("fetching{left}")),
-        State::Building { done, total } if total > 0 => {
+        BuildState::Queued => {}
+        BuildState::Waiting => spinner.progress(name, "waits for another build of it"),
+        BuildState::Fetching => spinner.progress(name, &format!("fetching{left}")),
+        BuildState::Building { done, total } if total > 0 => {
             spinner.progress(name, &format!("building {done}/{total} packages{left}"));
         }
-        State::Building { .. } => spinner.progress(name, &format!("building{left}")),
-        State::Linking => spinner.progress(name, &format!("linking{left}")),
-        State::Packing => spinner.progress(name, "packing"),
-        State::Cached => spinner.end(name, Ok("found in the cache")),
-        State::Done => spinner.end(name, Ok("made")),
-        State::Failed => spinner.end(name, Err("failed")),
+        BuildState::Building { .. } => spinner.progress(name, &format!("building{left}")),
+        BuildState::Linking => spinner.progress(name, &format!("linking{left}")),
+        BuildState::Packing => spinner.progress(name, "packing"),
+        BuildState::Cached => spinner.end(name, Ok("found in the cache")),
+        BuildState::Done => spinner.end(name, Ok("made")),
+        BuildState::Failed => spinner.end(name, Err("failed")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The layout from finished components: blobs linked, images composed, everything in place by one rename.
+//! Assembles the layout from finished components: links blobs, composes images, puts everything in place by one rename.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -7,22 +7,23 @@ use std::path::Path;
 
 use kubeon_api::Digest;
 
-use super::error::at;
-use super::{BuildError, BuildOptions, Reporter, State};
+use super::error::{BuildError, at};
+use super::options::BuildOptions;
+use super::progress::{BuildState, Reporter};
 use crate::cache::{self, Finished, Scratch};
-use crate::catalogue::{Entry, ImageRecipe};
+use crate::catalogue::{CatalogueEntry, ImageRecipe};
 use crate::image::{self, Layer};
-use crate::pack::{self, Content, Tree};
-use crate::{Bundle, BundleManifest, Image, Part, PartKind, Source, digest, layout, manifest};
+use crate::pack::{self, TarContent, TarTree};
+use crate::{Bundle, BundleManifest, Image, Part, PartKind, PartSource, digest, layout, manifest};
 
 pub(super) fn assemble(
-    entry: &Entry,
+    entry: &CatalogueEntry,
     options: &BuildOptions,
     inputs: &Digest,
     components: &[Finished],
     reporter: &Reporter<'_>,
 ) -> Result<Bundle, BuildError> {
-    reporter.say("bundle", 0, State::Packing);
+    reporter.say("bundle", 0, BuildState::Packing);
     let bundles = options.store.bundles();
     let scratch = Scratch::new(bundles, "bundle").map_err(at("create a folder in", bundles))?;
     let root = scratch.folder("layout").map_err(at("create a folder in", scratch.path()))?;
@@ -53,7 +54,7 @@ pub(super) fn assemble(
         schema: manifest::SCHEMA,
         kubernetes: entry.kubernetes,
         arch: options.arch,
-        created_from: options.from.word().to_owned(),
+        created_from: options.from.name().to_owned(),
         inputs: inputs.clone(),
         parts,
         images,
@@ -62,11 +63,11 @@ pub(super) fn assemble(
     let place = options.store.folder(entry.kubernetes, options.arch);
     cache::replace(&root, &place).map_err(at("move the bundle to", &place))?;
     let bundle = Bundle::open(&place)?;
-    reporter.say("bundle", 0, State::Done);
+    reporter.say("bundle", 0, BuildState::Done);
     Ok(bundle)
 }
 
-/// A hard link where both lie on one file system, else a copy.
+/// Makes a hard link, or a copy when the two are on different file systems.
 fn link(source: &Path, target: &Path) -> io::Result<()> {
     if fs::hard_link(source, target).is_ok() || target.exists() {
         return Ok(());
@@ -99,10 +100,10 @@ fn compose(
 fn image_part(recipe: &ImageRecipe, image: &Image, root: &Path, scratch: &Path) -> io::Result<Part> {
     let path = scratch.join("image.tar");
     image::write_archive(root, image, io::BufWriter::new(File::create(&path)?))?.flush()?;
-    let content = Content::File { path: path.clone(), mode: 0o644 };
-    let packed = pack::pack(&Tree::from([("image.tar".to_owned(), content)]), &layout::blobs(root))?;
+    let content = TarContent::File { path: path.clone(), mode: 0o644 };
+    let packed = pack::pack(&TarTree::from([("image.tar".to_owned(), content)]), &layout::blobs(root))?;
     fs::remove_file(&path)?;
-    let source = Source::Parts { names: recipe.layers.clone() };
+    let source = PartSource::Parts { names: recipe.layers.clone() };
     let mut part =
         packed.part(&format!("{}-image", recipe.name), PartKind::Image, &recipe.tag, Vec::new(), source);
     part.image = Some(recipe.reference.clone());

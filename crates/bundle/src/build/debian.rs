@@ -1,5 +1,5 @@
-//! Components unpacked from packages of the distribution: a root file system that brings its own libraries and so runs
-//! on any host. Nothing is installed on this machine and no package's script runs.
+//! Components unpacked from packages of the distribution: a root file system with its own libraries, which runs on any
+//! host. Nothing is installed on this machine and no package's script runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,23 @@ use std::time::Duration;
 
 use kubeon_process::{ProgramRun, find_on_path};
 
-use super::error::at;
-use super::{BuildError, State, Task};
+use super::error::{BuildError, at};
+use super::progress::BuildState;
+use super::task::Task;
 use crate::cache::Scratch;
 use crate::catalogue::DebianRecipe;
 use crate::manifest::DebianPackage;
-use crate::pack::{self, Content, Tree};
-use crate::{Part, PartKind, Source, digest};
+use crate::pack::{self, TarContent, TarTree};
+use crate::{Part, PartKind, PartSource, digest};
 
-const ASK_LIMIT: Duration = Duration::from_secs(120);
-const DOWNLOAD_LIMIT: Duration = Duration::from_secs(900);
-const UNPACK_LIMIT: Duration = Duration::from_secs(300);
+/// Time limit for reading package lists and libraries.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(120);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(900);
+const UNPACK_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Options that make apt answer for an empty machine and leave this one's caches alone.
+/// Options that make apt resolve for an empty machine and not write this machine's caches.
 const EMPTY_MACHINE: [&str; 6] = [
-    "-oDir::State::status=/dev/null",
+    "-oDir::BuildState::status=/dev/null",
     "-oDir::Cache::pkgcache=",
     "-oDir::Cache::srcpkgcache=",
     "-oDebug::NoLocking=1",
@@ -29,7 +31,7 @@ const EMPTY_MACHINE: [&str; 6] = [
     "-oAPT::Install-Suggests=0",
 ];
 
-/// The packages that the wanted ones need, with the versions and digests of the distribution's signed index.
+/// The recipe's packages and their dependencies, with the versions and digests of the distribution's signed index.
 pub(super) fn resolve(task: &Task<'_>, recipe: &DebianRecipe) -> Result<Vec<DebianPackage>, BuildError> {
     for tool in ["apt-get", "apt-cache", "dpkg-deb"] {
         if find_on_path(tool).is_none() {
@@ -39,17 +41,17 @@ pub(super) fn resolve(task: &Task<'_>, recipe: &DebianRecipe) -> Result<Vec<Debi
             return Err(task.unexpected(why));
         }
     }
-    let mut apt = ProgramRun::dying_with_parent("apt-get", ASK_LIMIT);
+    let mut apt = ProgramRun::dying_with_parent("apt-get", QUERY_TIMEOUT);
     apt.command().args(["install", "--print-uris", "-qq", "-y"]).args(EMPTY_MACHINE).args(&recipe.packages);
     let uris = apt.stdout().map_err(|source| task.failed("resolve the packages", source))?;
     let mut exact: Vec<String> = uris
         .lines()
         .filter_map(package_of)
-        .filter(|(name, _)| !recipe.without.contains(name))
+        .filter(|(name, _)| !recipe.excluded.contains(name))
         .map(joined)
         .collect();
     exact.sort();
-    let mut cache = ProgramRun::dying_with_parent("apt-cache", ASK_LIMIT);
+    let mut cache = ProgramRun::dying_with_parent("apt-cache", QUERY_TIMEOUT);
     cache.command().args(["show", "--no-all-versions"]).args(&EMPTY_MACHINE[..3]).args(&exact);
     let stanzas = cache.stdout().map_err(|source| task.failed("read the packages' digests", source))?;
     let mut packages = Vec::new();
@@ -93,16 +95,16 @@ pub(super) fn make(
     scratch: &Scratch,
     out: &Path,
 ) -> Result<Vec<Part>, BuildError> {
-    task.say(State::Fetching);
+    task.say(BuildState::Fetching);
     let files = download(task, &packages, scratch)?;
     let root = scratch.folder("root").map_err(at("create a folder in", scratch.path()))?;
     for (done, file) in files.iter().enumerate() {
-        task.say(State::Building { done, total: files.len() });
-        let mut dpkg = ProgramRun::dying_with_parent("dpkg-deb", UNPACK_LIMIT);
+        task.say(BuildState::Building { done, total: files.len() });
+        let mut dpkg = ProgramRun::dying_with_parent("dpkg-deb", UNPACK_TIMEOUT);
         dpkg.command().arg("-x").arg(file).arg(&root);
         dpkg.stdout().map_err(|source| task.failed("unpack a package", source))?;
     }
-    task.say(State::Packing);
+    task.say(BuildState::Packing);
     let mut tree = pack::tree(&root).map_err(at("read", &root))?;
     prune(&mut tree, recipe);
     add(&mut tree, recipe);
@@ -114,7 +116,7 @@ pub(super) fn make(
         for program in &programs {
             check_program(task, &root, &tree, program)?;
         }
-        let source = Source::Debian { packages: packages.clone() };
+        let source = PartSource::Debian { packages: packages.clone() };
         let packed = pack::pack(&tree, out).map_err(at("pack into", out))?;
         parts.push(packed.part(&part.name, PartKind::Rootfs, &version, programs, source));
     }
@@ -127,8 +129,8 @@ fn download(
     scratch: &Scratch,
 ) -> Result<Vec<PathBuf>, BuildError> {
     let folder = scratch.folder("packages").map_err(at("create a folder in", scratch.path()))?;
-    let mut apt = ProgramRun::dying_with_parent("apt-get", DOWNLOAD_LIMIT);
-    // Its own unprivileged user could not write into a folder that only we may enter.
+    let mut apt = ProgramRun::dying_with_parent("apt-get", DOWNLOAD_TIMEOUT);
+    // apt's own unprivileged user cannot write into a folder with mode 0700.
     apt.command()
         .args(["download", "-qq", "-oAPT::Sandbox::User=root", "-oAcquire::Retries=3"])
         .args(&EMPTY_MACHINE[1..4]);
@@ -148,57 +150,57 @@ fn download(
 }
 
 /// Takes out what the recipe names, and the folders that are empty then.
-fn prune(tree: &mut Tree, recipe: &DebianRecipe) {
+fn prune(tree: &mut TarTree, recipe: &DebianRecipe) {
     let is_below = |path: &str, top: &str| {
         path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     tree.retain(|path, content| {
         let name = path.rsplit('/').next().unwrap_or(path);
-        let spared =
-            matches!(content, Content::Directory { .. }) || recipe.keep.iter().any(|keep| keep == name);
-        spared || !recipe.prune.iter().any(|top| is_below(path, top))
+        let included =
+            matches!(content, TarContent::Directory { .. }) || recipe.keep.iter().any(|keep| keep == name);
+        included || !recipe.prune.iter().any(|top| is_below(path, top))
     });
     let full: std::collections::BTreeSet<String> = tree
         .iter()
-        .filter(|(_, content)| !matches!(content, Content::Directory { .. }))
+        .filter(|(_, content)| !matches!(content, TarContent::Directory { .. }))
         .flat_map(|(path, _)| {
             path.match_indices('/').map(|(end, _)| path[..end].to_owned()).collect::<Vec<_>>()
         })
         .collect();
-    tree.retain(|path, content| !matches!(content, Content::Directory { .. }) || full.contains(path));
+    tree.retain(|path, content| !matches!(content, TarContent::Directory { .. }) || full.contains(path));
 }
 
-fn add(tree: &mut Tree, recipe: &DebianRecipe) {
+fn add(tree: &mut TarTree, recipe: &DebianRecipe) {
     for path in &recipe.directories {
-        // The one folder that everybody may write to.
+        // Every user may write to /tmp.
         let mode = if path == "tmp" { 0o1777 } else { 0o755 };
-        tree.insert(path.clone(), Content::Directory { mode });
+        tree.insert(path.clone(), TarContent::Directory { mode });
     }
     for (path, target) in &recipe.links {
-        tree.insert(path.clone(), Content::Link(target.clone()));
+        tree.insert(path.clone(), TarContent::Link(target.clone()));
     }
     for (path, text) in &recipe.files {
-        tree.insert(path.clone(), Content::Bytes { bytes: text.clone().into_bytes(), mode: 0o644 });
+        tree.insert(path.clone(), TarContent::Bytes { bytes: text.clone().into_bytes(), mode: 0o644 });
     }
     pack::add_parents(tree);
 }
 
-/// The program is there, and its own loader finds every library inside the root file system.
-fn check_program(task: &Task<'_>, root: &Path, tree: &Tree, program: &str) -> Result<(), BuildError> {
+/// Checks that the program exists and that its loader finds every library inside the root file system.
+fn check_program(task: &Task<'_>, root: &Path, tree: &TarTree, program: &str) -> Result<(), BuildError> {
     let mut path = program.to_owned();
-    if let Some(Content::Link(target)) = tree.get(program) {
+    if let Some(TarContent::Link(target)) = tree.get(program) {
         let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
-        // Absolute links are the packages' alternatives; relative ones are ours.
+        // Packages make absolute links (alternatives), recipes relative ones.
         path = target.strip_prefix('/').map_or_else(|| format!("{folder}/{target}"), str::to_owned);
     }
-    if !matches!(tree.get(&path), Some(Content::File { .. })) {
+    if !matches!(tree.get(&path), Some(TarContent::File { .. })) {
         return Err(task.unexpected(format!("{program} is not in the packages")));
     }
     let triplet = task.arch.triplet();
     let folders =
         [format!("lib/{triplet}"), format!("usr/lib/{triplet}")].map(|f| root.join(f).display().to_string());
     let loader = root.join(task.arch.loader());
-    let mut list = ProgramRun::dying_with_parent(&loader, ASK_LIMIT);
+    let mut list = ProgramRun::dying_with_parent(&loader, QUERY_TIMEOUT);
     list.command()
         .args(["--inhibit-cache", "--library-path", &folders.join(":"), "--list"])
         .arg(root.join(&path));
@@ -229,8 +231,8 @@ mod tests {
 
     #[test]
     fn prunes_folders_but_spares_licences() {
-        let file = || Content::Bytes { bytes: Vec::new(), mode: 0o644 };
-        let mut tree = Tree::new();
+        let file = || TarContent::Bytes { bytes: Vec::new(), mode: 0o644 };
+        let mut tree = TarTree::new();
         for path in ["usr/share/doc/a/copyright", "usr/share/doc/a/README", "usr/share/docx", "etc/init.d/a"]
         {
             tree.insert(path.to_owned(), file());
@@ -238,7 +240,7 @@ mod tests {
         pack::add_parents(&mut tree);
         let recipe = DebianRecipe {
             packages: vec![],
-            without: vec![],
+            excluded: vec![],
             prune: vec!["usr/share/doc".into(), "etc/init.d".into()],
             keep: vec!["copyright".into()],
             directories: vec!["proc".into()],

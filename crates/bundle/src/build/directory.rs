@@ -1,20 +1,24 @@
-//! Parts that somebody brings as files.
+//! Parts from a folder of files.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::BuildError;
-use super::error::at;
+use super::error::{BuildError, at};
 use crate::cache::Finished;
-use crate::catalogue::{Component, Entry, PartRecipe, Recipe};
-use crate::pack::{self, Content, Tree};
-use crate::{Arch, Part, PartKind, Source};
+use crate::catalogue::{CatalogueEntry, Component, PartRecipe, Recipe};
+use crate::pack::{self, TarContent, TarTree};
+use crate::{Arch, Part, PartKind, PartSource};
 
 /// Packs the parts of an entry from a folder into `out`.
 ///
-/// A program lies at `NAME` or `bin/NAME`, a root file system at `PART/`.
-pub(super) fn take(entry: &Entry, folder: &Path, arch: Arch, out: &Path) -> Result<Finished, BuildError> {
+/// A program is at `NAME` or `bin/NAME`, a root file system at `PART/`.
+pub(super) fn take(
+    entry: &CatalogueEntry,
+    folder: &Path,
+    arch: Arch,
+    out: &Path,
+) -> Result<Finished, BuildError> {
     let mut missing = Vec::new();
     let mut trees = Vec::new();
     for component in &entry.components {
@@ -35,7 +39,12 @@ pub(super) fn take(entry: &Entry, folder: &Path, arch: Arch, out: &Path) -> Resu
     Ok(Finished { folder: out.to_owned(), parts })
 }
 
-fn pack_part(component: &Component, part: &PartRecipe, tree: &Tree, out: &Path) -> Result<Part, BuildError> {
+fn pack_part(
+    component: &Component,
+    part: &PartRecipe,
+    tree: &TarTree,
+    out: &Path,
+) -> Result<Part, BuildError> {
     let packed = pack::pack(tree, out).map_err(at("pack into", out))?;
     let is_go = matches!(component.recipe, Recipe::GoModules(_));
     let kind = match (is_go, part.programs.len()) {
@@ -45,10 +54,10 @@ fn pack_part(component: &Component, part: &PartRecipe, tree: &Tree, out: &Path) 
     };
     let path = |name: &String| if is_go { format!("bin/{name}") } else { name.clone() };
     let programs = part.programs.iter().map(|program| path(&program.name)).collect();
-    Ok(packed.part(&part.name, kind, &component.version, programs, Source::Directory))
+    Ok(packed.part(&part.name, kind, &component.version, programs, PartSource::Directory))
 }
 
-type Found = Result<Tree, Vec<String>>;
+type Found = Result<TarTree, Vec<String>>;
 
 /// The part's files, or the names of those that are missing.
 fn find(component: &Component, part: &PartRecipe, folder: &Path, arch: Arch) -> Result<Found, BuildError> {
@@ -64,7 +73,7 @@ fn find(component: &Component, part: &PartRecipe, folder: &Path, arch: Arch) -> 
         }
         return Ok(Ok(pack::tree(&root).map_err(at("read", &root))?));
     }
-    let mut tree = Tree::new();
+    let mut tree = TarTree::new();
     let mut missing = Vec::new();
     for program in &part.programs {
         let places: [PathBuf; 2] = [folder.join(&program.name), folder.join("bin").join(&program.name)];
@@ -72,7 +81,7 @@ fn find(component: &Component, part: &PartRecipe, folder: &Path, arch: Arch) -> 
             None => missing.push(program.name.clone()),
             Some(path) => {
                 check_elf(&path, arch, &program.name)?;
-                tree.insert(format!("bin/{}", program.name), Content::File { path, mode: 0o755 });
+                tree.insert(format!("bin/{}", program.name), TarContent::File { path, mode: 0o755 });
             }
         }
     }
@@ -80,7 +89,7 @@ fn find(component: &Component, part: &PartRecipe, folder: &Path, arch: Arch) -> 
     Ok(if missing.is_empty() { Ok(tree) } else { Err(missing) })
 }
 
-/// A program of another architecture would be noticed only on the host.
+/// Refuses a program of another architecture: otherwise it would fail only on the host.
 fn check_elf(path: &Path, arch: Arch, name: &str) -> Result<(), BuildError> {
     let mut head = Vec::new();
     File::open(path).and_then(|file| file.take(20).read_to_end(&mut head)).map_err(at("read", path))?;

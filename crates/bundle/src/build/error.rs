@@ -7,13 +7,13 @@ use kubeon_process::ProgramError;
 
 use crate::{Arch, BundleError};
 
-/// Why a bundle could not be made. What was finished before stays in the cache.
+/// Why a bundle could not be built. Components that were finished before stay in the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A source that is planned.
+    /// A source that is not supported yet.
     #[error("--from {0} is not there yet; use --from go-modules, or --from DIR with the parts as files")]
     NotYet(String),
-    /// A source that is not one.
+    /// An unknown source.
     #[error("--from {0:?} is neither go-modules nor a folder that exists")]
     UnknownSource(String),
     /// A build for another architecture.
@@ -81,7 +81,7 @@ pub enum BuildError {
     Bundle(#[from] BundleError),
     /// A thread ended without a result, which is a fault of this program.
     #[error("a build thread ended without a result; run again with -v and report it")]
-    LaneDied,
+    ThreadDied,
 }
 
 /// Turns a system error into ours: `.map_err(at("write", path))`.
@@ -98,7 +98,7 @@ const OLD_LISTS: &str = "\nthe package lists are missing or old; renew them with
 const NO_SPACE: &str =
     "\nthe cache folder needs about 5 GiB while building; set KUBEON_CACHE to a larger disk";
 
-/// What programs say when a person can do something about it, and what.
+/// Texts in the output of programs that have a remedy, and that remedy.
 const WAYS_OUT: [(&str, &str); 10] = [
     ("no space left on device", NO_SPACE),
     ("No space left on device", NO_SPACE),
@@ -112,9 +112,9 @@ const WAYS_OUT: [(&str, &str); 10] = [
     ("proxy.golang.org", NO_PROXY),
 ];
 
-/// The hint for a program's last words; empty when there is none.
-pub(super) fn way_out(words: &str) -> &'static str {
-    WAYS_OUT.iter().find(|(sign, _)| words.contains(sign)).map_or("", |(_, hint)| hint)
+/// The remedy for a program's error output; empty when none is known.
+pub(super) fn way_out(output: &str) -> &'static str {
+    WAYS_OUT.iter().find(|(sign, _)| output.contains(sign)).map_or("", |(_, hint)| hint)
 }
 
 #[cfg(test)]

@@ -10,17 +10,18 @@ use std::time::Duration;
 
 use kubeon_process::{ProgramError, ProgramRun, find_on_path};
 
-use super::error::at;
-use super::{BuildError, State, Task};
+use super::error::{BuildError, at};
+use super::progress::BuildState;
+use super::task::Task;
 use crate::cache::Scratch;
-use crate::catalogue::{Entry, GoRecipe, Need, ProgramRecipe, Recipe};
+use crate::catalogue::{CatalogueEntry, GoRecipe, Need, ProgramRecipe, Recipe};
 use crate::manifest::GoModule;
-use crate::pack::{self, Content, Tree};
-use crate::{Arch, Part, PartKind, Source};
+use crate::pack::{self, TarContent, TarTree};
+use crate::{Arch, Part, PartKind, PartSource};
 
 const COMPILE_LIMIT: Duration = Duration::from_secs(3600);
 const FETCH_LIMIT: Duration = Duration::from_secs(1800);
-/// A module proxy may answer slowly or not at all for a moment.
+/// Pauses between attempts to download: a module proxy may fail for a moment.
 const FETCH_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(8), Duration::ZERO];
 
 /// The compiler that a component's `go.mod` selects.
@@ -29,8 +30,8 @@ pub(super) struct Toolchain {
     modules: PathBuf,
 }
 
-/// Everything that any component of the entry needs, before the first minute is spent.
-pub(super) fn check_tools(entry: &Entry) -> Result<(), BuildError> {
+/// Checks the tools that any component of the entry needs, before the first build starts.
+pub(super) fn check_tools(entry: &CatalogueEntry) -> Result<(), BuildError> {
     for component in &entry.components {
         let Recipe::GoModules(recipe) = &component.recipe else { continue };
         let program = |program: &str, package: &str| {
@@ -62,8 +63,8 @@ pub(super) fn check_tools(entry: &Entry) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// The newest `go` line of all `go.mod` files.
-fn oldest_go(entry: &Entry) -> String {
+/// The oldest Go version that can build all components: the newest `go` line of their `go.mod` files.
+fn oldest_go(entry: &CatalogueEntry) -> String {
     let mut versions: Vec<Vec<u32>> = Vec::new();
     for component in &entry.components {
         let Recipe::GoModules(recipe) = &component.recipe else { continue };
@@ -80,7 +81,7 @@ fn oldest_go(entry: &Entry) -> String {
 fn is_met(need: &Need) -> bool {
     let program = need.program.as_deref().is_none_or(|program| find_on_path(program).is_some());
     let file = need.file.as_deref().is_none_or(|file| {
-        // Debian files some headers under the architecture's name.
+        // Debian has some headers in a folder named after the architecture.
         let multiarch =
             file.replacen("/usr/include/", &format!("/usr/include/{}/", Arch::native().triplet()), 1);
         Path::new(file).is_file() || Path::new(&multiarch).is_file()
@@ -88,7 +89,7 @@ fn is_met(need: &Need) -> bool {
     program && file
 }
 
-/// Writes the component's module files and asks which compiler they select.
+/// Writes the component's module files and reads the version of the compiler that they select.
 pub(super) fn prepare(
     task: &Task<'_>,
     recipe: &GoRecipe,
@@ -113,7 +114,7 @@ pub(super) fn make(
     scratch: &Scratch,
     out: &Path,
 ) -> Result<Vec<Part>, BuildError> {
-    task.say(State::Fetching);
+    task.say(BuildState::Fetching);
     let packages = fetch_all(task, recipe, toolchain, scratch)?;
     let groups = groups(task, recipe);
     let bin = scratch.folder("bin").map_err(at("create a folder in", scratch.path()))?;
@@ -121,7 +122,7 @@ pub(super) fn make(
     for (tags, programs) in &groups {
         let mut go = go_command(task, recipe, scratch, toolchain, COMPILE_LIMIT);
         go.command().args(["build", "-v"]).args(flags(tags)).arg("-trimpath");
-        // The linker throws the debugger's tables away, so they are not made.
+        // The linker drops the debugging tables, so the compiler need not write them.
         go.command().arg("-gcflags=all=-dwarf=false");
         go.command().arg("-ldflags").arg(ldflags(recipe)).arg("-o").arg(format!("{}/", bin.display()));
         go.command().args(programs.iter().filter_map(|program| program.package.as_deref()));
@@ -129,19 +130,23 @@ pub(super) fn make(
             let is_package = packages.contains(line);
             if is_package && seen.insert(line.to_owned()) {
                 let (done, total) = (seen.len(), packages.len());
-                task.say(if done < total { State::Building { done, total } } else { State::Linking });
+                task.say(if done < total {
+                    BuildState::Building { done, total }
+                } else {
+                    BuildState::Linking
+                });
             }
             is_package
         })
         .map_err(|source| task.failed("compile", source))?;
     }
-    task.say(State::Packing);
+    task.say(BuildState::Packing);
     let source = source(task, recipe, toolchain)?;
     pack_parts(task, &bin, out, &source)
 }
 
-/// Compresses as many parts at once as there are cores.
-fn pack_parts(task: &Task<'_>, bin: &Path, out: &Path, source: &Source) -> Result<Vec<Part>, BuildError> {
+/// Compresses the parts with one thread per core.
+fn pack_parts(task: &Task<'_>, bin: &Path, out: &Path, source: &PartSource) -> Result<Vec<Part>, BuildError> {
     let parts = &task.component.parts;
     let next = AtomicUsize::new(0);
     let work = || -> Result<Vec<Part>, BuildError> {
@@ -156,7 +161,7 @@ fn pack_parts(task: &Task<'_>, bin: &Path, out: &Path, source: &Source) -> Resul
     thread::scope(|scope| {
         let workers: Vec<_> = (0..cores.min(parts.len())).map(|_| scope.spawn(work)).collect();
         for worker in workers {
-            all.extend(worker.join().map_err(|_| BuildError::LaneDied)??);
+            all.extend(worker.join().map_err(|_| BuildError::ThreadDied)??);
         }
         Ok::<(), BuildError>(())
     })?;
@@ -174,7 +179,7 @@ fn groups<'a>(task: &Task<'a>, recipe: &'a GoRecipe) -> BTreeMap<&'a [String], V
     groups
 }
 
-/// Downloads what the component needs and answers the packages that will be compiled.
+/// Downloads the component's modules and returns the packages that will be compiled.
 pub(super) fn fetch_all(
     task: &Task<'_>,
     recipe: &GoRecipe,
@@ -188,7 +193,7 @@ pub(super) fn fetch_all(
     Ok(packages)
 }
 
-/// Downloads what programs with the same tags need.
+/// Downloads the modules of programs with the same tags.
 fn fetch(
     task: &Task<'_>,
     recipe: &GoRecipe,
@@ -210,7 +215,7 @@ fn fetch(
             Err(error) => error,
         };
         match pauses.next() {
-            Some(pause) if is_passing(&error) && !pause.is_zero() => {
+            Some(pause) if is_temporary(&error) && !pause.is_zero() => {
                 tracing::warn!(component = task.component.name, %error, "fetching again in {} s", pause.as_secs());
                 thread::sleep(*pause);
             }
@@ -222,8 +227,8 @@ fn fetch(
 const FINAL: [&str; 5] =
     ["checksum mismatch", "SECURITY ERROR", "missing go.sum entry", "requires go >=", "GOPROXY=off"];
 
-/// Whether trying again may help. Sums that do not match never will.
-fn is_passing(error: &ProgramError) -> bool {
+/// Whether another attempt may succeed. A wrong checksum never becomes right.
+fn is_temporary(error: &ProgramError) -> bool {
     let ProgramError::Failed { stderr_tail, .. } = error else { return false };
     !FINAL.iter().any(|word| stderr_tail.contains(word))
 }
@@ -245,15 +250,15 @@ fn go_command(
         .env("GOARCH", task.arch.name())
         .env("CGO_ENABLED", if recipe.cgo { "1" } else { "0" })
         .env("GOCACHE", task.compiled)
-        // The compiler collects garbage for a third of its time, though most packages need little memory.
+        // Garbage collection takes a third of the compiler's time, though most packages need little memory.
         .env("GOGC", "off")
         .env("GOMEMLIMIT", memory_for_a_compiler().to_string())
         .env("TMPDIR", scratch.path());
     go
 }
 
-/// Bytes after which a compiler begins to collect garbage: as many run at once as there are cores, and half of the
-/// memory is theirs.
+/// Bytes after which a compiler starts to collect garbage: half of the memory divided by the number of cores, since one
+/// compiler runs per core.
 fn memory_for_a_compiler() -> u64 {
     let memory = rustix::system::sysinfo();
     let cores = thread::available_parallelism().map_or(1, NonZero::get) as u64;
@@ -274,12 +279,12 @@ fn pack_part(
     recipe: &crate::catalogue::PartRecipe,
     bin: &Path,
     out: &Path,
-    source: &Source,
+    source: &PartSource,
 ) -> Result<Part, BuildError> {
-    let mut tree = Tree::new();
+    let mut tree = TarTree::new();
     for program in &recipe.programs {
         let built = bin.join(executable_name(program.package.as_deref().unwrap_or(&program.name)));
-        tree.insert(format!("bin/{}", program.name), Content::File { path: built, mode: 0o755 });
+        tree.insert(format!("bin/{}", program.name), TarContent::File { path: built, mode: 0o755 });
     }
     pack::add_parents(&mut tree);
     let packed = pack::pack(&tree, out).map_err(at("pack into", out))?;
@@ -296,7 +301,7 @@ pub(super) fn executable_name(package: &str) -> &str {
     package.rsplit('/').find(|element| !is_major(element)).unwrap_or(package)
 }
 
-fn source(task: &Task<'_>, recipe: &GoRecipe, toolchain: &Toolchain) -> Result<Source, BuildError> {
+fn source(task: &Task<'_>, recipe: &GoRecipe, toolchain: &Toolchain) -> Result<PartSource, BuildError> {
     let sums = recipe.files.iter().find(|(name, _)| name == "go.sum").map_or("", |(_, text)| text.as_str());
     let modules = recipe.modules.iter().map(|path| {
         let (path, version) = (path.clone(), task.component.version.clone());
@@ -307,7 +312,7 @@ fn source(task: &Task<'_>, recipe: &GoRecipe, toolchain: &Toolchain) -> Result<S
         })?;
         Ok(GoModule { path, version, sum })
     });
-    Ok(Source::GoModules {
+    Ok(PartSource::GoModules {
         modules: modules.collect::<Result<_, BuildError>>()?,
         toolchain: toolchain.version.clone(),
     })
@@ -333,13 +338,13 @@ mod tests {
     }
 
     #[test]
-    fn fetches_again_only_what_may_pass() {
+    fn fetches_again_only_after_temporary_failures() {
         let failed = |words: &str| ProgramError::Failed {
             program: "go".into(),
             status: "1".into(),
             stderr_tail: words.into(),
         };
-        assert!(is_passing(&failed("dial tcp: i/o timeout")));
-        assert!(!is_passing(&failed("verifying x: checksum mismatch")));
+        assert!(is_temporary(&failed("dial tcp: i/o timeout")));
+        assert!(!is_temporary(&failed("verifying x: checksum mismatch")));
     }
 }

@@ -1,8 +1,13 @@
+use std::fs;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::{BuildError, BuildOptions, Catalogue, Origin, PartKind, Store, build, image::load_archive};
+use kubeon_api::Version;
+
+use crate::{
+    Arch, BuildError, BuildOptions, BundleStore, Catalogue, Origin, PartKind, build, image::load_archive,
+};
 
 /// The smallest catalogue with every kind of part.
 pub(crate) const CATALOGUE: [(&str, &str); 4] = [
@@ -51,8 +56,8 @@ impl World {
         self.folder.path().join("parts")
     }
 
-    fn store(&self) -> Store {
-        Store::at(&self.folder.path().join("cache"))
+    fn store(&self) -> BundleStore {
+        BundleStore::at(&self.folder.path().join("cache"))
     }
 
     fn build(&self) -> Result<Bundle, BuildError> {
@@ -143,7 +148,7 @@ fn refuses_a_changed_index_and_a_missing_blob() {
     let text = fs::read_to_string(&index).unwrap().replace("example.org/pair", "example.org/evil");
     fs::write(&index, text).unwrap();
     assert!(
-        bundle.verify().unwrap_err().to_string().contains("index.json: it is not what the manifest implies")
+        bundle.verify().unwrap_err().to_string().contains("index.json: it differs from what the manifest implies")
     );
 }
 

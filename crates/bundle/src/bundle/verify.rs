@@ -1,24 +1,25 @@
-//! Proof that nothing in a bundle changed: every blob is hashed again, and the index is compared with what the
-//! manifest implies, so that a flipped bit shows wherever it is.
+//! Verifies that nothing in a bundle changed: hashes every blob again and compares the layout's own files with those
+//! that the manifest implies. A changed bit is found wherever it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZero;
+use std::path::Path;
 use std::{fs, io, thread};
 
 use kubeon_api::Digest;
 use parking_lot::Mutex;
 
-use super::Bundle;
-use crate::digest;
+use super::blobs::{checked, decode};
 use crate::layout::{self, Manifest};
+use crate::{BundleManifest, digest};
 
-/// What is wrong with one thing in a bundle.
+/// A damaged file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// What it is, for a person: `part kubelet`, `image etcd (config)`, `index.json`.
+    /// Its name for people: `part kubelet`, `image etcd (config)`, `index.json`.
     pub what: String,
-    /// What was found instead.
+    /// What is wrong with it.
     pub found: String,
 }
 
@@ -28,7 +29,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A bundle that is not what it was when it was made.
+/// A bundle that has changed since it was built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "bundle {bundle} is damaged, {count} of {total} blobs\n{list}\nmake it again with: kubeon bundle build {version}",
@@ -40,50 +41,60 @@ pub struct VerifyError {
     pub bundle: String,
     /// Its version.
     pub version: kubeon_api::Version,
-    /// Everything that is wrong.
+    /// Every damaged file.
     pub damages: Vec<Damage>,
-    /// How many blobs were looked at.
+    /// The number of blobs that were checked.
     pub total: usize,
 }
 
-pub(super) fn verify(bundle: &Bundle) -> Result<(), VerifyError> {
+/// Checks every blob and the layout's own files.
+pub(super) fn verify(root: &Path, manifest: &BundleManifest) -> Result<(), VerifyError> {
     let mut damages = Vec::new();
-    let blobs = named_blobs(bundle, &mut damages);
-    damages.extend(damaged(bundle, &blobs));
-    for (file, wanted) in fixed_files(bundle) {
-        let found = match (fs::read(bundle.root().join(file)), wanted) {
-            (Ok(bytes), Ok(wanted)) if bytes == wanted => continue,
-            (Ok(_), Ok(_)) => "it is not what the manifest implies".to_owned(),
+    let blobs = named_blobs(root, manifest, &mut damages);
+    damages.extend(damaged(root, &blobs));
+    for (file, expected) in fixed_files(manifest) {
+        let found = match (fs::read(root.join(file)), expected) {
+            (Ok(bytes), Ok(expected)) if bytes == expected => continue,
+            (Ok(_), Ok(_)) => "it differs from what the manifest implies".to_owned(),
             (Err(error), _) | (_, Err(error)) => format!("it cannot be read: {error}"),
         };
         damages.push(Damage { what: file.to_owned(), found });
     }
-    verdict(bundle, damages, blobs.len())
+    outcome(root, manifest, damages, blobs.len())
 }
 
-/// Only the blobs that somebody is about to use.
-pub(super) fn verify_parts(bundle: &Bundle, wanted: &BTreeSet<Digest>) -> Result<(), VerifyError> {
-    let parts = bundle.manifest().parts.iter().filter(|part| wanted.contains(&part.digest));
+/// Checks only the parts with these digests.
+pub(super) fn verify_parts(
+    root: &Path,
+    manifest: &BundleManifest,
+    wanted: &BTreeSet<Digest>,
+) -> Result<(), VerifyError> {
+    let parts = manifest.parts.iter().filter(|part| wanted.contains(&part.digest));
     let blobs = parts.map(|part| (part.digest.clone(), vec![format!("part {}", part.name)])).collect();
-    verdict(bundle, damaged(bundle, &blobs), blobs.len())
+    outcome(root, manifest, damaged(root, &blobs), blobs.len())
 }
 
-fn verdict(bundle: &Bundle, damages: Vec<Damage>, total: usize) -> Result<(), VerifyError> {
+fn outcome(
+    root: &Path,
+    manifest: &BundleManifest,
+    damages: Vec<Damage>,
+    total: usize,
+) -> Result<(), VerifyError> {
     if damages.is_empty() {
         return Ok(());
     }
-    let version = bundle.manifest().kubernetes;
-    Err(VerifyError { bundle: bundle.root().display().to_string(), version, damages, total })
+    let (bundle, version) = (root.display().to_string(), manifest.kubernetes);
+    Err(VerifyError { bundle, version, damages, total })
 }
 
-/// The blobs that are not what they are called; as many are hashed at once as there are cores.
-fn damaged(bundle: &Bundle, blobs: &BTreeMap<Digest, Vec<String>>) -> Vec<Damage> {
+/// The blobs whose digest differs from their name. One thread per core hashes them.
+fn damaged(root: &Path, blobs: &BTreeMap<Digest, Vec<String>>) -> Vec<Damage> {
     let queue = Mutex::new(blobs.iter());
     let damages = Mutex::new(Vec::new());
     let next = || queue.lock().next();
     let work = || {
         while let Some((digest, what)) = next() {
-            let found = match digest::of_file(&bundle.blob(digest)) {
+            let found = match digest::of_file(&layout::blob(root, digest)) {
                 Ok((found, _)) if found == *digest => continue,
                 Ok((found, _)) => format!("its SHA-256 is {found} instead of {digest}"),
                 Err(error) => format!("its blob {digest} cannot be read: {error}"),
@@ -99,19 +110,22 @@ fn damaged(bundle: &Bundle, blobs: &BTreeMap<Digest, Vec<String>>) -> Vec<Damage
     damages
 }
 
-/// Every blob of the layout with the names of what uses it.
-fn named_blobs(bundle: &Bundle, damages: &mut Vec<Damage>) -> BTreeMap<Digest, Vec<String>> {
+/// Every blob of the layout with the names of its users.
+fn named_blobs(
+    root: &Path,
+    manifest: &BundleManifest,
+    damages: &mut Vec<Damage>,
+) -> BTreeMap<Digest, Vec<String>> {
     let mut blobs: BTreeMap<Digest, Vec<String>> = BTreeMap::new();
     let mut add = |digest: &Digest, what: String| blobs.entry(digest.clone()).or_default().push(what);
-    let manifest = bundle.manifest();
     for part in &manifest.parts {
         add(&part.digest, format!("part {}", part.name));
     }
     for image in &manifest.images {
         add(&image.digest, format!("image {} (manifest)", image.name));
-        // A manifest that is missing or changed is reported above, and says nothing that counts.
-        let Ok((path, bytes)) = super::checked(bundle.root(), &image.digest) else { continue };
-        let Ok(own) = super::decode::<Manifest>(&path, &bytes) else { continue };
+        // `damaged` reports a manifest that is missing or changed; its blobs cannot be checked then.
+        let Ok((path, bytes)) = checked(root, &image.digest) else { continue };
+        let Ok(own) = decode::<Manifest>(&path, &bytes) else { continue };
         add(&own.config.digest, format!("image {} (config)", image.name));
         for layer in &own.layers {
             if manifest.parts.iter().all(|part| part.digest != layer.digest) {
@@ -129,9 +143,7 @@ fn named_blobs(bundle: &Bundle, damages: &mut Vec<Damage>) -> BTreeMap<Digest, V
     blobs
 }
 
-type Wanted = io::Result<Vec<u8>>;
-
-fn fixed_files(bundle: &Bundle) -> [(&'static str, Wanted); 2] {
-    let index = layout::describe(bundle.manifest()).map(|described| described.index);
+fn fixed_files(manifest: &BundleManifest) -> [(&'static str, io::Result<Vec<u8>>); 2] {
+    let index = layout::describe(manifest).map(|described| described.index);
     [(layout::LAYOUT_FILE, Ok(layout::LAYOUT.as_bytes().to_vec())), (layout::INDEX_FILE, index)]
 }

@@ -1,28 +1,29 @@
-//! The catalogue's words: components, parts, programs, images. `…File` types are the YAML, the others are resolved.
+//! Components, parts, programs and images of the catalogue. The `…File` types are the YAML; the others are resolved.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CatalogueError, content};
+use super::error::CatalogueError;
+use super::files::CatalogueFiles;
 
-/// One thing that is built in one go and may give several parts.
+/// Something that is built at once and results in one or more parts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Component {
     /// Such as `kubernetes`.
     pub name: String,
-    /// Such as `v1.36.3`; `debian` where the distribution decides.
+    /// Such as `v1.36.3`; `debian` when the distribution decides.
     pub version: String,
-    /// How it is made.
+    /// How it is built.
     pub recipe: Recipe,
-    /// What comes out.
+    /// The resulting parts.
     pub parts: Vec<PartRecipe>,
-    /// Seconds of a cold build on two cores, measured; feeds the time left and decides nothing else.
+    /// Seconds of a cold build on two cores, measured. Only the estimate of the remaining time uses it.
     #[serde(skip)]
     pub expected_seconds: u32,
 }
 
-/// How a component is made.
+/// How a component is built.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recipe {
@@ -37,7 +38,7 @@ pub enum Recipe {
 pub struct GoRecipe {
     /// The modules that hold the programs.
     pub modules: Vec<String>,
-    /// Whether C code takes part.
+    /// Whether C code is compiled too.
     pub cgo: bool,
     /// Build tags, unless a program has its own.
     pub tags: Vec<String>,
@@ -45,10 +46,10 @@ pub struct GoRecipe {
     pub ldflags: String,
     /// `go.mod`, `go.sum` and sources: name, content.
     pub files: Vec<(String, String)>,
-    /// What the machine needs besides `go`.
+    /// Requirements of the building machine besides `go`.
     #[serde(skip)]
     pub needs: Vec<Need>,
-    /// For pinning: dependencies whose wanted version is not served, and the version taken instead.
+    /// For pinning: dependencies whose required version no proxy serves, and the version used instead.
     #[serde(skip)]
     pub replace: BTreeMap<String, String>,
     /// For pinning: the first module replaces others by its own `staging` folder, which is served as `v0.MINOR.PATCH`.
@@ -60,15 +61,15 @@ pub struct GoRecipe {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DebianRecipe {
-    /// The packages wanted; what they depend on comes along.
+    /// The packages; their dependencies are included.
     pub packages: Vec<String>,
-    /// Packages left out of what comes along.
-    #[serde(default)]
-    pub without: Vec<String>,
-    /// Folders and files left out.
+    /// Dependencies that are not included.
+    #[serde(default, rename = "without")]
+    pub excluded: Vec<String>,
+    /// Folders and files that are not included.
     #[serde(default)]
     pub prune: Vec<String>,
-    /// File names that `prune` spares.
+    /// File names that are included even below `prune`.
     #[serde(default)]
     pub keep: Vec<String>,
     /// Folders added.
@@ -82,7 +83,7 @@ pub struct DebianRecipe {
     pub files: BTreeMap<String, String>,
 }
 
-/// Something that must be installed on the building machine: either a file or a program.
+/// A file or a program that the building machine must have.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Need {
@@ -92,7 +93,7 @@ pub struct Need {
     /// A file; for headers the path without the architecture.
     #[serde(default)]
     pub file: Option<String>,
-    /// The Debian package that brings it.
+    /// The Debian package that contains it.
     pub package: String,
 }
 
@@ -131,13 +132,13 @@ pub struct ImageRecipe {
     pub tag: String,
     /// Names of parts, lowest layer first.
     pub layers: Vec<String>,
-    /// Symbolic links to where upstream has the programs: path, target.
+    /// Symbolic links at the places where upstream has the programs: path, target.
     pub paths: BTreeMap<String, String>,
-    /// What runs.
+    /// The program and its arguments.
     pub entrypoint: Vec<String>,
-    /// As whom it runs; root when absent.
+    /// The user that it runs as; root when absent.
     pub user: Option<String>,
-    /// Whether every host imports it, which makes it a part.
+    /// Whether every host imports it; then it is also a part.
     pub on_hosts: bool,
 }
 
@@ -189,7 +190,7 @@ impl ComponentFile {
         &self,
         name: &str,
         version: &str,
-        files: &[(&str, &str)],
+        files: CatalogueFiles<'_>,
     ) -> Result<Component, CatalogueError> {
         let recipe = match (&self.go_modules, &self.debian) {
             (Some(go), None) => Recipe::GoModules(go.resolve(name, version, files)?),
@@ -211,15 +212,17 @@ impl ComponentFile {
 }
 
 impl GoFile {
-    fn resolve(&self, name: &str, version: &str, all: &[(&str, &str)]) -> Result<GoRecipe, CatalogueError> {
+    fn resolve(
+        &self,
+        name: &str,
+        version: &str,
+        files: CatalogueFiles<'_>,
+    ) -> Result<GoRecipe, CatalogueError> {
         let folder = format!("go/{name}/{version}/");
-        if content(all, &format!("{folder}go.mod")).is_none() {
+        let files = files.files_in(&folder);
+        if !files.iter().any(|(name, _)| name == "go.mod") {
             return Err(CatalogueError::Missing(format!("{folder}go.mod")));
         }
-        let files = all
-            .iter()
-            .filter_map(|(path, text)| Some((path.strip_prefix(&folder)?.to_owned(), (*text).to_owned())))
-            .collect();
         let mut numbers = version.trim_start_matches('v').split('.');
         let ldflags = self
             .ldflags

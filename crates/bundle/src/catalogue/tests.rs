@@ -8,7 +8,7 @@ const KUBEADM: [(&str, &str, &str, &str); 4] = [
     ("v1.36.3", "3.6.8-0", "v1.14.2", "3.10.2"),
 ];
 
-fn entry(version: &str) -> Entry {
+fn entry(version: &str) -> CatalogueEntry {
     Catalogue::embedded().unwrap().entry(version.parse().unwrap()).unwrap().clone()
 }
 
@@ -93,7 +93,7 @@ fn broken(name: &str, text: &str) -> String {
 #[test]
 fn refuses_contradictions() {
     let image = "tool: { reference: example.org/tool, layers: [nothing], entrypoint: [/tool] }";
-    assert!(broken("images.yaml", image).contains("wants the part nothing"));
+    assert!(broken("images.yaml", image).contains("needs the part nothing"));
     let version = "{ kubernetes: v1.0.0, components: { tool: v2 }, tags: { tool: v1 } }";
     assert!(broken("versions/v1.0.0.yaml", version).contains("go/tool/v2/go.mod"));
     let component = "tool: { expectedSeconds: 1, parts: [], debain: {} }";

@@ -1,5 +1,5 @@
-//! An image as one file to import: a tar of an OCI layout. Its layers stay compressed: a host that never runs the
-//! image need not unpack it.
+//! An image as one file to import: a tar of an OCI layout. Its layers stay compressed, so that a host that never runs
+//! the image does not unpack it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use kubeon_api::Digest;
 
-use super::named;
 use crate::layout::{self, Index, Manifest};
 use crate::pack::append_stream;
 use crate::{Image, digest};
@@ -25,7 +24,7 @@ pub(crate) fn write_archive<W: Write>(root: &Path, image: &Image, writer: W) -> 
         }
         blobs.insert(part.digest.clone(), path);
     }
-    let index = Index::new(vec![named(image.digest.clone(), image.size, &image.reference)]);
+    let index = Index::new(vec![layout::image_entry(image.digest.clone(), image.size, &image.reference)]);
     write(&blobs, &serde_json::to_vec(&index)?, writer)
 }
 

@@ -1,4 +1,4 @@
-//! Reading a user's image archive: what `docker save` or an OCI tool wrote. Only names and digests, nothing is kept.
+//! Reads names and digests from an image archive that `docker save` or an OCI tool wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::digest;
 use crate::layout::{self, Index};
 
-/// An index or a manifest list is text of a few kilobytes; anything larger is something else.
+/// The largest size of an index or a manifest list in bytes; they usually have a few kilobytes.
 const MAX_INDEX: u64 = 4 << 20;
 
 /// Which of the two formats an archive has.
@@ -23,10 +23,10 @@ pub enum ArchiveFormat {
     Oci,
 }
 
-/// What an image archive holds.
+/// The images of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageArchive {
-    /// How it is written.
+    /// Its format.
     pub format: ArchiveFormat,
     /// The images' full names, sorted: `docker.io/library/nginx:1.29`. Empty when the archive names none.
     pub names: Vec<String>,
@@ -38,16 +38,16 @@ pub struct ImageArchive {
     pub size: u64,
 }
 
-/// An image in an archive: what a container runtime knows it by once it is imported.
+/// An image in an archive, as a container runtime identifies it after the import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchivedImage {
     /// Its full name; `None` when the archive gives it none.
     pub name: Option<String>,
-    /// What it is.
+    /// Its digest.
     pub content: ImageContent,
 }
 
-/// What tells an image from every other one.
+/// The digest that identifies an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageContent {
     /// SHA-256 of its manifest, or of its index of manifests.
@@ -138,7 +138,7 @@ fn refuse_compressed(path: &Path, file: &mut File) -> Result<(), LoadError> {
     }
 }
 
-/// The content of those of the wanted files that are there and no larger than text is.
+/// The content of the wanted files that exist and are not larger than [`MAX_INDEX`].
 fn small_files(
     path: &Path,
     file: &mut File,
@@ -168,7 +168,7 @@ fn oci_images(path: &Path, index: &[u8]) -> Result<Vec<ArchivedImage>, LoadError
     }
     let name = |annotations: &BTreeMap<String, String>| {
         let full = annotations.get(layout::CONTAINERD_NAME).cloned();
-        // Without a name this annotation is often a bare tag, which names nothing.
+        // In archives without names this annotation is often only a tag.
         full.or_else(|| annotations.get(layout::REF_NAME).filter(|name| name.contains([':', '/'])).cloned())
     };
     let image = |manifest: layout::Descriptor| ArchivedImage {

@@ -67,7 +67,7 @@ fn refuses_what_is_no_file() {
 
 #[test]
 fn adds_the_folders_above() {
-    let mut tree = Tree::from([("a/b/c".to_owned(), Content::Link("x".into()))]);
+    let mut tree = TarTree::from([("a/b/c".to_owned(), TarContent::Link("x".into()))]);
     add_parents(&mut tree);
     assert_eq!(tree.keys().collect::<Vec<_>>(), ["a", "a/b", "a/b/c"]);
 }

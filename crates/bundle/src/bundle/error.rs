@@ -1,0 +1,67 @@
+//! Why a bundle cannot be used.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kubeon_api::Version;
+
+use crate::Arch;
+
+/// Why a bundle cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The bundle does not exist.
+    #[error("there is no bundle for {version} {arch} ({folder}); make it with: kubeon bundle build {version}", folder = folder.display())]
+    Absent {
+        /// The version asked for.
+        version: Version,
+        /// The architecture asked for.
+        arch: Arch,
+        /// The folder where it would be.
+        folder: PathBuf,
+    },
+    /// A file of the bundle is missing or cannot be read.
+    #[error("{path} cannot be read: {source}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// A file of the bundle does not have the expected shape.
+    #[error("{path} is not part of a bundle: {why}", path = path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The bundle has no part or image of that name.
+    #[error("the bundle of {version} has no {kind} called {name}; it has {known}")]
+    NoSuch {
+        /// The bundle's version.
+        version: Version,
+        /// `part` or `image`.
+        kind: &'static str,
+        /// The name asked for.
+        name: String,
+        /// The names that exist, as one text.
+        known: String,
+    },
+    /// An image's archive cannot be written.
+    #[error("the archive of {image} cannot be written to {path}: {source}", path = path.display())]
+    Archive {
+        /// The image.
+        image: String,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+pub(crate) fn shape(path: &Path, why: impl ToString) -> BundleError {
+    BundleError::Shape { path: path.to_owned(), why: why.to_string() }
+}
