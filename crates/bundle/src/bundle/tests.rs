@@ -148,7 +148,11 @@ fn refuses_a_changed_index_and_a_missing_blob() {
     let text = fs::read_to_string(&index).unwrap().replace("example.org/pair", "example.org/evil");
     fs::write(&index, text).unwrap();
     assert!(
-        bundle.verify().unwrap_err().to_string().contains("index.json: it differs from what the manifest implies")
+        bundle
+            .verify()
+            .unwrap_err()
+            .to_string()
+            .contains("index.json: it differs from what the manifest implies")
     );
 }
 
