@@ -18,7 +18,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams}
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
 use kubeon_api::ClusterOperation;
-use kubeon_envtest::{ApiServer, Fault, FaultProxy, FaultRule, When};
+use kubeon_envtest::{FaultProxy, FaultRule, ProxyFault, TestApiServer, When};
 use serde_json::{Value, json};
 use support::{Done, Place, Running, TIMEOUT};
 
@@ -48,7 +48,7 @@ esac
 "#;
 
 struct TestCluster {
-    server: &'static ApiServer,
+    server: &'static TestApiServer,
     client: Client,
     namespace: String,
     place: Place,
@@ -57,7 +57,7 @@ struct TestCluster {
 
 impl TestCluster {
     async fn new() -> Self {
-        let server = ApiServer::shared().await.unwrap();
+        let server = TestApiServer::shared().await.unwrap();
         server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
         let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
         let (place, proxy) = (Place::new(), FaultProxy::before(server).await.unwrap());
@@ -190,7 +190,7 @@ impl TestCluster {
         self.proxy.writes().iter().filter(|request| request.subresource == "status").count()
     }
 
-    fn fail(&self, when: When, how: Fault) {
+    fn fail(&self, when: When, how: ProxyFault) {
         self.proxy.fail(FaultRule { when, how });
     }
 }
@@ -397,8 +397,8 @@ async fn much_progress_is_few_writes_and_the_last_one_arrives() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_server_neither_delays_the_work_nor_loses_the_last_status() {
     let cluster = TestCluster::new().await;
-    cluster.fail(When::nth("patch", "clusteroperations", 1).times(2), Fault::Status(500));
-    cluster.fail(When::nth("patch", "clusteroperations", 1).times(4), Fault::Refuse);
+    cluster.fail(When::nth("patch", "clusteroperations", 1).times(2), ProxyFault::Status(500));
+    cluster.fail(When::nth("patch", "clusteroperations", 1).times(4), ProxyFault::Refuse);
     cluster.place.program("script", "#!/bin/bash\nexit 5\n");
     let done = end(cluster.begin(&[]).await).await;
     assert_eq!(done.code, Some(5));
@@ -415,7 +415,7 @@ async fn a_failing_server_neither_delays_the_work_nor_loses_the_last_status() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_server_does_not_delay_a_terminated_runner() {
     let cluster = TestCluster::new().await;
-    cluster.fail(When::every_request(), Fault::Hang);
+    cluster.fail(When::every_request(), ProxyFault::Hang);
     cluster.place.program("script", "#!/bin/bash\necho ready; sleep 1000\n");
     let running = cluster.begin(&["--grace", "1"]).await;
     assert_eq!(running.line(), "ready");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use kubeon_envtest::{ApiServer, FaultProxy, Options, program};
+use kubeon_envtest::{ApiServerOptions, FaultProxy, TestApiServer, program};
 use kubeon_install::{InstallOptions, manifest};
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ fn same(found: &[Value], before: &[Value]) {
 
 #[tokio::test]
 async fn install_applies_everything_and_once_more_changes_nothing() {
-    let server = ApiServer::start(Options::default()).await.unwrap();
+    let server = TestApiServer::start(ApiServerOptions::default()).await.unwrap();
     let (person, kubeconfig) = (Person::new(), server.kubeconfig_file());
     let options = InstallOptions { watch_namespaces: vec!["team-a".into()], ..InstallOptions::default() };
     let count = kubeon_install::objects(&options).unwrap().len();
@@ -153,7 +153,7 @@ async fn a_cluster_that_is_not_there_is_named_with_what_to_look_at() {
 
 #[tokio::test]
 async fn who_may_not_install_is_told_what_is_forbidden_and_nothing_is_applied() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     let (person, admin) = (Person::new(), server.kubeconfig_file());
     let namespace = server.namespace().await.unwrap();
     let token = server.service_account(&namespace, "weak").await.unwrap();
@@ -189,7 +189,7 @@ async fn who_may_not_install_is_told_what_is_forbidden_and_nothing_is_applied() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dry_run_asks_nobody_and_writes_the_manifest_alone() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     let (person, proxy) = (Person::new(), FaultProxy::before(server).await.unwrap());
     let said = person.installs(proxy.kubeconfig_file(), &["--dry-run"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");

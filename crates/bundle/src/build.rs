@@ -7,13 +7,13 @@
 //! ```
 
 mod assemble;
+mod component;
 mod debian;
 mod directory;
 mod error;
 mod go;
 mod options;
 mod progress;
-mod task;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +22,12 @@ use std::time::Duration;
 
 use kubeon_api::Digest;
 
+use component::ComponentBuild;
 pub use error::BuildError;
 use error::at;
 pub use options::{BuildOptions, Origin};
 use progress::Reporter;
 pub use progress::{BuildProgress, BuildState};
-use task::Task;
 
 use crate::cache::{self, Finished, Scratch};
 use crate::catalogue::{CatalogueEntry, Component, Recipe};
@@ -144,7 +144,7 @@ fn make_all(
 fn fetch_ahead(component: &Component, options: &BuildOptions, compiled: &Path) {
     let Recipe::GoModules(recipe) = &component.recipe else { return };
     let silent = Reporter::new(&|_| {});
-    let task = Task { component, arch: options.arch, compiled, reporter: &silent };
+    let task = ComponentBuild { component, arch: options.arch, compiled, reporter: &silent };
     let fetched = || -> Result<(), BuildError> {
         let work = options.store.cache().join("work");
         let scratch = Scratch::new(&work, &component.name).map_err(at("create a folder in", &work))?;
@@ -167,7 +167,7 @@ fn make(
     compiled: &Path,
     reporter: &Reporter<'_>,
 ) -> Result<Finished, BuildError> {
-    let task = Task { component, arch: options.arch, compiled, reporter };
+    let task = ComponentBuild { component, arch: options.arch, compiled, reporter };
     let cache = options.store.cache();
     let work = cache.join("work");
     let scratch = Scratch::new(&work, &component.name).map_err(at("create a folder in", &work))?;

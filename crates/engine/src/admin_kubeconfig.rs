@@ -1,7 +1,7 @@
 //! The kubeconfig of a cluster's administrator: written after every change, renewed when its certificate is old.
 
 use kubeon_api::ClusterName;
-use kubeon_pki::{Server, kubeconfig};
+use kubeon_pki::{KubeconfigServer, kubeconfig};
 use kubeon_plan::ClusterSpec;
 use kubeon_ports::{SecretError, Secrets as _};
 use kubeon_wire::{Leaf, SecretRef, Usage};
@@ -65,8 +65,8 @@ fn is_due(text: &str, cluster: &ClusterName) -> bool {
 }
 
 /// The cluster under its own name, then every master under its name.
-fn servers(spec: &ClusterSpec, endpoint: &ApiEndpoint) -> Vec<Server> {
-    let server = |context: String, url: String| Server { context, url };
+fn servers(spec: &ClusterSpec, endpoint: &ApiEndpoint) -> Vec<KubeconfigServer> {
+    let server = |context: String, url: String| KubeconfigServer { context, url };
     let masters = spec
         .masters
         .iter()

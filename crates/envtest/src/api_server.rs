@@ -1,4 +1,4 @@
-//! A real API server: starting it, waiting for it, and ways to reach it.
+//! A real API server: starts it, waits for it, and makes clients for it.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,33 @@ use kube::{Client, Config};
 use tokio::sync::OnceCell;
 
 use crate::EnvtestError;
-use crate::arguments::{self, Ports};
-use crate::credentials::{self, Authority, Identity, Login};
+use crate::arguments::{self, LoopbackPorts};
+use crate::credentials::{self, Identity, KubeconfigUser, TestAuthority};
 use crate::folder::Folder;
-use crate::process::Process;
+use crate::process::ServerProcess;
 use crate::programs::{Programs, VERSION};
 
-/// A server that starts and says nothing for so long hangs.
-const SILENCE: Duration = Duration::from_secs(60);
-/// One that still talks may only be slow, on a machine with other work; but not for ever.
-const READY: Duration = Duration::from_secs(300);
-/// Between two looks at a server that starts: it offers nothing to wait on.
-const LOOK: Duration = Duration::from_millis(50);
-/// Another program may take a port between our finding it free and the server's taking it.
+/// Time limit for a starting server that logs nothing.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit for a starting server that still logs.
+const READY_TIMEOUT: Duration = Duration::from_secs(300);
+/// Interval of readiness checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Attempts to start: another program may take a port between the choice and the start.
 const ATTEMPTS: usize = 3;
 
 /// How to start an API server.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ApiServerOptions {
     /// Whether writes reach the disk before they are answered, as in production. Default: no, and the data is in memory.
     pub fsync: bool,
-    /// Controllers of the real kube-controller-manager to run beside it, by its names; empty: it is not started.
+    /// Names of the controllers that kube-controller-manager runs; when empty it is not started.
     pub controllers: Vec<String>,
     /// More arguments for kube-apiserver.
     pub arguments: Vec<String>,
 }
 
-impl Options {
+impl ApiServerOptions {
     /// All controllers of the kube-controller-manager: garbage collection, Jobs, service accounts and the rest.
     #[must_use]
     pub fn with_controllers(mut self) -> Self {
@@ -45,25 +45,25 @@ impl Options {
 }
 
 /// A running API server. Dropping it ends it and removes its data.
-pub struct ApiServer {
-    // In the order in which they must end.
-    controllers: Option<Process>,
-    server: Process,
-    etcd: Process,
+pub struct TestApiServer {
+    // They end in this order.
+    controllers: Option<ServerProcess>,
+    server: ServerProcess,
+    etcd: ServerProcess,
     pub(crate) folder: Folder,
-    pub(crate) authority: Authority,
+    pub(crate) authority: TestAuthority,
     admin: Identity,
     pub(crate) token: String,
     url: String,
 }
 
-impl ApiServer {
-    /// Starts etcd, kube-apiserver and, if asked for, controllers, and waits until they serve.
+impl TestApiServer {
+    /// Starts etcd, kube-apiserver and the requested controllers, and waits until they serve.
     ///
     /// # Errors
-    /// The bundle is not built (the text says how), or a program ends, or says nothing for 60 s, before it serves (the
-    /// text ends with its last words).
-    pub async fn start(options: Options) -> Result<Self, EnvtestError> {
+    /// The bundle is not built (the text says how), or a program ends or logs nothing for 60 s before it serves (the text
+    /// has the end of its log).
+    pub async fn start(options: ApiServerOptions) -> Result<Self, EnvtestError> {
         let mut attempt = 1;
         loop {
             match Self::attempt(&options).await {
@@ -77,32 +77,32 @@ impl ApiServer {
         }
     }
 
-    /// One that all tests of a program share. It lives until the program ends; use a [`ApiServer::namespace`] per test.
+    /// The server that all tests of a program share. It lives until the program ends; use a [`TestApiServer::namespace`] per test.
     ///
     /// # Errors
-    /// As [`ApiServer::start`].
+    /// As [`TestApiServer::start`].
     pub async fn shared() -> Result<&'static Self, EnvtestError> {
-        static SHARED: OnceCell<ApiServer> = OnceCell::const_new();
-        SHARED.get_or_try_init(|| Self::start(Options::default())).await
+        static SHARED: OnceCell<TestApiServer> = OnceCell::const_new();
+        SHARED.get_or_try_init(|| Self::start(ApiServerOptions::default())).await
     }
 
-    async fn attempt(options: &Options) -> Result<Self, EnvtestError> {
+    async fn attempt(options: &ApiServerOptions) -> Result<Self, EnvtestError> {
         let programs = tokio::task::spawn_blocking(|| Programs::find(VERSION)).await;
         let programs =
             programs.map_err(|error| EnvtestError::file("programs")(std::io::Error::other(error)))??;
         let folder = Folder::new(options.fsync)?;
         let ports = free_ports()?;
         let url = format!("https://127.0.0.1:{}", ports.api);
-        let authority = Authority::new()?;
+        let authority = TestAuthority::new()?;
         let admin = authority.client("admin", "system:masters")?;
         let token = credentials::random_token();
         write_credentials(&folder, &authority, &admin, &token, &url)?;
         let etcd = arguments::etcd(ports, folder.path(), options.fsync);
-        let etcd = Process::start("etcd", &programs.etcd, &etcd, folder.path())?;
+        let etcd = ServerProcess::start("etcd", &programs.etcd, &etcd, folder.path())?;
         let arguments = arguments::api_server(ports, folder.path(), &options.arguments);
         let mut started = Self {
             controllers: None,
-            server: Process::start("kube-apiserver", &programs.api_server, &arguments, folder.path())?,
+            server: ServerProcess::start("kube-apiserver", &programs.api_server, &arguments, folder.path())?,
             etcd,
             folder,
             authority,
@@ -119,7 +119,7 @@ impl ApiServer {
 
     async fn until_ready(&mut self) -> Result<(), EnvtestError> {
         let client = self.client().await?;
-        let (begin, mut heard, mut said) = (Instant::now(), Instant::now(), 0);
+        let (begin, mut last_log, mut log_size) = (Instant::now(), Instant::now(), 0);
         loop {
             self.etcd.is_alive()?;
             self.server.is_alive()?;
@@ -127,20 +127,24 @@ impl ApiServer {
             if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(5), answer).await {
                 return Ok(());
             }
-            let says = self.etcd.said() + self.server.said();
-            if says != said {
-                (heard, said) = (Instant::now(), says);
+            let size = self.etcd.log_size() + self.server.log_size();
+            if size != log_size {
+                (last_log, log_size) = (Instant::now(), size);
             }
-            let (limit, since) = if begin.elapsed() > READY { (READY, begin) } else { (SILENCE, heard) };
+            let (limit, since) = if begin.elapsed() > READY_TIMEOUT {
+                (READY_TIMEOUT, begin)
+            } else {
+                (SILENCE_TIMEOUT, last_log)
+            };
             if since.elapsed() > limit {
-                let words = format!("{}\n{}", self.etcd.last_words(), self.server.last_words());
+                let words = format!("{}\n{}", self.etcd.log_tail(), self.server.log_tail());
                 return Err(EnvtestError::TooLate {
                     what: "readiness of kube-apiserver".into(),
                     limit,
                     words,
                 });
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -150,7 +154,8 @@ impl ApiServer {
         controllers: &[String],
     ) -> Result<(), EnvtestError> {
         let arguments = arguments::controller_manager(self.folder.path(), controllers);
-        let mut manager = Process::start("kube-controller-manager", program, &arguments, self.folder.path())?;
+        let mut manager =
+            ServerProcess::start("kube-controller-manager", program, &arguments, self.folder.path())?;
         if controllers.iter().any(|name| name == "*") {
             until_accounts_are_made(self.client().await?, &mut manager).await?;
         }
@@ -179,7 +184,7 @@ impl ApiServer {
     /// The administrator's kubeconfig. It holds a key: write it 0600.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
-        self.kubeconfig_with(&Login::Certificate(&self.admin))
+        self.kubeconfig_with(&KubeconfigUser::Certificate(&self.admin))
     }
 
     /// The administrator's kubeconfig as a file, 0600, there as long as the server.
@@ -188,10 +193,10 @@ impl ApiServer {
         self.folder.path().join("kubeconfig")
     }
 
-    /// The kubeconfig of a client with a bearer token, such as one of [`ApiServer::service_account`].
+    /// The kubeconfig of a client with a bearer token, such as one of [`TestApiServer::service_account`].
     #[must_use]
     pub fn kubeconfig_of_token(&self, token: &str) -> String {
-        self.kubeconfig_with(&Login::Token(token))
+        self.kubeconfig_with(&KubeconfigUser::Token(token))
     }
 
     /// Writes a file into the server's own folder, 0600, there as long as the server.
@@ -202,7 +207,7 @@ impl ApiServer {
         self.folder.write(name, text)
     }
 
-    /// A client of the administrator, bound to the runtime that asks for it.
+    /// A client of the administrator, bound to the current runtime.
     ///
     /// # Errors
     /// The client cannot be made.
@@ -210,16 +215,16 @@ impl ApiServer {
         client_of(&self.kubeconfig()).await
     }
 
-    /// A client of somebody else. A service account is `system:serviceaccount:NAMESPACE:NAME` in the groups
+    /// A client of another user. A service account is `system:serviceaccount:NAMESPACE:NAME` in the groups
     /// `system:serviceaccounts` and `system:serviceaccounts:NAMESPACE`.
     ///
     /// # Errors
     /// The client cannot be made.
     pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client, EnvtestError> {
-        client_of(&self.kubeconfig_with(&Login::As { admin: &self.admin, user, groups })).await
+        client_of(&self.kubeconfig_with(&KubeconfigUser::As { admin: &self.admin, user, groups })).await
     }
 
-    fn kubeconfig_with(&self, login: &Login<'_>) -> String {
+    fn kubeconfig_with(&self, login: &KubeconfigUser<'_>) -> String {
         credentials::kubeconfig(&self.url, &self.authority.certificate, login)
     }
 
@@ -236,18 +241,22 @@ impl ApiServer {
     }
 }
 
-/// Waits until the controllers gave the default namespace its account: they work.
-async fn until_accounts_are_made(client: Client, manager: &mut Process) -> Result<(), EnvtestError> {
+/// Waits until the controllers have created the service account of the default namespace.
+async fn until_accounts_are_made(client: Client, manager: &mut ServerProcess) -> Result<(), EnvtestError> {
     use k8s_openapi::api::core::v1::ServiceAccount;
     let accounts = kube::Api::<ServiceAccount>::namespaced(client, "default");
     let made =
         kube::runtime::wait::await_condition(accounts, "default", |it: Option<&ServiceAccount>| it.is_some());
-    if let Ok(Ok(_)) = tokio::time::timeout(READY, made).await {
+    if let Ok(Ok(_)) = tokio::time::timeout(READY_TIMEOUT, made).await {
         return Ok(());
     }
     manager.is_alive()?;
-    let words = manager.last_words();
-    Err(EnvtestError::TooLate { what: "the controllers' first service account".into(), limit: READY, words })
+    let words = manager.log_tail();
+    Err(EnvtestError::TooLate {
+        what: "the controllers' first service account".into(),
+        limit: READY_TIMEOUT,
+        words,
+    })
 }
 
 fn get(path: &str) -> Result<hyper::Request<Vec<u8>>, EnvtestError> {
@@ -264,7 +273,7 @@ pub(crate) async fn client_of(kubeconfig: &str) -> Result<Client, EnvtestError> 
 
 fn write_credentials(
     folder: &Folder,
-    authority: &Authority,
+    authority: &TestAuthority,
     admin: &Identity,
     token: &str,
     url: &str,
@@ -277,18 +286,18 @@ fn write_credentials(
     folder.write("sa.key", &private)?;
     folder.write("sa.pub", &public)?;
     folder.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
-    let login = Login::Certificate(admin);
+    let login = KubeconfigUser::Certificate(admin);
     folder.write("kubeconfig", &credentials::kubeconfig(url, &authority.certificate, &login))?;
     Ok(())
 }
 
 /// Three ports that are free now. They are held together, so that they differ.
-fn free_ports() -> Result<Ports, EnvtestError> {
+fn free_ports() -> Result<LoopbackPorts, EnvtestError> {
     let listen = || TcpListener::bind("127.0.0.1:0").map_err(EnvtestError::Port);
     let held = [listen()?, listen()?, listen()?];
     let port = |index: usize| -> Result<u16, EnvtestError> {
         let listener: &TcpListener = &held[index];
         Ok(listener.local_addr().map_err(EnvtestError::Port)?.port())
     };
-    Ok(Ports { etcd: port(0)?, peer: port(1)?, api: port(2)? })
+    Ok(LoopbackPorts { etcd: port(0)?, peer: port(1)?, api: port(2)? })
 }

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-/// Ports on loopback, free a moment ago.
+/// LoopbackPorts on loopback, free a moment ago.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ports {
+pub(crate) struct LoopbackPorts {
     pub(crate) etcd: u16,
     pub(crate) peer: u16,
     pub(crate) api: u16,
 }
 
 /// etcd, alone in its cluster, plain HTTP: only what runs on this machine reaches it.
-pub(crate) fn etcd(ports: Ports, folder: &Path, fsync: bool) -> Vec<String> {
+pub(crate) fn etcd(ports: LoopbackPorts, folder: &Path, fsync: bool) -> Vec<String> {
     let (client, peer) =
         (format!("http://127.0.0.1:{}", ports.etcd), format!("http://127.0.0.1:{}", ports.peer));
     let mut arguments = vec![
@@ -32,7 +32,7 @@ pub(crate) fn etcd(ports: Ports, folder: &Path, fsync: bool) -> Vec<String> {
 }
 
 /// kube-apiserver with its defaults, but for what a single process on loopback must be told.
-pub(crate) fn api_server(ports: Ports, folder: &Path, more: &[String]) -> Vec<String> {
+pub(crate) fn api_server(ports: LoopbackPorts, folder: &Path, more: &[String]) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),

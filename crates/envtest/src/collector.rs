@@ -1,4 +1,4 @@
-//! A collector of traces: a real listener that keeps what it is sent.
+//! A collector of traces: an HTTP server that records the spans that it receives.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,20 +19,20 @@ pub struct Sent {
     pub trace: String,
     /// Its own id, 16 hexadecimal digits.
     pub span: String,
-    /// The id of what it is part of; empty for none.
+    /// The id of its parent span; empty for none.
     pub parent: String,
-    /// What was done.
+    /// The name of the span.
     pub name: String,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
-    /// What else is said of it.
+    /// Its attributes.
     pub about: Vec<(String, String)>,
     /// Why it did not succeed.
     pub failure: Option<String>,
 }
 
 impl Sent {
-    /// What is said under this key.
+    /// The attribute with this key.
     #[must_use]
     pub fn says(&self, key: &str) -> Option<&str> {
         self.about.iter().find(|(found, _)| found == key).map(|(_, value)| value.as_str())
@@ -72,11 +72,11 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// What was sent, as soon as it is as `wanted`; after `patience` as it is.
+    /// Returns the spans as soon as they are as `wanted`; after `timeout` whatever was received.
     #[must_use]
-    pub fn until(&self, patience: Duration, wanted: impl Fn(&[Sent]) -> bool) -> Vec<Sent> {
+    pub fn until(&self, timeout: Duration, wanted: impl Fn(&[Sent]) -> bool) -> Vec<Sent> {
         let (spans, changed) = &*self.spans;
-        let end = Instant::now() + patience;
+        let end = Instant::now() + timeout;
         let mut held = spans.lock();
         while !wanted(&held) {
             let left = end.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! Who is who: one authority for everything, keys on P-256, and the kubeconfigs that show them.
+//! One certificate authority, certificates with P-256 keys, and kubeconfigs.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
 /// The authority that every certificate here comes from.
-pub(crate) struct Authority {
+pub(crate) struct TestAuthority {
     /// PEM.
     pub(crate) certificate: String,
     issuer: Issuer<'static, KeyPair>,
@@ -25,7 +25,7 @@ pub(crate) struct Identity {
     pub(crate) key: String,
 }
 
-impl Authority {
+impl TestAuthority {
     pub(crate) fn new() -> Result<Self, rcgen::Error> {
         let key = pair()?;
         let mut params = params("envtest");
@@ -35,7 +35,7 @@ impl Authority {
         Ok(Self { certificate, issuer: Issuer::new(params, key) })
     }
 
-    /// What a server on loopback shows.
+    /// The certificate of a server on loopback.
     pub(crate) fn server(&self) -> Result<Identity, rcgen::Error> {
         let mut params = params("kube-apiserver");
         params.subject_alt_names = vec![
@@ -47,7 +47,7 @@ impl Authority {
         self.issue(params)
     }
 
-    /// What a user of one group shows.
+    /// The certificate of a user in one group.
     pub(crate) fn client(&self, user: &str, group: &str) -> Result<Identity, rcgen::Error> {
         let mut params = params(user);
         params.distinguished_name.push(DnType::OrganizationName, group);
@@ -68,7 +68,7 @@ pub(crate) fn token_keys() -> Result<(String, String), rcgen::Error> {
     Ok((key.serialize_pem(), key.public_key_pem()))
 }
 
-/// A bearer token that nobody guesses.
+/// A random bearer token.
 pub(crate) fn random_token() -> String {
     let bytes: [u8; 24] = rand::rng().random();
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
@@ -89,12 +89,12 @@ fn params(name: &str) -> CertificateParams {
     params
 }
 
-/// How a client shows who it is.
-pub(crate) enum Login<'a> {
+/// How a client authenticates.
+pub(crate) enum KubeconfigUser<'a> {
     Certificate(&'a Identity),
     Token(&'a str),
     Nobody,
-    /// The administrator, in somebody's name.
+    /// The administrator, who impersonates this user.
     As {
         admin: &'a Identity,
         user: &'a str,
@@ -103,12 +103,12 @@ pub(crate) enum Login<'a> {
 }
 
 /// The text of a kubeconfig with one context. JSON is YAML too.
-pub(crate) fn kubeconfig(url: &str, authority: &str, login: &Login<'_>) -> String {
+pub(crate) fn kubeconfig(url: &str, authority: &str, login: &KubeconfigUser<'_>) -> String {
     let user = match login {
-        Login::Certificate(identity) => certificate(identity),
-        Login::Token(token) => json!({ "token": token }),
-        Login::Nobody => json!({}),
-        Login::As { admin, user, groups } => {
+        KubeconfigUser::Certificate(identity) => certificate(identity),
+        KubeconfigUser::Token(token) => json!({ "token": token }),
+        KubeconfigUser::Nobody => json!({}),
+        KubeconfigUser::As { admin, user, groups } => {
             let mut login = certificate(admin);
             login["as"] = json!(user);
             login["as-groups"] = json!(groups);

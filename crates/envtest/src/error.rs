@@ -1,4 +1,4 @@
-//! What can go wrong before a test begins.
+//! Why an API server cannot be started or prepared for a test.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kubeon_bundle::{BundleError, VerifyError};
 
-/// Why there is no API server, or why it does not hold what a test needs.
+/// Why an API server cannot be started or prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvtestError {
     /// The bundle with the programs is missing; the text says how to build it.
@@ -30,8 +30,8 @@ pub enum EnvtestError {
     /// The proxy cannot offer TLS.
     #[error("the proxy's certificate cannot be used: {0}")]
     Tls(#[from] rustls::Error),
-    /// No port could be had.
-    #[error("no port on loopback can be had: {0}")]
+    /// No port is free.
+    #[error("no port on loopback is free: {0}")]
     Port(#[source] io::Error),
     /// A program cannot be started.
     #[error("{program} cannot be started: {source}")]
@@ -43,7 +43,7 @@ pub enum EnvtestError {
         source: io::Error,
     },
     /// A program ended before it served.
-    #[error("{program} ended ({status}) before it served; its last words:\n{words}")]
+    #[error("{program} ended ({status}) before it served; the end of its log:\n{words}")]
     Ended {
         /// The program.
         program: &'static str,
@@ -53,31 +53,31 @@ pub enum EnvtestError {
         words: String,
     },
     /// Something did not happen in time.
-    #[error("{what} did not happen within {} s; last words:\n{words}", limit.as_secs())]
+    #[error("{what} did not happen within {} s; the end of the log:\n{words}", limit.as_secs())]
     TooLate {
         /// What was waited for.
         what: String,
         /// How long.
         limit: Duration,
-        /// What was heard last.
+        /// The end of the log.
         words: String,
     },
-    /// A kubeconfig of our own making is not understood.
+    /// A generated kubeconfig cannot be parsed.
     #[error(transparent)]
     Kubeconfig(#[from] kube::config::KubeconfigError),
-    /// The API server refuses, or cannot be reached.
+    /// The API server refuses the request or cannot be reached.
     #[error("{what}: {source}")]
     Api {
-        /// What was asked of it.
+        /// The request.
         what: String,
         /// Its answer.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The API server's answer holds no token.
+    /// The API server's answer has no token.
     #[error("the API server gave service account {0} no token")]
     NoToken(String),
-    /// A manifest is not understood.
+    /// A manifest cannot be parsed.
     #[error("{path}: {why}", path = path.display())]
     Manifest {
         /// The file.

@@ -1,4 +1,4 @@
-//! A folder for one API server: in memory where that is allowed, gone when its owner is gone.
+//! A folder for one API server, in memory if possible. It is removed when its owner ends.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,9 +13,9 @@ use crate::EnvtestError;
 const PREFIX: &str = "kubeon-envtest-";
 const LOCK: &str = "owner.lock";
 /// A folder younger than this may not have its lock file yet.
-const SETTLED: Duration = Duration::from_secs(60);
+const MINIMUM_AGE: Duration = Duration::from_secs(60);
 
-/// The folder. Its lock says to others that its owner lives.
+/// The folder. Its lock shows to other processes that its owner runs.
 #[derive(Debug)]
 pub(crate) struct Folder {
     folder: TempDir,
@@ -23,7 +23,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Makes one, and removes those whose owners were killed. On disk when writes are to reach a disk.
+    /// Creates a folder, on disk if requested, and removes those whose owners were killed.
     pub(crate) fn new(on_disk: bool) -> Result<Self, EnvtestError> {
         let memory = Path::new("/dev/shm");
         let parent = if !on_disk && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
@@ -41,7 +41,7 @@ impl Folder {
         self.folder.path()
     }
 
-    /// Writes a file that only its owner may read.
+    /// Writes a file with mode 0600.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf, EnvtestError> {
         let path = self.path().join(name);
         write_atomically(&path, text.as_bytes(), 0o600).map_err(EnvtestError::file(&path))?;
@@ -49,7 +49,7 @@ impl Folder {
     }
 }
 
-/// Removes folders whose owner is gone. What cannot be removed belongs to somebody else.
+/// Removes folders whose owner has ended. A folder that cannot be removed belongs to another user.
 fn sweep(parent: &Path) -> io::Result<()> {
     for entry in fs::read_dir(parent)? {
         let entry = entry?;
@@ -65,7 +65,8 @@ fn is_abandoned(folder: &Path) -> bool {
         Ok(owner) => owner.try_lock().is_ok(),
         Err(_) => {
             let changed = folder.metadata().and_then(|metadata| metadata.modified());
-            changed.is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > SETTLED))
+            changed
+                .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > MINIMUM_AGE))
         }
     }
 }

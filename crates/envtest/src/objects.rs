@@ -1,4 +1,4 @@
-//! What a test puts into the API server before it begins.
+//! Objects that a test creates before it starts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt as _, discovery};
 use serde_json::json;
 
-use crate::{ApiServer, EnvtestError};
+use crate::{EnvtestError, TestApiServer};
 
 const DEFINITION: &str = "CustomResourceDefinition";
-/// From a definition's arrival until its kind must be served.
-const ESTABLISHED: Duration = Duration::from_secs(30);
-/// Life of a service account's token, in seconds.
-const TOKEN_LIFE: i64 = 24 * 3600;
+/// Time limit for a definition to be served.
+const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(30);
+/// Lifetime of a service account's token in seconds.
+const TOKEN_LIFETIME: i64 = 24 * 3600;
 
-impl ApiServer {
-    /// Makes a namespace of its own for a test; answers its name.
+impl TestApiServer {
+    /// Creates a namespace for a test and returns its name.
     ///
     /// # Errors
     /// The API server refuses.
@@ -34,7 +34,7 @@ impl ApiServer {
         Ok(made.map_err(EnvtestError::api("making a namespace"))?.name_any())
     }
 
-    /// Makes a service account, if need be, and answers a token of it, good for a day.
+    /// Creates a service account unless it exists, and returns a token of it that is valid for a day.
     ///
     /// # Errors
     /// The API server refuses.
@@ -43,7 +43,8 @@ impl ApiServer {
         let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
         let made = accounts.patch(name, &PatchParams::apply("envtest"), &Patch::Apply(account)).await;
         made.map_err(EnvtestError::api("making a service account"))?;
-        let spec = TokenRequestSpec { expiration_seconds: Some(TOKEN_LIFE), ..TokenRequestSpec::default() };
+        let spec =
+            TokenRequestSpec { expiration_seconds: Some(TOKEN_LIFETIME), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
         let answer = answer.map_err(EnvtestError::api("asking for a service account's token"))?;
@@ -111,7 +112,7 @@ async fn apply_one(
 async fn established(client: &Client, name: &str) -> Result<(), EnvtestError> {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     let served = await_condition(definitions, name, conditions::is_crd_established());
-    match tokio::time::timeout(ESTABLISHED, served).await {
+    match tokio::time::timeout(ESTABLISHED_TIMEOUT, served).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(late(name, error.to_string())),
         Err(_) => Err(late(name, String::new())),
@@ -119,7 +120,7 @@ async fn established(client: &Client, name: &str) -> Result<(), EnvtestError> {
 }
 
 fn late(name: &str, words: String) -> EnvtestError {
-    EnvtestError::TooLate { what: format!("establishing of {name}"), limit: ESTABLISHED, words }
+    EnvtestError::TooLate { what: format!("establishing of {name}"), limit: ESTABLISHED_TIMEOUT, words }
 }
 
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {

@@ -1,4 +1,4 @@
-//! Programs that run beside a test and die with it.
+//! Programs that run during a test and end with it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,23 +14,23 @@ use parking_lot::Mutex;
 
 use crate::EnvtestError;
 
-/// Lines of a log that an error carries.
-const LAST_WORDS: usize = 15;
+/// Lines of a log in an error.
+const TAIL_LINES: usize = 15;
 /// Characters of such a line.
-const LONGEST: usize = 300;
-/// Bytes of a log's end that are looked at for them.
-const TAIL: usize = 16 * 1024;
+const LINE_LENGTH: usize = 300;
+/// Bytes at the end of a log that are searched for these lines.
+const TAIL_BYTES: usize = 16 * 1024;
 
 /// A running program. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ServerProcess {
     name: &'static str,
     child: Child,
     log: PathBuf,
 }
 
-impl Process {
-    /// Starts `program`, its words going to `<name>.log` in `folder`.
+impl ServerProcess {
+    /// Starts `program` with its output in `<name>.log` in `folder`.
     pub(crate) fn start(
         name: &'static str,
         program: &Path,
@@ -40,15 +40,15 @@ impl Process {
         let log = folder.join(format!("{name}.log"));
         let start = || -> io::Result<Child> {
             let out = File::create(&log)?;
-            // The kernel ends it when the thread that started it is gone, which the keeper's is not before the process.
+            // The kernel kills it when the thread that started it ends; the starter thread ends only with this process.
             let mut command = die_with_parent("KILL", program);
             command.args(arguments);
             command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).current_dir(folder);
-            // Nothing of a test's environment should change how the programs behave.
+            // The environment of a test must not change how the programs behave.
             command
                 .env_clear()
                 .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin")));
-            keeper_starts(command)
+            spawn_in_starter_thread(command)
         };
         let child = start().map_err(|source| EnvtestError::Start { program: name, source })?;
         Ok(Self { name, child, log })
@@ -58,48 +58,48 @@ impl Process {
         self.child.id()
     }
 
-    /// Fails when it is not running any more.
+    /// Fails when it has ended.
     pub(crate) fn is_alive(&mut self) -> Result<(), EnvtestError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => {
                 let (program, status) = (self.name, status.to_string());
-                Err(EnvtestError::Ended { program, status, words: self.last_words() })
+                Err(EnvtestError::Ended { program, status, words: self.log_tail() })
             }
             Err(source) => Err(EnvtestError::Start { program: self.name, source }),
         }
     }
 
-    /// Bytes of its log so far.
-    pub(crate) fn said(&self) -> u64 {
+    /// The size of its log in bytes.
+    pub(crate) fn log_size(&self) -> u64 {
         self.log.metadata().map_or(0, |metadata| metadata.len())
     }
 
     /// The end of its log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL)..]).into_owned();
-        let mut tail = OutputTail::new(LAST_WORDS);
-        text.lines().for_each(|line| tail.push(&line.chars().take(LONGEST).collect::<String>()));
+        let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]).into_owned();
+        let mut tail = OutputTail::new(TAIL_LINES);
+        text.lines().for_each(|line| tail.push(&line.chars().take(LINE_LENGTH).collect::<String>()));
         tail.text()
     }
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-type Order = (Command, Sender<io::Result<Child>>);
+type StartRequest = (Command, Sender<io::Result<Child>>);
 
-/// Starts a command from a thread that lives as long as this process: a test's own thread may end while others still
-/// use what it started.
-fn keeper_starts(command: Command) -> io::Result<Child> {
-    static KEEPER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
-    let keeper = KEEPER.get_or_init(|| {
-        let (orders, inbox) = channel::<Order>();
+/// Starts a command in a thread that lives as long as this process: the thread of a test may end while other tests use
+/// the program that it started.
+fn spawn_in_starter_thread(command: Command) -> io::Result<Child> {
+    static STARTER: OnceLock<Mutex<Sender<StartRequest>>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (orders, inbox) = channel::<StartRequest>();
         thread::spawn(move || {
             for (mut command, answer) in inbox {
                 let _ = answer.send(command.spawn());
@@ -107,8 +107,8 @@ fn keeper_starts(command: Command) -> io::Result<Child> {
         });
         Mutex::new(orders)
     });
-    let gone = || io::Error::other("the thread that starts programs is gone");
+    let ended = || io::Error::other("the thread that starts programs has ended");
     let (answer, started) = channel();
-    keeper.lock().send((command, answer)).map_err(|_| gone())?;
-    started.recv().map_err(|_| gone())?
+    starter.lock().send((command, answer)).map_err(|_| ended())?;
+    started.recv().map_err(|_| ended())?
 }

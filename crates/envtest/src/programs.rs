@@ -1,4 +1,4 @@
-//! The programs, taken out of the bundle that `kubeon bundle build` put into the user's cache.
+//! The programs, unpacked from the bundle that `kubeon bundle build` wrote to the user's cache.
 //!
 //! ```text
 //!   BUNDLES/v1.36.3-amd64/blobs/sha256/<digest>   tar + zstd     unpacked once into
@@ -14,10 +14,10 @@ use kubeon_bundle::{Arch, Bundle, BundleStore, Version};
 
 use crate::EnvtestError;
 
-/// The version whose bundle the programs come from.
+/// The version of the bundle with the programs.
 pub(crate) const VERSION: Version = Version { major: 1, minor: 36, patch: 3 };
 
-/// Where the programs lie.
+/// The paths of the programs.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     pub(crate) etcd: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Finds them in the user's store, unpacking what was not used before.
+    /// Finds them in the user's store and unpacks them on first use.
     pub(crate) fn find(version: Version) -> Result<Self, EnvtestError> {
         Self::of(&store()?, version)
     }
@@ -43,7 +43,7 @@ impl Programs {
     }
 }
 
-/// A program of the bundle that the API server comes from, such as `kubectl`, unpacked if it was not used before.
+/// A program of the API server's bundle, such as `kubectl`, unpacked on first use.
 ///
 /// # Errors
 /// The bundle is not built (the text says how), or does not hold it.
@@ -78,7 +78,7 @@ fn of_bundle(bundle: &Bundle, name: &str, folder: &Path) -> Result<PathBuf, Envt
     Ok(path)
 }
 
-/// Unpacks beside the place and renames, so that the place is whole or not there. Of two at once, one wins.
+/// Unpacks into a temporary folder and renames it, so that the folder is complete or missing. Of two processes one wins.
 fn unpack(blob: &Path, folder: &Path, place: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let made = tempfile::Builder::new().prefix(".unpack-").tempdir_in(folder)?;

@@ -1,10 +1,11 @@
-//! A proxy before an API server that counts what passes and fails on demand.
+//! A proxy before an API server that records requests and makes them fail on demand.
 
+mod fault;
 mod request;
 mod rule;
 mod serve;
+mod state;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,32 +13,32 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use parking_lot::{Mutex, MutexGuard};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use request::Request;
-pub use rule::{Fault, FaultRule, Met, RuleId, When};
+pub use fault::ProxyFault;
+pub use request::ProxyRequest;
+pub use rule::{FaultRule, Met, RuleId, When};
+use state::ProxyState;
 
 use crate::api_server::client_of;
-use crate::credentials::{self, Login};
-use crate::{ApiServer, EnvtestError};
+use crate::credentials::{self, KubeconfigUser};
+use crate::{EnvtestError, TestApiServer};
 
-/// A reverse proxy on loopback, HTTPS on both sides, that streams watches as they are. A client shows who it is by a
-/// bearer token, which passes through: certificates of clients end at the proxy. `exec` and the like are not passed.
+/// A reverse proxy on loopback with HTTPS on both sides; it streams watches. Clients authenticate by a bearer token, which
+/// it forwards; it does not forward client certificates. `exec` and other upgraded connections are not supported.
 ///
 /// ```no_run
-/// # async fn example(server: &kubeon_envtest::ApiServer) -> Result<(), kubeon_envtest::EnvtestError> {
-/// use kubeon_envtest::{Fault, FaultProxy, FaultRule, When};
+/// # async fn example(server: &kubeon_envtest::TestApiServer) -> Result<(), kubeon_envtest::EnvtestError> {
+/// use kubeon_envtest::{ProxyFault, FaultProxy, FaultRule, When};
 /// let proxy = FaultProxy::before(server).await?;
-/// proxy.fail(FaultRule { when: When::nth_write(3), how: Fault::Status(500) });
+/// proxy.fail(FaultRule { when: When::nth_write(3), how: ProxyFault::Status(500) });
 /// let client = proxy.client().await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
 pub struct FaultProxy {
-    shared: Arc<Shared>,
+    state: Arc<ProxyState>,
     address: SocketAddr,
     authority: String,
     admin_token: String,
@@ -45,56 +46,24 @@ pub struct FaultProxy {
     serving: JoinHandle<()>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    line: watch::Sender<Line>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    requests: Vec<Request>,
-    rules: BTreeMap<RuleId, rule::Armed>,
-    /// How many rules there ever were.
-    given: usize,
-}
-
-/// Whether connections are possible, and how often they were cut.
-#[derive(Debug, Clone, Copy, Default)]
-struct Line {
-    cuts: u64,
-    down: bool,
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // What is in it is whole between any two statements.
-        self.state.lock()
-    }
-
-    fn cut(&self, down: bool) {
-        self.line.send_modify(|line| *line = Line { cuts: line.cuts + 1, down });
-    }
-}
-
 impl FaultProxy {
-    /// Starts one before a server, on the runtime that asks for it. It ends when it is dropped.
+    /// Starts a proxy before a server, on the current runtime. It ends when it is dropped.
     ///
     /// # Errors
     /// There is no port, or no certificate can be made.
-    pub async fn before(server: &ApiServer) -> Result<Self, EnvtestError> {
+    pub async fn before(server: &TestApiServer) -> Result<Self, EnvtestError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(EnvtestError::Port)?;
         let address = listener.local_addr().map_err(EnvtestError::Port)?;
         let tls = serve::acceptor(&server.authority.server()?)?;
-        let shared = Arc::new(Shared { state: Mutex::default(), line: watch::Sender::default() });
+        let state = Arc::new(ProxyState::default());
         let upstream = upstream(server).await?;
-        let serving = tokio::spawn(serve::serve(listener, tls, upstream, Arc::clone(&shared)));
+        let serving = tokio::spawn(serve::serve(listener, tls, upstream, Arc::clone(&state)));
         let authority = server.authority.certificate.clone();
         let admin_token = server.token.clone();
         let url = format!("https://{address}");
-        let text = credentials::kubeconfig(&url, &authority, &Login::Token(&admin_token));
+        let text = credentials::kubeconfig(&url, &authority, &KubeconfigUser::Token(&admin_token));
         let kubeconfig = server.folder.write(&format!("kubeconfig-proxy-{}", address.port()), &text)?;
-        Ok(Self { shared, address, authority, admin_token, kubeconfig, serving })
+        Ok(Self { state, address, authority, admin_token, kubeconfig, serving })
     }
 
     /// Such as `https://127.0.0.1:34567`.
@@ -112,7 +81,7 @@ impl FaultProxy {
     /// A kubeconfig through the proxy for a client with a bearer token.
     #[must_use]
     pub fn kubeconfig_of_token(&self, token: &str) -> String {
-        credentials::kubeconfig(&self.url(), &self.authority, &Login::Token(token))
+        credentials::kubeconfig(&self.url(), &self.authority, &KubeconfigUser::Token(token))
     }
 
     /// A client of the administrator through the proxy.
@@ -123,44 +92,44 @@ impl FaultProxy {
         client_of(&self.kubeconfig_of_token(&self.admin_token)).await
     }
 
-    /// Adds a rule. It counts requests from now on. Where several fit a request, the oldest wins; all count it.
+    /// Adds a rule. It counts requests from now on. When several rules match a request, the oldest wins; all count it.
     pub fn fail(&self, rule: FaultRule) -> RuleId {
-        let mut state = self.shared.state();
-        state.given += 1;
-        let id = RuleId(state.given);
-        state.rules.insert(id, rule::Armed::new(rule));
+        let mut records = self.state.records();
+        records.rules_added += 1;
+        let id = RuleId(records.rules_added);
+        records.rules.insert(id, rule::Armed::new(rule));
         id
     }
 
-    /// What became of a rule so far; nothing, when it was forgotten.
+    /// The matches of a rule so far; none after it was removed.
     #[must_use]
     pub fn met(&self, rule: RuleId) -> Met {
-        self.shared.state().rules.get(&rule).map(|armed| armed.met.clone()).unwrap_or_default()
+        self.state.records().rules.get(&rule).map(|armed| armed.met.clone()).unwrap_or_default()
     }
 
-    /// Forgets one rule; what became of it.
+    /// Removes a rule and returns its matches.
     pub fn forgive(&self, rule: RuleId) -> Met {
-        self.shared.state().rules.remove(&rule).map(|armed| armed.met).unwrap_or_default()
+        self.state.records().rules.remove(&rule).map(|armed| armed.met).unwrap_or_default()
     }
 
-    /// Forgets all rules, and lets new connections in after a cut. What hangs stays so until it is cut.
+    /// Removes all rules and accepts connections again after a cut. Requests that hang keep hanging until a cut.
     pub fn heal(&self) {
-        self.shared.state().rules.clear();
-        self.shared.line.send_modify(|line| line.down = false);
+        self.state.records().rules.clear();
+        self.state.restore();
     }
 
-    /// Cuts every connection now, as if the network had dropped them. New ones are accepted.
+    /// Closes every connection now. New ones are accepted.
     pub fn cut(&self) {
-        self.shared.cut(false);
+        self.state.cut(false);
     }
 
-    /// Waits until a rule cut everything: the moment to kill the client's process.
+    /// Waits until a rule has closed all connections: the moment to kill the client's process.
     ///
     /// # Errors
     /// No rule did so within `limit`.
     pub async fn is_cut(&self, limit: Duration) -> Result<(), EnvtestError> {
-        let mut line = self.shared.line.subscribe();
-        if let Ok(Ok(_)) = tokio::time::timeout(limit, line.wait_for(|line| line.down)).await {
+        let mut link = self.state.link();
+        if let Ok(Ok(_)) = tokio::time::timeout(limit, link.wait_for(|link| link.down)).await {
             return Ok(());
         }
         let words = format!("{} requests, {} writes", self.requests().len(), self.writes().len());
@@ -169,32 +138,32 @@ impl FaultProxy {
 
     /// Every request since the start or [`FaultProxy::forget`], in order of arrival.
     #[must_use]
-    pub fn requests(&self) -> Vec<Request> {
-        self.shared.state().requests.clone()
+    pub fn requests(&self) -> Vec<ProxyRequest> {
+        self.state.records().requests.clone()
     }
 
-    /// The requests that changed something, or tried to, as [`Request::is_write`] has it.
+    /// The requests that are writes, see [`ProxyRequest::is_write`].
     #[must_use]
-    pub fn writes(&self) -> Vec<Request> {
-        self.requests().into_iter().filter(Request::is_write).collect()
+    pub fn writes(&self) -> Vec<ProxyRequest> {
+        self.requests().into_iter().filter(ProxyRequest::is_write).collect()
     }
 
     /// Forgets the requests so far.
     pub fn forget(&self) {
-        self.shared.state().requests.clear();
+        self.state.records().requests.clear();
     }
 }
 
 impl Drop for FaultProxy {
     fn drop(&mut self) {
         self.serving.abort();
-        self.shared.cut(true);
+        self.state.cut(true);
     }
 }
 
-/// A client without any identity: what arrives at the proxy brings its own.
-async fn upstream(server: &ApiServer) -> Result<Client, EnvtestError> {
-    let text = credentials::kubeconfig(server.url(), &server.authority.certificate, &Login::Nobody);
+/// A client without credentials: forwarded requests have their own.
+async fn upstream(server: &TestApiServer) -> Result<Client, EnvtestError> {
+    let text = credentials::kubeconfig(server.url(), &server.authority.certificate, &KubeconfigUser::Nobody);
     let config = Kubeconfig::from_yaml(&text)?;
     let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
     Client::try_from(config).map_err(EnvtestError::api("a client for the proxy"))

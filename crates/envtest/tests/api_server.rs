@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt as _};
-use kubeon_envtest::{ApiServer, Options};
+use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use serde_json::json;
 
 fn config_map(name: &str) -> ConfigMap {
@@ -23,7 +23,7 @@ async fn client_of(text: &str) -> Client {
 
 #[tokio::test]
 async fn keeps_objects_and_tells_users_apart() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     let namespace = server.namespace().await.unwrap();
     let maps = Api::<ConfigMap>::namespaced(server.client().await.unwrap(), &namespace);
     maps.create(&PostParams::default(), &config_map("one")).await.unwrap();
@@ -36,7 +36,7 @@ async fn keeps_objects_and_tells_users_apart() {
 
 #[tokio::test]
 async fn gives_service_accounts_tokens_and_admin_everything() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     let namespace = server.namespace().await.unwrap();
     let token = server.service_account(&namespace, "runner").await.unwrap();
     let runner = client_of(&server.kubeconfig_of_token(&token)).await;
@@ -53,7 +53,7 @@ async fn gives_service_accounts_tokens_and_admin_everything() {
 
 #[tokio::test]
 async fn serves_our_kinds_and_enforces_their_rules() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
     let kind = kube::core::GroupVersionKind::gvk("kubeonkube.clay.io", "v1alpha1", "Cluster");
     let client = server.client().await.unwrap();
@@ -68,7 +68,7 @@ async fn serves_our_kinds_and_enforces_their_rules() {
 
 #[tokio::test]
 async fn collects_garbage_and_makes_accounts_with_controllers() {
-    let server = ApiServer::start(Options::default().with_controllers()).await.unwrap();
+    let server = TestApiServer::start(ApiServerOptions::default().with_controllers()).await.unwrap();
     let client = server.client().await.unwrap();
     let namespace = server.namespace().await.unwrap();
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), &namespace);
@@ -94,8 +94,9 @@ async fn collects_garbage_and_makes_accounts_with_controllers() {
 }
 
 #[tokio::test]
-async fn says_the_last_words_of_a_server_that_does_not_start() {
-    let options = Options { arguments: vec!["--no-such-flag".into()], ..Options::default() };
-    let error = ApiServer::start(options).await.err().unwrap().to_string();
+async fn says_the_log_tail_of_a_server_that_does_not_start() {
+    let options =
+        ApiServerOptions { arguments: vec!["--no-such-flag".into()], ..ApiServerOptions::default() };
+    let error = TestApiServer::start(options).await.err().unwrap().to_string();
     assert!(error.contains("kube-apiserver") && error.contains("no-such-flag"), "{error}");
 }

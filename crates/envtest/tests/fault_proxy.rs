@@ -8,7 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
-use kubeon_envtest::{ApiServer, Fault, FaultProxy, FaultRule, When};
+use kubeon_envtest::{FaultProxy, FaultRule, ProxyFault, TestApiServer, When};
 use serde_json::json;
 
 struct Ground {
@@ -22,7 +22,7 @@ struct Ground {
 
 impl Ground {
     async fn new() -> Self {
-        let server = ApiServer::shared().await.unwrap();
+        let server = TestApiServer::shared().await.unwrap();
         let namespace = server.namespace().await.unwrap();
         let proxy = FaultProxy::before(server).await.unwrap();
         let client = proxy.client().await.unwrap();
@@ -40,7 +40,7 @@ impl Ground {
         self.straight.get_opt(name).await.unwrap().is_some()
     }
 
-    fn fail(&self, when: When, how: Fault) {
+    fn fail(&self, when: When, how: ProxyFault) {
         self.proxy.fail(FaultRule { when, how });
     }
 }
@@ -72,8 +72,8 @@ async fn passes_what_no_rule_is_about_and_counts_it() {
 #[tokio::test]
 async fn fails_exactly_the_write_it_was_told_to() {
     let ground = Ground::new().await;
-    ground.fail(When::nth_write(2), Fault::Status(500));
-    ground.fail(When::nth_write(3), Fault::Status(409));
+    ground.fail(When::nth_write(2), ProxyFault::Status(500));
+    ground.fail(When::nth_write(3), ProxyFault::Status(409));
     ground.create("a").await.unwrap();
     ground.maps.get("a").await.unwrap();
     assert_eq!(code(ground.create("b").await), 500);
@@ -89,7 +89,7 @@ async fn fails_what_is_about_one_object_and_tells_what_became_of_the_rule() {
     let ground = Ground::new().await;
     let rule = |name: &str, nth: usize| {
         let when = When::nth_request(nth).about(name);
-        ground.proxy.fail(FaultRule { when, how: Fault::Status(500) })
+        ground.proxy.fail(FaultRule { when, how: ProxyFault::Status(500) })
     };
     let (first, second, third) = (rule("aa", 1), rule("bb", 2), rule("cc", 1));
     assert_eq!(code(ground.create("aa").await), 500, "its name is in what is sent");
@@ -107,18 +107,18 @@ async fn fails_what_is_about_one_object_and_tells_what_became_of_the_rule() {
 #[tokio::test]
 async fn asks_to_come_back_later() {
     let ground = Ground::new().await;
-    ground.fail(When::nth_write(1), Fault::RetryAfter(1));
+    ground.fail(When::nth_write(1), ProxyFault::RetryAfter(1));
     // Whether the client comes back by itself is the client's affair; the proxy says it once.
     let _ = ground.create("a").await;
     let first = &ground.proxy.requests()[0];
-    assert_eq!((first.status, &first.fault), (Some(429), &Some(Fault::RetryAfter(1))));
+    assert_eq!((first.status, &first.fault), (Some(429), &Some(ProxyFault::RetryAfter(1))));
 }
 
 #[tokio::test]
 async fn hangs_before_or_after_the_server_did_it() {
     let ground = Ground::new().await;
-    ground.fail(When::nth_write(1), Fault::Hang);
-    ground.fail(When::nth_write(2), Fault::HangAfter);
+    ground.fail(When::nth_write(1), ProxyFault::Hang);
+    ground.fail(When::nth_write(2), ProxyFault::HangAfter);
     for (name, done) in [("a", false), ("b", true)] {
         let waited = tokio::time::timeout(Duration::from_secs(3), ground.create(name)).await;
         assert!(waited.is_err());
@@ -129,8 +129,8 @@ async fn hangs_before_or_after_the_server_did_it() {
 #[tokio::test]
 async fn loses_answers_and_refuses_requests() {
     let ground = Ground::new().await;
-    ground.fail(When::nth("create", "configmaps", 1), Fault::LoseAnswer);
-    ground.fail(When::nth("patch", "configmaps", 1), Fault::Refuse);
+    ground.fail(When::nth("create", "configmaps", 1), ProxyFault::LoseAnswer);
+    ground.fail(When::nth("patch", "configmaps", 1), ProxyFault::Refuse);
     let lost = tokio::time::timeout(SOON, ground.create("a")).await.unwrap();
     assert!(!matches!(lost, Ok(_) | Err(kube::Error::Api(_))));
     assert!(ground.is_there("a").await);
@@ -142,7 +142,7 @@ async fn loses_answers_and_refuses_requests() {
 #[tokio::test]
 async fn delays_without_harm() {
     let ground = Ground::new().await;
-    ground.fail(When::nth_write(1), Fault::Delay(Duration::from_millis(300)));
+    ground.fail(When::nth_write(1), ProxyFault::Delay(Duration::from_millis(300)));
     let begin = Instant::now();
     ground.create("a").await.unwrap();
     assert!(begin.elapsed() >= Duration::from_millis(300));
@@ -173,7 +173,7 @@ async fn streams_watches_and_cuts_them() {
 #[tokio::test]
 async fn cuts_everything_after_a_write_until_it_is_healed() {
     let ground = Ground::new().await;
-    ground.fail(When::nth_write(2), Fault::CutAfter);
+    ground.fail(When::nth_write(2), ProxyFault::CutAfter);
     ground.create("a").await.unwrap();
     assert!(ground.proxy.is_cut(Duration::from_millis(100)).await.is_err());
     assert!(tokio::time::timeout(SOON, ground.create("b")).await.unwrap().is_err());
@@ -188,7 +188,7 @@ async fn cuts_everything_after_a_write_until_it_is_healed() {
 #[tokio::test]
 async fn cuts_before_a_write() {
     let ground = Ground::new().await;
-    ground.fail(When::nth_write(1), Fault::CutBefore);
+    ground.fail(When::nth_write(1), ProxyFault::CutBefore);
     assert!(tokio::time::timeout(SOON, ground.create("a")).await.unwrap().is_err());
     ground.proxy.is_cut(SOON).await.unwrap();
     assert!(!ground.is_there("a").await);
@@ -196,7 +196,7 @@ async fn cuts_before_a_write() {
 
 #[tokio::test]
 async fn passes_tokens_through_and_lets_nobody_in_without() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     let namespace = server.namespace().await.unwrap();
     let token = server.service_account(&namespace, "weak").await.unwrap();
     let proxy = FaultProxy::before(server).await.unwrap();

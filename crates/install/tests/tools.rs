@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use kubeon_envtest::{ApiServer, Options};
+use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -221,13 +221,13 @@ fn the_chart_with_other_values_has_them() {
 /// An API server of its own, and kubectl.
 struct MetaCluster {
     kubectl: PathBuf,
-    server: ApiServer,
+    server: TestApiServer,
     home: tempfile::TempDir,
 }
 
 impl MetaCluster {
     async fn start() -> Self {
-        let server = ApiServer::start(Options::default()).await.unwrap();
+        let server = TestApiServer::start(ApiServerOptions::default()).await.unwrap();
         Self { kubectl: kubectl(), server, home: tempfile::tempdir().unwrap() }
     }
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
-use kubeon_envtest::ApiServer;
+use kubeon_envtest::TestApiServer;
 use kubeon_link_kube::{EventRecord, EventRecorder, KubeWriter};
 use tokio::time::{Instant, sleep};
 
@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated_is_counted() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
     let writer = KubeWriter::new(client.clone(), "kubeon-operator", TIMEOUT);
     let events = EventRecorder::start(client.clone(), &writer, "kubeon-operator", "one");
@@ -52,7 +52,7 @@ async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated
 /// A recorder that ends records its waiting events first.
 #[tokio::test]
 async fn what_was_said_before_an_end_is_told() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
     let writer = KubeWriter::new(client.clone(), "kubeon-operator", TIMEOUT);
     let events = EventRecorder::start(client.clone(), &writer, "kubeon-operator", "one");

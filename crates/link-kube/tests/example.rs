@@ -13,7 +13,7 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kubeon_api::KubernetesCluster;
-use kubeon_envtest::ApiServer;
+use kubeon_envtest::TestApiServer;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
@@ -48,7 +48,7 @@ async fn told(said: &mut UnboundedReceiver<String>, text: &str) {
 
 #[tokio::test]
 async fn watch_clusters_tells_what_is_there_what_changes_and_what_goes() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
     let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
     let clusters: Api<KubernetesCluster> = Api::namespaced(client.clone(), &namespace);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
-use kubeon_envtest::{ApiServer, Fault, FaultProxy, FaultRule, When};
+use kubeon_envtest::{FaultProxy, FaultRule, ProxyFault, TestApiServer, When};
 use kubeon_link_kube::{Event, KubeWriter, LinkError, Priority, ResourcePath, Verb, connect_within, watch};
 use serde_json::json;
 use tokio::time::timeout;
@@ -18,10 +18,11 @@ const SHORT: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 async fn lists_and_watches_that_are_not_answered_are_asked_for_again() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     let (namespace, proxy) = (server.namespace().await.unwrap(), FaultProxy::before(server).await.unwrap());
     let client = connect_within(Some(proxy.kubeconfig_file()), SHORT).await.unwrap();
-    let hangs = |verb| proxy.fail(FaultRule { when: When::nth(verb, "configmaps", 1), how: Fault::Hang });
+    let hangs =
+        |verb| proxy.fail(FaultRule { when: When::nth(verb, "configmaps", 1), how: ProxyFault::Hang });
     let rules = [hangs("list"), hangs("watch")];
     let mut events = watch(Api::<ConfigMap>::namespaced(client, &namespace), None);
     let mut errors = 0;
@@ -46,11 +47,11 @@ async fn lists_and_watches_that_are_not_answered_are_asked_for_again() {
 
 #[tokio::test]
 async fn a_request_that_is_not_answered_says_how_long_it_waited() {
-    let server = ApiServer::shared().await.unwrap();
+    let server = TestApiServer::shared().await.unwrap();
     let (namespace, proxy) = (server.namespace().await.unwrap(), FaultProxy::before(server).await.unwrap());
     let client = connect_within(Some(proxy.kubeconfig_file()), SHORT).await.unwrap();
     let writer = KubeWriter::new(client, "test", SHORT);
-    proxy.fail(FaultRule { when: When::nth("get", "configmaps", 1), how: Fault::Hang });
+    proxy.fail(FaultRule { when: When::nth("get", "configmaps", 1), how: ProxyFault::Hang });
     let path = ResourcePath { api: "v1", plural: "configmaps", namespace: &namespace, name: "x" };
     let answer = timeout(TIMEOUT, writer.send(path, &Verb::Get, Priority::Normal)).await.unwrap();
     assert!(matches!(&answer, Err(LinkError::Silent { after, .. }) if *after == SHORT), "{answer:?}");

@@ -11,9 +11,9 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
+use crate::error::{KeyFileError, PkiError};
 use crate::keyfile;
-use crate::leaf::random_serial;
-use crate::pki::PkiError;
+use crate::serial::random_serial;
 
 /// The authorities of one cluster.
 pub(crate) struct Authorities {
@@ -24,7 +24,7 @@ pub(crate) struct Authorities {
 }
 
 impl Authorities {
-    /// Gets each authority in the same way.
+    /// Calls `authority` for each authority.
     pub(crate) fn try_new(
         authority: impl Fn(CertificateAuthority) -> Result<Authority, PkiError>,
     ) -> Result<Self, PkiError> {
@@ -59,26 +59,26 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Reads `ca-<authority>.pem`, or makes it with a life of `years`.
+    /// Reads `ca-<authority>.pem`, or makes it with a lifetime of `years`.
     pub(crate) fn load_or_create(
         folder: &Path,
         ca: CertificateAuthority,
         years: u32,
     ) -> Result<Self, PkiError> {
         let path = file(folder, ca);
-        let text = keyfile::read_or_create(&path, || generate(ca, years).map_err(Making::Sign))
+        let text = keyfile::read_or_create(&path, || generate(ca, years).map_err(KeyFileError::Sign))
             .map_err(|error| error.at(&path))?;
         Self::parse(&text, path)
     }
 
-    /// Takes `ca-<authority>.pem`, which `read` reads.
+    /// Reads `ca-<authority>.pem` with `read`.
     pub(crate) fn load(
         folder: &Path,
         ca: CertificateAuthority,
         read: fn(&Path) -> io::Result<String>,
     ) -> Result<Self, PkiError> {
         let path = file(folder, ca);
-        let text = read(&path).map_err(|error| Making::Io(error).at(&path))?;
+        let text = read(&path).map_err(|error| KeyFileError::Io(error).at(&path))?;
         Self::parse(&text, path)
     }
 
@@ -100,7 +100,7 @@ impl Authority {
         Ok(Self { certificate: certificate.to_owned(), key: key.to_owned(), not_after, path, issuer })
     }
 
-    /// The signer, unless the authority's own time is over.
+    /// The signer, unless the authority has expired.
     pub(crate) fn issuer(&self, now: OffsetDateTime) -> Result<&Issuer<'static, KeyPair>, PkiError> {
         if now >= self.not_after {
             return Err(PkiError::Expired {
@@ -112,30 +112,9 @@ impl Authority {
     }
 }
 
-/// Where an authority lies.
+/// The file of an authority.
 pub(crate) fn file(folder: &Path, ca: CertificateAuthority) -> PathBuf {
     folder.join(format!("ca-{ca}.pem"))
-}
-
-/// What can go wrong while a key file is read or made; only the caller knows its path.
-pub(crate) enum Making {
-    Io(io::Error),
-    Sign(rcgen::Error),
-}
-
-impl From<io::Error> for Making {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl Making {
-    pub(crate) fn at(self, path: &Path) -> PkiError {
-        match self {
-            Self::Io(source) => PkiError::File { path: path.to_owned(), source },
-            Self::Sign(source) => PkiError::Sign { what: path.display().to_string(), source },
-        }
-    }
 }
 
 /// Key and self-signed certificate in one text, the key first.

@@ -1,4 +1,4 @@
-//! The file that `kubectl` reads.
+//! The admin's kubeconfig.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,25 +6,24 @@ use kubeon_api::ClusterName;
 use kubeon_ports::{SecretError, Secrets};
 use kubeon_wire::{CertificateAuthority, Leaf, SecretRef};
 
-/// A way to reach the API.
+/// An endpoint of the API server in a kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct KubeconfigServer {
     /// The context's name, such as `demo` or `demo-h1`.
     pub context: String,
     /// Such as `https://172.30.0.11:6443`.
     pub url: String,
 }
 
-/// The text of a kubeconfig: a context for each server, `default` chosen as the current one (one of the
-/// contexts' names), the user being `client` with its certificate and key in the file. The text holds a
-/// private key: write it 0600.
+/// The text of a kubeconfig: a context for each server, the current context `default`, and the user `client` with
+/// embedded certificate and key. The text holds a private key: write it with mode 0600.
 ///
 /// # Errors
-/// When the authority or the client's certificate cannot be had.
+/// When the authority or the client's certificate cannot be read or made.
 pub fn kubeconfig(
     secrets: &dyn Secrets,
     cluster: &ClusterName,
-    servers: &[Server],
+    servers: &[KubeconfigServer],
     default: &str,
     client: &Leaf,
 ) -> Result<String, SecretError> {

@@ -1,17 +1,17 @@
-//! Leaves: what a program shows to prove who it is.
+//! Leaf certificates, by which programs authenticate.
 
 use std::net::IpAddr;
 
 use kubeon_wire::{Leaf, Usage, renewal_due};
-use rand::RngExt;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, SanType, SerialNumber,
+    PKCS_ECDSA_P256_SHA256, SanType,
 };
 use time::{Duration, OffsetDateTime};
 
 use crate::authority::Authority;
-use crate::pki::PkiError;
+use crate::error::PkiError;
+use crate::serial::random_serial;
 
 /// A certificate and its key, PEM.
 #[derive(Clone)]
@@ -20,14 +20,7 @@ pub(crate) struct Issued {
     pub(crate) key: String,
 }
 
-/// A serial number of 127 random bits: positive, and never met twice.
-pub(crate) fn random_serial() -> SerialNumber {
-    let mut bytes: [u8; 16] = rand::rng().random();
-    bytes[0] = (bytes[0] & 0x7f) | 0x40;
-    SerialNumber::from_slice(&bytes)
-}
-
-/// Signs a fresh key. The leaf never outlives its authority.
+/// Makes a key and signs its certificate, which never outlives its authority.
 pub(crate) fn issue(leaf: &Leaf, authority: &Authority, now: OffsetDateTime) -> Result<Issued, PkiError> {
     let issuer = authority.issuer(now)?;
     let sign = |source| PkiError::Sign { what: leaf.common_name.clone(), source };
@@ -37,7 +30,7 @@ pub(crate) fn issue(leaf: &Leaf, authority: &Authority, now: OffsetDateTime) -> 
     match leaf.organizations.as_slice() {
         [] => {}
         [group] => params.distinguished_name.push(DnType::OrganizationName, group.clone()),
-        // The certificate library keeps one value per attribute and would lose the others.
+        // The certificate library stores one value per attribute and would drop the others.
         _ => return Err(PkiError::ManyOrganizations(leaf.common_name.clone())),
     }
     params.distinguished_name.push(DnType::CommonName, leaf.common_name.clone());
@@ -53,7 +46,7 @@ pub(crate) fn issue(leaf: &Leaf, authority: &Authority, now: OffsetDateTime) -> 
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
-/// Whether a certificate is past two thirds of its life, from when on it is renewed; so is what is no certificate.
+/// Whether a certificate must be renewed: it is past two thirds of its lifetime, or cannot be parsed.
 #[must_use]
 pub fn is_due(pem: &str) -> bool {
     is_due_at(pem, OffsetDateTime::now_utc())

@@ -87,7 +87,7 @@ fn a_leaf_says_what_was_asked() {
         "CN = system:node:h1",
         "DNS:h1, DNS:kubernetes.default.svc, IP Address:172.30.0.11",
         "Digital Signature",
-        "TLS Web Server Authentication",
+        "TLS Web KubeconfigServer Authentication",
         "CA:FALSE",
         "X509v3 Subject Key Identifier",
         "X509v3 Authority Key Identifier",
@@ -209,7 +209,7 @@ fn makers_at_once_end_with_the_same_keys() {
 }
 
 #[test]
-fn what_a_cluster_was_made_with_is_read_and_never_made_anew() {
+fn keys_of_an_existing_cluster_are_read_and_never_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret/demo");
     let made = ClusterPki::load_or_create(&secret, 100).unwrap();
@@ -338,7 +338,7 @@ fn the_kubeconfig_holds_every_context_and_the_matching_key() {
     let folder = tempfile::tempdir().unwrap();
     let pki = ClusterPki::load_or_create(folder.path(), 1).unwrap();
     let client = leaf(CertificateAuthority::Kubernetes, Usage::Client);
-    let server = |context: &str, url: &str| Server { context: context.into(), url: url.into() };
+    let server = |context: &str, url: &str| KubeconfigServer { context: context.into(), url: url.into() };
     let servers = [server("demo", "https://172.30.0.11:6443"), server("demo-h2", "https://172.30.0.12:6443")];
     let text = kubeconfig(&pki, &"demo".parse().unwrap(), &servers, "demo", &client).unwrap();
     assert!(text.contains("current-context: \"demo\"\n"), "{text}");

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use kubeon_envtest::{Fault, FaultRule, When};
+use kubeon_envtest::{FaultRule, ProxyFault, When};
 
 use crate::lab::{Lab, PATIENCE};
 use crate::lives;
@@ -18,7 +18,7 @@ const MOST: usize = 64;
 /// Lives with an operator that is killed after its n-th write about `name`; whether there was one.
 async fn killed_after(lab: &Lab, n: usize, name: &str, life: impl Future<Output = ()>) -> bool {
     let when = When::nth_write(n).about(name);
-    let rule = lab.proxy.fail(FaultRule { when, how: Fault::CutAfter });
+    let rule = lab.proxy.fail(FaultRule { when, how: ProxyFault::CutAfter });
     lab.start();
     let mut life = pin!(life);
     let ended = tokio::select! {

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kubeon_api::KubernetesCluster;
-use kubeon_envtest::{Fault, FaultRule, When};
+use kubeon_envtest::{FaultRule, ProxyFault, When};
 use serde_json::json;
 use tokio::process::Command;
 use tokio::time::{Duration, sleep, timeout};
@@ -32,7 +32,7 @@ async fn until_told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Eve
 #[tokio::test]
 async fn an_event_that_is_refused_is_tried_again() {
     let lab = Lab::open().await;
-    lab.proxy.fail(FaultRule { when: When::nth("create", "events", 1), how: Fault::Status(500) });
+    lab.proxy.fail(FaultRule { when: When::nth("create", "events", 1), how: ProxyFault::Status(500) });
     lab.start();
     lab.cluster("sample").await;
     lab.ask("sample", "told-late").await;
@@ -78,7 +78,7 @@ async fn a_write_that_belongs_to_no_operation_and_is_refused_is_told_once_and_sh
     let lab = Lab::open().await;
     lab.start();
     let derived = When::every_write().verb("create").of("clusteroperations");
-    lab.proxy.fail(FaultRule { when: derived, how: Fault::Status(403) });
+    lab.proxy.fail(FaultRule { when: derived, how: ProxyFault::Status(403) });
     lab.declare("shop", "10.0.0.1").await;
     let event = until_told(&lab, &lab.namespace, "shop", "Refused").await;
     let message = event.message.unwrap();

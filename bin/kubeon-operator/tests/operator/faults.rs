@@ -7,21 +7,21 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
-use kubeon_envtest::{Fault, FaultRule, When};
+use kubeon_envtest::{FaultRule, ProxyFault, When};
 
 use crate::lab::Lab;
 use crate::lives;
 
 /// How a request may go wrong.
-pub(crate) const FAULTS: [Fault; 8] = [
-    Fault::Status(409),
-    Fault::Status(429),
-    Fault::Status(500),
-    Fault::Status(503),
-    Fault::Hang,
-    Fault::HangAfter,
-    Fault::LoseAnswer,
-    Fault::Refuse,
+pub(crate) const FAULTS: [ProxyFault; 8] = [
+    ProxyFault::Status(409),
+    ProxyFault::Status(429),
+    ProxyFault::Status(500),
+    ProxyFault::Status(503),
+    ProxyFault::Hang,
+    ProxyFault::HangAfter,
+    ProxyFault::LoseAnswer,
+    ProxyFault::Refuse,
 ];
 /// Lives of one kind of fault that are lived side by side.
 const AT_ONCE: usize = 4;
@@ -43,7 +43,7 @@ type Failed = Vec<Option<String>>;
 async fn with_fault(
     lab: &Lab,
     n: usize,
-    fault: &Fault,
+    fault: &ProxyFault,
     name: &str,
     part: impl Future<Output = ()>,
 ) -> Option<String> {

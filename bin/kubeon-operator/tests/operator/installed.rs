@@ -11,7 +11,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Phase};
-use kubeon_envtest::{ApiServer, Options};
+use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use serde_json::json;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -25,7 +25,7 @@ const KNOWN_HOSTS: &str = "default-shop-known-hosts";
 struct Installed {
     // They end before the server that they ask.
     replicas: Vec<Child>,
-    server: ApiServer,
+    server: TestApiServer,
     client: Client,
     /// Where each replica tells whether it is ready.
     health: Vec<u16>,
@@ -33,7 +33,7 @@ struct Installed {
 
 impl Installed {
     async fn raise() -> Self {
-        let server = ApiServer::start(Options::default()).await.unwrap();
+        let server = TestApiServer::start(ApiServerOptions::default()).await.unwrap();
         let client = server.client().await.unwrap();
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
         server.apply(&deploy.join("kubeon.yaml")).await.unwrap();

@@ -14,7 +14,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Client, Resource};
 use kubeon_api::kubeonkube::{Action, ClusterOperationSpec, ClusterSpec, OperationResult};
 use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
-use kubeon_envtest::{ApiServer, FaultProxy, Options};
+use kubeon_envtest::{ApiServerOptions, FaultProxy, TestApiServer};
 use kubeon_install::{InstallOptions, names, rbac};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -41,11 +41,13 @@ pub(crate) struct Lab {
 }
 
 /// The API server of all tests. It guards owner references, which most do not: what is installed must do with it, too.
-async fn server() -> &'static ApiServer {
-    static SERVER: OnceCell<ApiServer> = OnceCell::const_new();
+async fn server() -> &'static TestApiServer {
+    static SERVER: OnceCell<TestApiServer> = OnceCell::const_new();
     let started = async {
         let guarded = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
-        ApiServer::start(Options { arguments: vec![guarded], ..Options::default() }).await.unwrap()
+        TestApiServer::start(ApiServerOptions { arguments: vec![guarded], ..ApiServerOptions::default() })
+            .await
+            .unwrap()
     };
     SERVER.get_or_init(|| started).await
 }
@@ -69,7 +71,7 @@ impl Lab {
     }
 
     /// Gives the operator the rights that are installed for it, in this namespace.
-    async fn rights(&self, server: &ApiServer) {
+    async fn rights(&self, server: &TestApiServer) {
         let options = InstallOptions {
             namespace: self.namespace.clone(),
             watch_namespaces: Vec::new(),

@@ -3,7 +3,7 @@
 use k8s_openapi::api::batch::v1::Job;
 use kubeon_api::KubernetesCluster;
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_envtest::{Fault, FaultRule, When};
+use kubeon_envtest::{FaultRule, ProxyFault, When};
 
 use crate::lab::{Lab, PATIENCE};
 
@@ -18,7 +18,7 @@ async fn an_operation_is_done_while_requests_of_other_clusters_hang() {
     let slow: Vec<String> = (0..16).map(|number| format!("slow-{number:02}")).collect();
     let hangs = |name: &String| {
         let when = When::every_request().verb("create").of("jobs").about(name);
-        lab.proxy.fail(FaultRule { when, how: Fault::Hang })
+        lab.proxy.fail(FaultRule { when, how: ProxyFault::Hang })
     };
     let rules: Vec<_> = slow.iter().map(hangs).collect();
     for name in &slow {

@@ -11,7 +11,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Resource, ResourceExt as _};
 use kubeon_api::KubernetesCluster;
 use kubeon_api::kubeonkube::OperationResult;
-use kubeon_envtest::{Fault, FaultRule, RuleId, When};
+use kubeon_envtest::{FaultRule, ProxyFault, RuleId, When};
 use kubeon_install::{InstallOptions, rbac};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ async fn operations_are_not_let_go_before_the_limit_is_known() {
     }
     // Twice, for it is read whenever its ConfigMap is seen, too.
     let settings = When::nth("get", "configmaps", 1).about("kubeonkube-config").times(2);
-    let rule = lab.proxy.fail(FaultRule { when: settings, how: Fault::Status(500) });
+    let rule = lab.proxy.fail(FaultRule { when: settings, how: ProxyFault::Status(500) });
     lab.start();
     lab.ask("sample", "new").await;
     lab.finish("new").await;
@@ -111,20 +111,20 @@ async fn operations_are_not_let_go_before_the_limit_is_known() {
 async fn a_leader_is_found_and_stays_though_its_lease_is_asked_for_in_vain_every_other_time() {
     let lab = Lab::open().await;
     let ways = [
-        (1, Fault::Status(500)),
-        (3, Fault::LoseAnswer),
-        (5, Fault::Hang),
-        (7, Fault::Status(409)),
-        (9, Fault::Refuse),
-        (11, Fault::HangAfter),
-        (15, Fault::Status(500)),
-        (17, Fault::HangAfter),
+        (1, ProxyFault::Status(500)),
+        (3, ProxyFault::LoseAnswer),
+        (5, ProxyFault::Hang),
+        (7, ProxyFault::Status(409)),
+        (9, ProxyFault::Refuse),
+        (11, ProxyFault::HangAfter),
+        (15, ProxyFault::Status(500)),
+        (17, ProxyFault::HangAfter),
     ];
     let each = ways
         .into_iter()
         .map(|(n, how)| lab.proxy.fail(FaultRule { when: When::nth_request(n).of("leases"), how }));
     let rules: Vec<_> = each.collect();
-    let events = FaultRule { when: When::every_request().of("events"), how: Fault::Status(500) };
+    let events = FaultRule { when: When::every_request().of("events"), how: ProxyFault::Status(500) };
     let events = lab.proxy.fail(events);
     lab.start_with(&["--request-timeout=1"]);
     lives::shell(&lab, "sample").await;
@@ -231,7 +231,7 @@ async fn a_namespace_that_may_not_be_read_holds_up_its_own_clusters_alone() {
 async fn nothing_begins_and_none_leads_while_the_operators_own_namespace_may_not_be_read() {
     let lab = Lab::open().await;
     let lists = When::every_request().verb("list").of("jobs");
-    lab.proxy.fail(FaultRule { when: lists, how: Fault::Status(403) });
+    lab.proxy.fail(FaultRule { when: lists, how: ProxyFault::Status(403) });
     lab.start();
     let failures = r#"kubeon_operator_watch_failures_total{word="Job"} "#;
     let has_failed =

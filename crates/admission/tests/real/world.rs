@@ -11,7 +11,7 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config};
 use kubeon_admission::{AddressBook, CertificateSource, Keeping, ServeOptions, Server, follow};
 use kubeon_api::{ClusterOperation, KubernetesCluster};
-use kubeon_envtest::{ApiServer, Options};
+use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use kubeon_install::{InstallOptions, Part, names, part, webhook};
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, oneshot, watch};
@@ -20,7 +20,7 @@ use tokio::sync::{OnceCell, oneshot, watch};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
-    pub server: ApiServer,
+    pub server: TestApiServer,
     /// The replica that leads, and one that does not.
     pub replicas: [SocketAddr; 2],
 }
@@ -33,8 +33,8 @@ pub(crate) async fn world() -> &'static World {
 pub(crate) async fn raise() -> World {
     // Off by default, on in some distributions: what is installed must do with it, too.
     let guarded = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
-    let options = Options { arguments: vec![guarded], ..Options::default() };
-    let server = ApiServer::start(options).await.unwrap();
+    let options = ApiServerOptions { arguments: vec![guarded], ..ApiServerOptions::default() };
+    let server = TestApiServer::start(options).await.unwrap();
     let client = server.client().await.unwrap();
     let options = InstallOptions::default();
     let objects = kubeon_install::objects(&options).unwrap();

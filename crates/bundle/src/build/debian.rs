@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use kubeon_process::{ProgramRun, find_on_path};
 
+use super::component::ComponentBuild;
 use super::error::{BuildError, at};
 use super::progress::BuildState;
-use super::task::Task;
 use crate::cache::Scratch;
 use crate::catalogue::DebianRecipe;
 use crate::manifest::DebianPackage;
@@ -32,7 +32,10 @@ const EMPTY_MACHINE: [&str; 6] = [
 ];
 
 /// The recipe's packages and their dependencies, with the versions and digests of the distribution's signed index.
-pub(super) fn resolve(task: &Task<'_>, recipe: &DebianRecipe) -> Result<Vec<DebianPackage>, BuildError> {
+pub(super) fn resolve(
+    task: &ComponentBuild<'_>,
+    recipe: &DebianRecipe,
+) -> Result<Vec<DebianPackage>, BuildError> {
     for tool in ["apt-get", "apt-cache", "dpkg-deb"] {
         if find_on_path(tool).is_none() {
             let why = format!(
@@ -89,7 +92,7 @@ fn package(stanza: &str, exact: &str) -> Option<DebianPackage> {
 
 /// Downloads, checks, unpacks and packs.
 pub(super) fn make(
-    task: &Task<'_>,
+    task: &ComponentBuild<'_>,
     recipe: &DebianRecipe,
     packages: Vec<DebianPackage>,
     scratch: &Scratch,
@@ -124,7 +127,7 @@ pub(super) fn make(
 }
 
 fn download(
-    task: &Task<'_>,
+    task: &ComponentBuild<'_>,
     packages: &[DebianPackage],
     scratch: &Scratch,
 ) -> Result<Vec<PathBuf>, BuildError> {
@@ -186,7 +189,12 @@ fn add(tree: &mut TarTree, recipe: &DebianRecipe) {
 }
 
 /// Checks that the program exists and that its loader finds every library inside the root file system.
-fn check_program(task: &Task<'_>, root: &Path, tree: &TarTree, program: &str) -> Result<(), BuildError> {
+fn check_program(
+    task: &ComponentBuild<'_>,
+    root: &Path,
+    tree: &TarTree,
+    program: &str,
+) -> Result<(), BuildError> {
     let mut path = program.to_owned();
     if let Some(TarContent::Link(target)) = tree.get(program) {
         let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);

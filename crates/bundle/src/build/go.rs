@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use kubeon_process::{ProgramError, ProgramRun, find_on_path};
 
+use super::component::ComponentBuild;
 use super::error::{BuildError, at};
 use super::progress::BuildState;
-use super::task::Task;
 use crate::cache::Scratch;
 use crate::catalogue::{CatalogueEntry, GoRecipe, Need, ProgramRecipe, Recipe};
 use crate::manifest::GoModule;
@@ -91,7 +91,7 @@ fn is_met(need: &Need) -> bool {
 
 /// Writes the component's module files and reads the version of the compiler that they select.
 pub(super) fn prepare(
-    task: &Task<'_>,
+    task: &ComponentBuild<'_>,
     recipe: &GoRecipe,
     scratch: &Scratch,
 ) -> Result<Toolchain, BuildError> {
@@ -108,7 +108,7 @@ pub(super) fn prepare(
 
 /// Fetches, compiles and packs.
 pub(super) fn make(
-    task: &Task<'_>,
+    task: &ComponentBuild<'_>,
     recipe: &GoRecipe,
     toolchain: &Toolchain,
     scratch: &Scratch,
@@ -146,7 +146,12 @@ pub(super) fn make(
 }
 
 /// Compresses the parts with one thread per core.
-fn pack_parts(task: &Task<'_>, bin: &Path, out: &Path, source: &PartSource) -> Result<Vec<Part>, BuildError> {
+fn pack_parts(
+    task: &ComponentBuild<'_>,
+    bin: &Path,
+    out: &Path,
+    source: &PartSource,
+) -> Result<Vec<Part>, BuildError> {
     let parts = &task.component.parts;
     let next = AtomicUsize::new(0);
     let work = || -> Result<Vec<Part>, BuildError> {
@@ -170,7 +175,10 @@ fn pack_parts(task: &Task<'_>, bin: &Path, out: &Path, source: &PartSource) -> R
 }
 
 /// The programs that are compiled with the same tags.
-fn groups<'a>(task: &Task<'a>, recipe: &'a GoRecipe) -> BTreeMap<&'a [String], Vec<&'a ProgramRecipe>> {
+fn groups<'a>(
+    task: &ComponentBuild<'a>,
+    recipe: &'a GoRecipe,
+) -> BTreeMap<&'a [String], Vec<&'a ProgramRecipe>> {
     let mut groups: BTreeMap<&[String], Vec<&ProgramRecipe>> = BTreeMap::new();
     for program in task.component.parts.iter().flat_map(|part| &part.programs) {
         let tags = program.tags.as_deref().unwrap_or(&recipe.tags);
@@ -181,7 +189,7 @@ fn groups<'a>(task: &Task<'a>, recipe: &'a GoRecipe) -> BTreeMap<&'a [String], V
 
 /// Downloads the component's modules and returns the packages that will be compiled.
 pub(super) fn fetch_all(
-    task: &Task<'_>,
+    task: &ComponentBuild<'_>,
     recipe: &GoRecipe,
     toolchain: &Toolchain,
     scratch: &Scratch,
@@ -195,7 +203,7 @@ pub(super) fn fetch_all(
 
 /// Downloads the modules of programs with the same tags.
 fn fetch(
-    task: &Task<'_>,
+    task: &ComponentBuild<'_>,
     recipe: &GoRecipe,
     toolchain: &Toolchain,
     scratch: &Scratch,
@@ -235,7 +243,7 @@ fn is_temporary(error: &ProgramError) -> bool {
 
 /// `go` with the run's compile cache and the user's module cache, which is small and shared.
 fn go_command(
-    task: &Task<'_>,
+    task: &ComponentBuild<'_>,
     recipe: &GoRecipe,
     scratch: &Scratch,
     toolchain: &Toolchain,
@@ -275,7 +283,7 @@ fn ldflags(recipe: &GoRecipe) -> String {
 }
 
 fn pack_part(
-    task: &Task<'_>,
+    task: &ComponentBuild<'_>,
     recipe: &crate::catalogue::PartRecipe,
     bin: &Path,
     out: &Path,
@@ -301,7 +309,11 @@ pub(super) fn executable_name(package: &str) -> &str {
     package.rsplit('/').find(|element| !is_major(element)).unwrap_or(package)
 }
 
-fn source(task: &Task<'_>, recipe: &GoRecipe, toolchain: &Toolchain) -> Result<PartSource, BuildError> {
+fn source(
+    task: &ComponentBuild<'_>,
+    recipe: &GoRecipe,
+    toolchain: &Toolchain,
+) -> Result<PartSource, BuildError> {
     let sums = recipe.files.iter().find(|(name, _)| name == "go.sum").map_or("", |(_, text)| text.as_str());
     let modules = recipe.modules.iter().map(|path| {
         let (path, version) = (path.clone(), task.component.version.clone());

@@ -1,15 +1,15 @@
-//! What a request asks, read from its line as the API server reads it.
+//! A request, parsed as the API server parses it.
 
 use std::time::Instant;
 
 use hyper::header::USER_AGENT;
 use hyper::{HeaderMap, Method, Uri};
 
-use super::Fault;
+use super::fault::ProxyFault;
 
-/// One request that came to the proxy.
+/// A request that the proxy received.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct ProxyRequest {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; outside of resources the
     /// method, in small letters.
     pub verb: String,
@@ -19,21 +19,21 @@ pub struct Request {
     pub resource: String,
     /// Such as `status`; empty for the object itself.
     pub subresource: String,
-    /// Empty for what has none.
+    /// Empty for cluster-wide resources.
     pub namespace: String,
     /// Empty for `create`, `list` and most `watch`.
     pub name: String,
-    /// How the client calls itself.
+    /// The client's User-Agent.
     pub user_agent: String,
-    /// When it came.
+    /// Time of arrival.
     pub at: Instant,
-    /// The answer's HTTP status, of the server or of a fault; none while there is no answer.
+    /// The answer's HTTP status, from the server or from a fault; `None` while there is no answer.
     pub status: Option<u16>,
-    /// What a rule did to it.
-    pub fault: Option<Fault>,
+    /// The fault that hit it.
+    pub fault: Option<ProxyFault>,
 }
 
-impl Request {
+impl ProxyRequest {
     pub(super) fn read(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
         let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut request = Self {
@@ -74,16 +74,16 @@ impl Request {
         self.subresource = rest.get(1).copied().unwrap_or_default().to_owned();
     }
 
-    /// Whether it changes an object that outlives the client: not leases, events and questions that are asked by
-    /// `create`, which come at any time and would make counting useless.
+    /// Whether it changes an object. Leases, events, reviews and tokens do not count: clients create them at any time, so
+    /// counting would not be reproducible.
     #[must_use]
     pub fn is_write(&self) -> bool {
         let changes =
             matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection");
-        let passes = matches!(self.resource.as_str(), "leases" | "events")
+        let is_ignored = matches!(self.resource.as_str(), "leases" | "events")
             || self.resource.ends_with("reviews")
             || self.subresource == "token";
-        changes && !passes
+        changes && !is_ignored
     }
 
     /// Such as `patch clusters/status`.
@@ -94,7 +94,7 @@ impl Request {
     }
 }
 
-/// Whether what follows `namespaces/NAME` belongs to the namespace itself.
+/// Whether the path after `namespaces/NAME` belongs to the namespace itself.
 fn is_own_subresource(rest: &[&str]) -> bool {
     matches!(rest, [] | ["status" | "finalize"])
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn read(method: Method, uri: &str) -> (String, String, String) {
-        let request = Request::read(&method, &uri.parse().unwrap(), &HeaderMap::new());
+        let request = ProxyRequest::read(&method, &uri.parse().unwrap(), &HeaderMap::new());
         (request.kind(), request.namespace, request.name)
     }
 
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn counts_as_writes_only_what_a_crash_could_leave_half_done() {
         let is_write = |method: Method, uri: &str| {
-            Request::read(&method, &uri.parse().unwrap(), &HeaderMap::new()).is_write()
+            ProxyRequest::read(&method, &uri.parse().unwrap(), &HeaderMap::new()).is_write()
         };
         assert!(is_write(Method::POST, "/apis/batch/v1/namespaces/n/jobs"));
         assert!(!is_write(Method::GET, "/apis/batch/v1/namespaces/n/jobs"));

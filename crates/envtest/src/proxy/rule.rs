@@ -1,11 +1,10 @@
 //! Which requests fail, and how.
 
-use std::time::Duration;
+use super::fault::ProxyFault;
+use super::request::ProxyRequest;
 
-use super::Request;
-
-/// Which requests a rule is about. Those that fit are numbered from 1 since the rule was added; the fault meets
-/// `times` of them, beginning with number `nth`.
+/// The requests that a rule matches. Matching requests are numbered from 1 since the rule was added; the fault hits
+/// `times` of them, from number `nth` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct When {
     writes: bool,
@@ -32,7 +31,7 @@ impl When {
         Self { nth: n, times: 1, ..Self::every_request() }
     }
 
-    /// Every write, as [`Request::is_write`] has it.
+    /// Every write, see [`ProxyRequest::is_write`].
     #[must_use]
     pub fn every_write() -> Self {
         Self { writes: true, ..Self::every_request() }
@@ -50,7 +49,7 @@ impl When {
         Self { nth: n, times: 1, ..Self::every_request().verb(verb).of(resource) }
     }
 
-    /// Only of this verb.
+    /// Only with this verb.
     #[must_use]
     pub fn verb(mut self, verb: &str) -> Self {
         self.verb = Some(verb.to_owned());
@@ -68,29 +67,29 @@ impl When {
         self
     }
 
-    /// Only about this object: those in whose path or content its name stands, wherever. Several tests may share a proxy
-    /// when no name is part of another.
+    /// Only requests that have this name anywhere in their path or content. Several tests may share a proxy when no name
+    /// is part of another.
     #[must_use]
     pub fn about(mut self, name: &str) -> Self {
         self.about = Some(name.to_owned());
         self
     }
 
-    /// Not about this resource.
+    /// Not this resource.
     #[must_use]
     pub fn but(mut self, resource: &'static str) -> Self {
         self.but.push(resource);
         self
     }
 
-    /// How many of them, one after the other.
+    /// The number of consecutive requests that fail.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
     }
 
-    fn fits(&self, request: &Request, text: &str) -> bool {
+    fn fits(&self, request: &ProxyRequest, text: &str) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         (!self.writes || request.is_write())
@@ -102,52 +101,29 @@ impl When {
     }
 }
 
-/// What becomes of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
-    /// Answered with this HTTP status and a matching `Status` object; the server never sees it.
-    Status(u16),
-    /// Answered with 429 and `Retry-After` in seconds; the server never sees it.
-    RetryAfter(u32),
-    /// Passed on after a while.
-    Delay(Duration),
-    /// Never answered; the server never sees it.
-    Hang,
-    /// Done by the server, never answered.
-    HangAfter,
-    /// Its connection is closed; the server never sees it.
-    Refuse,
-    /// Done by the server; its connection is closed without the answer.
-    LoseAnswer,
-    /// All connections are cut and no new ones let in until [`super::FaultProxy::heal`]; the server never sees it.
-    CutBefore,
-    /// Done by the server, then as `CutBefore`: what the world looks like when the client dies after this write.
-    CutAfter,
-}
-
 /// Which requests fail, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultRule {
-    /// Which.
+    /// The requests.
     pub when: When,
-    /// How.
-    pub how: Fault,
+    /// The fault.
+    pub how: ProxyFault,
 }
 
 /// A rule that was given to a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub(super) usize);
 
-/// What became of a rule.
+/// The matches of a rule so far.
 #[derive(Debug, Clone, Default)]
 pub struct Met {
-    /// Requests that it is about, whether they failed or not.
+    /// The number of matching requests, whether they failed or not.
     pub fitting: usize,
-    /// Those that failed by it, such as `patch clusters/status`, in order.
+    /// The requests that failed, such as `patch clusters/status`, in order.
     pub failed: Vec<String>,
 }
 
-/// A rule that counts.
+/// A rule with its matches.
 #[derive(Debug)]
 pub(super) struct Armed {
     rule: FaultRule,
@@ -159,19 +135,19 @@ impl Armed {
         Self { rule, met: Met::default() }
     }
 
-    /// Counts the request, whose path and content are `text`; the fault if it is its turn.
-    pub(super) fn meet(&mut self, request: &Request, text: &str) -> Option<Fault> {
+    /// Counts the request, whose path and content are `text`. Returns the fault if the rule hits it.
+    pub(super) fn meet(&mut self, request: &ProxyRequest, text: &str) -> Option<ProxyFault> {
         if !self.rule.when.fits(request, text) {
             return None;
         }
         self.met.fitting += 1;
         let (nth, times, seen) = (self.rule.when.nth, self.rule.when.times, self.met.fitting);
-        let turn = seen >= nth && seen - nth < times;
-        turn.then(|| self.rule.how.clone())
+        let is_hit = seen >= nth && seen - nth < times;
+        is_hit.then(|| self.rule.how.clone())
     }
 
-    /// Writes down that the request failed by this rule.
-    pub(super) fn failed(&mut self, request: &Request) {
+    /// Records that the request failed by this rule.
+    pub(super) fn failed(&mut self, request: &ProxyRequest) {
         self.met.failed.push(request.kind());
     }
 }
@@ -183,7 +159,7 @@ mod tests {
     use super::*;
 
     fn hits(when: When) -> Vec<usize> {
-        let mut armed = Armed::new(FaultRule { when, how: Fault::Hang });
+        let mut armed = Armed::new(FaultRule { when, how: ProxyFault::Hang });
         let lines = [
             (Method::GET, "/apis/batch/v1/namespaces/n/jobs"),
             (Method::POST, "/apis/batch/v1/namespaces/n/jobs"),
@@ -192,7 +168,7 @@ mod tests {
             (Method::POST, "/api/v1/namespaces/n/configmaps"),
         ];
         let met = |(number, (method, uri)): (usize, &(Method, &str))| {
-            let request = Request::read(method, &uri.parse().unwrap(), &HeaderMap::new());
+            let request = ProxyRequest::read(method, &uri.parse().unwrap(), &HeaderMap::new());
             let content = if number == 4 { r#"{"metadata":{"name":"of-j"}}"# } else { "" };
             armed.meet(&request, &format!("{uri} {content}")).map(|_| number)
         };

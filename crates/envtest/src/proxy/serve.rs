@@ -23,11 +23,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Fault, Request, Shared};
+use super::fault::ProxyFault;
+use super::request::ProxyRequest;
+use super::state::{LinkState, ProxyState};
 use crate::EnvtestError;
 use crate::credentials::Identity;
 
-/// Why a connection ends without an answer.
+/// The proxy closes the connection without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("closed by a rule")]
 struct Closed;
@@ -47,14 +49,14 @@ pub(super) fn acceptor(identity: &Identity) -> Result<TlsAcceptor, EnvtestError>
 }
 
 /// Accepts connections until it is aborted.
-pub(super) async fn serve(listener: TcpListener, tls: TlsAcceptor, upstream: Client, shared: Arc<Shared>) {
+pub(super) async fn serve(listener: TcpListener, tls: TlsAcceptor, upstream: Client, state: Arc<ProxyState>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // A connection that was reset while it waited is its client's affair.
+                // An error is a connection that its client has already reset.
                 if let Ok((stream, _)) = accepted {
-                    connections.spawn(connection(stream, tls.clone(), upstream.clone(), Arc::clone(&shared)));
+                    connections.spawn(connection(stream, tls.clone(), upstream.clone(), Arc::clone(&state)));
                 }
             }
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
@@ -62,30 +64,30 @@ pub(super) async fn serve(listener: TcpListener, tls: TlsAcceptor, upstream: Cli
     }
 }
 
-async fn connection(stream: TcpStream, tls: TlsAcceptor, upstream: Client, shared: Arc<Shared>) {
-    let mut line = shared.line.subscribe();
-    let begin = *line.borrow_and_update();
+async fn connection(stream: TcpStream, tls: TlsAcceptor, upstream: Client, state: Arc<ProxyState>) {
+    let mut link = state.link();
+    let begin = *link.borrow_and_update();
     if begin.down {
         return;
     }
-    let talk = async {
+    let served = async {
         stream.set_nodelay(true)?;
         let stream = TokioIo::new(tls.accept(stream).await?);
-        let service = service_fn(|request| answer(request, upstream.clone(), Arc::clone(&shared)));
+        let service = service_fn(|request| answer(request, upstream.clone(), Arc::clone(&state)));
         hyper::server::conn::http1::Builder::new()
             .serve_connection(stream, service)
             .await
             .map_err(io::Error::other)
     };
-    // Dropping the talk closes the socket. How a client ends its connection is its affair.
+    // Dropping the future closes the socket. Errors of a connection concern its client alone.
     tokio::select! {
-        _ = talk => {}
-        () = cut(&mut line, begin.cuts) => {}
+        _ = served => {}
+        () = cut(&mut link, begin.cuts) => {}
     }
 }
 
-async fn cut(line: &mut watch::Receiver<super::Line>, since: u64) {
-    if line.wait_for(|line| line.cuts != since).await.is_err() {
+async fn cut(link: &mut watch::Receiver<LinkState>, since: u64) {
+    if link.wait_for(|link| link.cuts != since).await.is_err() {
         pending::<()>().await;
     }
 }
@@ -95,7 +97,7 @@ type Answer = Response<Body>;
 async fn answer(
     incoming: hyper::Request<Incoming>,
     upstream: Client,
-    shared: Arc<Shared>,
+    state: Arc<ProxyState>,
 ) -> Result<Answer, Closed> {
     let (parts, body) = incoming.into_parts();
     let body = match body.collect().await {
@@ -104,40 +106,40 @@ async fn answer(
             return Ok(status_object(400, "BadRequest", &format!("the request has no end: {error}")));
         }
     };
-    let (number, fault) = record(&parts, &body, &shared);
+    let (number, fault) = record(&parts, &body, &state);
     let forward = || forward(parts, body, &upstream);
     let done = |answer: Answer| {
-        let mut state = shared.state();
-        if let Some(request) = state.requests.get_mut(number) {
+        let mut records = state.records();
+        if let Some(request) = records.requests.get_mut(number) {
             request.status = Some(answer.status().as_u16());
         }
         Ok(answer)
     };
     match fault {
         None => done(forward().await),
-        Some(Fault::Status(code)) => done(refusal(code, None)),
-        Some(Fault::RetryAfter(seconds)) => done(refusal(429, Some(seconds))),
-        Some(Fault::Delay(time)) => {
+        Some(ProxyFault::Status(code)) => done(refusal(code, None)),
+        Some(ProxyFault::RetryAfter(seconds)) => done(refusal(429, Some(seconds))),
+        Some(ProxyFault::Delay(time)) => {
             tokio::time::sleep(time).await;
             done(forward().await)
         }
-        Some(Fault::Hang) => never().await,
-        Some(Fault::HangAfter) => {
+        Some(ProxyFault::Hang) => never().await,
+        Some(ProxyFault::HangAfter) => {
             done(forward().await)?;
             never().await
         }
-        Some(Fault::Refuse) => Err(Closed),
-        Some(Fault::LoseAnswer) => {
+        Some(ProxyFault::Refuse) => Err(Closed),
+        Some(ProxyFault::LoseAnswer) => {
             done(forward().await)?;
             Err(Closed)
         }
-        Some(Fault::CutBefore) => {
-            shared.cut(true);
+        Some(ProxyFault::CutBefore) => {
+            state.cut(true);
             never().await
         }
-        Some(Fault::CutAfter) => {
+        Some(ProxyFault::CutAfter) => {
             done(forward().await)?;
-            shared.cut(true);
+            state.cut(true);
             never().await
         }
     }
@@ -148,22 +150,22 @@ async fn never() -> Result<Answer, Closed> {
     Err(Closed)
 }
 
-/// Writes the request down. Answers its place, and what a rule does to it.
-fn record(parts: &Parts, body: &[u8], shared: &Shared) -> (usize, Option<Fault>) {
-    let mut request = Request::read(&parts.method, &parts.uri, &parts.headers);
+/// Records the request. Returns its index and the fault of the rule that hits it.
+fn record(parts: &Parts, body: &[u8], state: &ProxyState) -> (usize, Option<ProxyFault>) {
+    let mut request = ProxyRequest::read(&parts.method, &parts.uri, &parts.headers);
     let text = format!("{} {}", parts.uri.path(), String::from_utf8_lossy(body));
-    let mut state = shared.state();
+    let mut records = state.records();
     let met: Vec<_> =
-        state.rules.iter_mut().filter_map(|(id, rule)| Some((*id, rule.meet(&request, &text)?))).collect();
+        records.rules.iter_mut().filter_map(|(id, rule)| Some((*id, rule.meet(&request, &text)?))).collect();
     let fault = met.into_iter().next().map(|(id, fault)| {
-        if let Some(rule) = state.rules.get_mut(&id) {
+        if let Some(rule) = records.rules.get_mut(&id) {
             rule.failed(&request);
         }
         fault
     });
     request.fault.clone_from(&fault);
-    state.requests.push(request);
-    (state.requests.len() - 1, fault)
+    records.requests.push(request);
+    (records.requests.len() - 1, fault)
 }
 
 async fn forward(mut parts: Parts, body: Vec<u8>, upstream: &Client) -> Answer {
@@ -188,7 +190,7 @@ fn refusal(code: u16, retry_after: Option<u32>) -> Answer {
         504 => "Timeout",
         _ => "",
     };
-    let mut answer = status_object(code, reason, "a rule of the test's proxy says so");
+    let mut answer = status_object(code, reason, "refused by a rule of the test's proxy");
     if let Some(seconds) = retry_after {
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

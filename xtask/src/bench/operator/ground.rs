@@ -12,7 +12,7 @@ use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, discovery};
-use kubeon_envtest::ApiServer;
+use kubeon_envtest::TestApiServer;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -218,7 +218,7 @@ async fn account(client: &Client, namespace: &str) -> Result<()> {
 }
 
 /// A kubeconfig, and the files that a Pod would find.
-async fn write_account(server: &ApiServer, candidate: &Candidate, folder: &Path) -> Result<()> {
+async fn write_account(server: &TestApiServer, candidate: &Candidate, folder: &Path) -> Result<()> {
     let token = server.service_account(&candidate.namespace, ACCOUNT).await?;
     let account = folder.join("serviceaccount");
     fs::create_dir(&account)?;

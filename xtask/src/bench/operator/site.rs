@@ -15,7 +15,7 @@ use kube::api::{DeleteParams, ListParams};
 use kube::runtime::conditions::is_deleted;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, Resource, ResourceExt as _};
-use kubeon_envtest::{ApiServer, Options};
+use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ const GONE: Duration = Duration::from_secs(600);
 
 /// The API server.
 pub(super) struct Site {
-    pub(super) server: ApiServer,
+    pub(super) server: TestApiServer,
     files: TempDir,
 }
 
@@ -55,7 +55,9 @@ impl Site {
             "--audit-log-mode=blocking".into(),
             "--audit-log-maxsize=100000".into(),
         ];
-        let server = ApiServer::start(Options { fsync, arguments, ..Options::default() }).await?;
+        let server =
+            TestApiServer::start(ApiServerOptions { fsync, arguments, ..ApiServerOptions::default() })
+                .await?;
         Ok(Self { server, files })
     }
 

@@ -11,7 +11,7 @@ use crate::catalogue::Component;
 use crate::{Arch, digest, pack};
 
 /// The build of one component.
-pub(super) struct Task<'a> {
+pub(super) struct ComponentBuild<'a> {
     pub(super) component: &'a Component,
     pub(super) arch: Arch,
     /// The run's compile cache.
@@ -19,7 +19,7 @@ pub(super) struct Task<'a> {
     pub(super) reporter: &'a Reporter<'a>,
 }
 
-impl Task<'_> {
+impl ComponentBuild<'_> {
     pub(super) fn say(&self, state: BuildState) {
         self.reporter.say(&self.component.name, self.component.expected_seconds, state);
     }

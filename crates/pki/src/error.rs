@@ -1,0 +1,75 @@
+//! Why a key or a certificate could not be read or made.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A key or certificate could not be read or made. The text never holds key material.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    /// A file or folder could not be read or written.
+    #[error("cannot read or write {path}: {source}")]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file exists but is damaged.
+    #[error("{path} is damaged: {why}; put the file back from a backup: a new one would not fit the cluster")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Keys of an existing cluster are missing.
+    #[error("missing: {}; put it back from a backup: a new one would not fit the cluster", listed(.paths))]
+    Missing {
+        /// The files, or their folder.
+        paths: Vec<PathBuf>,
+    },
+    /// A certificate authority has expired.
+    #[error("the authority in {path} has expired on {since}; it can sign nothing more")]
+    Expired {
+        /// The file of the authority.
+        path: PathBuf,
+        /// The date, UTC.
+        since: String,
+    },
+    /// More than one organization in a leaf's subject.
+    #[error("{0} has several organizations; a certificate of kubeon holds one at most")]
+    ManyOrganizations(String),
+    /// A certificate could not be made.
+    #[error("cannot make the certificate of {what}: {source}")]
+    Sign {
+        /// Its subject or file.
+        what: String,
+        /// The cause.
+        source: rcgen::Error,
+    },
+}
+
+/// Why a key file could not be read or made; the caller adds its path.
+pub(crate) enum KeyFileError {
+    Io(io::Error),
+    Sign(rcgen::Error),
+}
+
+impl From<io::Error> for KeyFileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl KeyFileError {
+    pub(crate) fn at(self, path: &Path) -> PkiError {
+        match self {
+            Self::Io(source) => PkiError::File { path: path.to_owned(), source },
+            Self::Sign(source) => PkiError::Sign { what: path.display().to_string(), source },
+        }
+    }
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
