@@ -1,7 +1,7 @@
 //! The installation as bases of kustomize: one folder for each part, and `default` for all of them.
 
 use crate::manifest::{HEADER, documents};
-use crate::objects::{Part, namespace};
+use crate::objects::{InstallPart, namespace};
 use crate::{InstallError, InstallOptions};
 
 /// Files below `deploy/`: their path there and their text.
@@ -18,14 +18,14 @@ pub fn files(options: &InstallOptions) -> Result<Vec<(String, String)>, InstallE
     folder("crds", &definitions);
     folder("kustomize/crd", &["../../crds".to_owned()]);
     let mut all = vec!["namespace.yaml".to_owned()];
-    all.extend(Part::ALL.map(|part| format!("../{}", part.folder())));
+    all.extend(InstallPart::ALL.map(|part| format!("../{}", part.folder())));
     folder("kustomize/default", &all);
-    for part in Part::ALL.into_iter().filter(|part| *part != Part::Definitions) {
+    for part in InstallPart::ALL.into_iter().filter(|part| *part != InstallPart::Definitions) {
         folder(&format!("kustomize/{}", part.folder()), &[format!("{}.yaml", part.folder())]);
     }
     let text = documents(&[namespace(options)])?;
     files.push(("kustomize/default/namespace.yaml".to_owned(), format!("{HEADER}{text}")));
-    for part in Part::ALL.into_iter().filter(|part| *part != Part::Definitions) {
+    for part in InstallPart::ALL.into_iter().filter(|part| *part != InstallPart::Definitions) {
         let text = documents(&part.objects(options)?)?;
         files.push((format!("kustomize/{0}/{0}.yaml", part.folder()), format!("{HEADER}{text}")));
     }

@@ -17,7 +17,7 @@ mod objects;
 mod options;
 pub mod policies;
 
-pub use objects::{Part, config, deployment, part, rbac, webhook};
+pub use objects::{InstallPart, config, deployment, part, rbac, webhook};
 pub use options::{BUNDLE_IMAGE, InstallOptions, OPERATOR_IMAGE, RUNNER_IMAGES};
 
 use serde_json::Value;
@@ -58,7 +58,7 @@ impl InstallError {
 /// When the custom resource definitions cannot be generated.
 pub fn objects(options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
     let mut all = vec![objects::namespace(options)];
-    for part in Part::ALL {
+    for part in InstallPart::ALL {
         all.extend(part.objects(options)?);
     }
     Ok(all)

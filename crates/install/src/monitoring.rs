@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::manifest::{HEADER, document};
-use crate::objects::metadata;
+use crate::objects::metadata::metadata;
 use crate::{InstallError, names};
 
 /// A metric that the operator serves.

@@ -3,6 +3,7 @@
 pub mod config;
 pub mod deployment;
 pub(crate) mod fairness;
+pub(crate) mod metadata;
 pub mod rbac;
 pub mod webhook;
 
@@ -12,18 +13,18 @@ use crate::{InstallError, InstallOptions, policies};
 
 /// A part of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// The kinds.
+pub enum InstallPart {
+    /// The custom resource definitions.
     Definitions,
-    /// Who may do what.
+    /// Service accounts, roles and bindings.
     Rbac,
     /// The operator itself.
     Deployment,
-    /// What a change may not do.
+    /// Admission policies and the webhook.
     Admission,
 }
 
-impl Part {
+impl InstallPart {
     /// Every part, in the order of applying.
     pub const ALL: [Self; 4] = [Self::Definitions, Self::Rbac, Self::Deployment, Self::Admission];
 
@@ -41,7 +42,7 @@ impl Part {
     /// Its objects.
     ///
     /// # Errors
-    /// When the types do not become definitions.
+    /// When the definitions cannot be generated.
     pub fn objects(self, options: &InstallOptions) -> Result<Vec<Value>, InstallError> {
         Ok(match self {
             Self::Definitions => kubeon_api::definitions()?,
@@ -60,14 +61,14 @@ impl Part {
     }
 }
 
-/// The part that installs objects of this kind, for those who take an installation apart.
+/// The part that installs objects of this kind.
 #[must_use]
-pub fn part(kind: &str) -> Part {
+pub fn part(kind: &str) -> InstallPart {
     match kind {
-        "CustomResourceDefinition" => Part::Definitions,
-        "ServiceAccount" | "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => Part::Rbac,
-        kind if kind.starts_with("Validating") => Part::Admission,
-        _ => Part::Deployment,
+        "CustomResourceDefinition" => InstallPart::Definitions,
+        "ServiceAccount" | "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => InstallPart::Rbac,
+        kind if kind.starts_with("Validating") => InstallPart::Admission,
+        _ => InstallPart::Deployment,
     }
 }
 
@@ -83,16 +84,4 @@ pub(crate) fn namespace(options: &InstallOptions) -> Value {
             },
         },
     })
-}
-
-/// Metadata of an object; `namespace` is empty for a cluster-scoped object.
-pub(crate) fn metadata(namespace: &str, name: &str) -> Value {
-    let mut metadata = json!({
-        "name": name,
-        "labels": {"app.kubernetes.io/name": "kubeon", "app.kubernetes.io/part-of": "kubeon"},
-    });
-    if !namespace.is_empty() {
-        metadata["namespace"] = json!(namespace);
-    }
-    metadata
 }

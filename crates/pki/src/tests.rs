@@ -87,7 +87,7 @@ fn a_leaf_says_what_was_asked() {
         "CN = system:node:h1",
         "DNS:h1, DNS:kubernetes.default.svc, IP Address:172.30.0.11",
         "Digital Signature",
-        "TLS Web KubeconfigServer Authentication",
+        "TLS Web Server Authentication",
         "CA:FALSE",
         "X509v3 Subject Key Identifier",
         "X509v3 Authority Key Identifier",

@@ -12,7 +12,7 @@ use kube::{Api, Client, Config};
 use kubeon_admission::{AddressBook, CertificateSource, Keeping, ServeOptions, Server, follow};
 use kubeon_api::{ClusterOperation, KubernetesCluster};
 use kubeon_envtest::{ApiServerOptions, TestApiServer};
-use kubeon_install::{InstallOptions, Part, names, part, webhook};
+use kubeon_install::{InstallOptions, InstallPart, names, part, webhook};
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, oneshot, watch};
 
@@ -110,7 +110,7 @@ pub(crate) async fn apply(client: &Client, object: &Value) {
     };
     let applied = api.patch(name, &PatchParams::apply("kubeon-install").force(), &Patch::Apply(object)).await;
     applied.unwrap_or_else(|error| panic!("{} {name}: {error}", resource.kind));
-    if part(&resource.kind) == Part::Definitions {
+    if part(&resource.kind) == InstallPart::Definitions {
         let crds = Api::all(client.clone());
         let served = kube::runtime::conditions::is_crd_established();
         let wait = kube::runtime::wait::await_condition(crds, name, served);

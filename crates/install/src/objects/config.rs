@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::metadata;
+use super::metadata::metadata;
 use crate::{InstallOptions, names};
 
 /// `kubeonkube-config`: how many operations of a cluster are kept.

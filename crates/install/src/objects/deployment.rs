@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::metadata;
+use super::metadata::metadata;
 use crate::{InstallOptions, names};
 
 /// The user and group of the process: `nonroot` of distroless images.

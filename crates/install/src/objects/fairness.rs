@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::metadata;
+use super::metadata::metadata;
 use crate::{InstallOptions, names};
 
 /// Before the FlowSchemas that Kubernetes brings for leases (200), after those that exempt (1).

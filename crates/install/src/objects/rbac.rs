@@ -11,7 +11,7 @@
 
 use serde_json::{Value, json};
 
-use super::metadata;
+use super::metadata::metadata;
 use crate::{InstallOptions, names};
 
 const READ: &[&str] = &["get", "list", "watch"];

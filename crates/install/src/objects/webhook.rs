@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::metadata;
-use crate::policies::{cel_list, operation_annotation};
+use super::metadata::metadata;
+use crate::policies::cel::{cel_list, operation_annotation};
 use crate::{InstallOptions, names};
 
 /// The `ValidatingWebhookConfiguration`. It has no `caBundle`: the operator that leads puts it there and keeps it.

@@ -2,7 +2,8 @@
 
 use kubeon_api::labels::{APPLIED_SPEC, DERIVED_NAMESPACE, DERIVED_UID, OPERATION, PROTECTED};
 
-use super::{Policy, Validation, annotation, annotation_before, cel_list, cel_text, not_the_operator};
+use super::cel::{annotation, annotation_before, cel_list, cel_text};
+use super::policy::{Policy, Validation, not_the_operator};
 use crate::{InstallOptions, names};
 
 /// The words that are not the operator's alone.

@@ -1,10 +1,10 @@
-//! A person who names an object that the operator reads must be allowed to read it. Otherwise a person who may declare a
-//! cluster could have every Secret that the operator can read copied onto a host of their own.
+//! A user who refers to an object that the operator reads must be allowed to read it. Otherwise a user who may declare a
+//! cluster could make the operator copy any Secret onto a host of that user.
 
-use super::{Policy, Validation, not_the_operator};
+use super::policy::{Policy, Validation, not_the_operator};
 use crate::InstallOptions;
 
-/// Where a reference stands, what it refers to.
+/// The path of a reference and the resource that it refers to.
 const REFERENCES: &[(&[&str], &str)] = &[
     (&["spec", "hostsConfRef"], "configmaps"),
     (&["spec", "varsConfRef"], "configmaps"),
@@ -17,11 +17,11 @@ const REFERENCES: &[(&[&str], &str)] = &[
     (&["spec", "authConfig", "credentialsRef"], "secrets"),
 ];
 
-/// Hooks that may take what they do from a ConfigMap: each is asked about, and the API server answers only so many
-/// questions about one request.
+/// The most hooks that may refer to a ConfigMap: each needs an authorization check, and the API server limits their number
+/// per request.
 const MOST_SOURCES: usize = 16;
 
-/// References of the three kinds. One that does not change is not asked about again.
+/// References of the three kinds. An unchanged reference is not checked again.
 pub(super) fn references(options: &InstallOptions) -> Policy {
     Policy {
         name: "kubeon-references",

@@ -1,11 +1,12 @@
-//! What a runner's service account may write: the roles say which kinds, these say which objects.
+//! The objects that a runner's service account may write. The roles decide about kinds, these policies about objects.
 //!
 //! A runner proves which Job it belongs to by its token, which is bound to its pod: the API server adds the pod's name
 //! to the user, and the Job controller names a pod after its Job.
 
 use kubeon_api::labels::{CLUSTER, JOB, NO_JOB_YET};
 
-use super::{Policy, Validation, annotation, cel_text};
+use super::cel::{annotation, cel_text};
+use super::policy::{Policy, Validation};
 use crate::names::RUNNER;
 
 /// What of the status is the operator's: who may write, what runs, and how it ended.
