@@ -1,4 +1,4 @@
-//! The chart, rendered by Helm's engine, and the bases of kustomize, built by kubectl, contain the objects of
+//! The chart, linted and rendered by the packages of Helm, and the bases of kustomize, built by kubectl, contain the objects of
 //! `deploy/kubeon.yaml`; a real API server accepts them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
@@ -80,7 +80,7 @@ fn kustomize_builds_the_manifest() {
     }
 }
 
-/// The program in `tests/render`, which renders charts with Helm's engine. It is built once for each content of its
+/// The program in `tests/render`, which renders and lints charts with the packages of Helm. It is built once for each content of its
 /// sources and kept in the user's cache folder.
 fn renderer() -> &'static Path {
     static RENDERER: OnceLock<PathBuf> = OnceLock::new();
@@ -114,7 +114,7 @@ fn build_renderer() -> PathBuf {
 
 fn render(values: &Value) -> Command {
     let mut command = Command::new(renderer());
-    command.arg(deploy().join("chart")).args(["kubeon-system", &values.to_string()]);
+    command.arg("render").arg(deploy().join("chart")).args(["kubeon-system", &values.to_string()]);
     command
 }
 
@@ -132,6 +132,18 @@ fn the_chart_with_default_values_is_the_manifest() {
         }
     }
     same(rendered(&json!({})), &wanted);
+}
+
+#[test]
+fn the_chart_passes_helm_lint_strict() {
+    output(Command::new(renderer()).arg("lint").arg(deploy().join("chart")).arg("kubeon-system"));
+    // The linter finds faults: a chart without a version.
+    let broken = tempfile::tempdir().unwrap();
+    std::fs::write(broken.path().join("Chart.yaml"), "apiVersion: v2\nname: broken\n").unwrap();
+    let refused =
+        Command::new(renderer()).arg("lint").arg(broken.path()).arg("kubeon-system").output().unwrap();
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("version"), "{error}");
 }
 
 #[test]

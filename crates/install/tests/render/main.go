@@ -1,5 +1,7 @@
-// Renders a chart with the engine of Helm: render CHART NAMESPACE VALUES, with the values as JSON. Checks the values against
-// the schema of the chart. Prints the objects as YAML.
+// Uses the packages of Helm on a chart:
+//
+//	render CHART NAMESPACE VALUES   prints the objects as YAML; VALUES are JSON and must fit the chart's schema
+//	lint CHART NAMESPACE            is `helm lint --strict`: fails on errors and warnings
 package main
 
 import (
@@ -12,6 +14,8 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 )
@@ -24,14 +28,22 @@ func fail(err error) {
 }
 
 func main() {
-	if len(os.Args) != 4 {
-		fail(fmt.Errorf("usage: render CHART NAMESPACE VALUES"))
+	switch arguments := os.Args[1:]; {
+	case len(arguments) == 4 && arguments[0] == "render":
+		renderChart(arguments[1], arguments[2], arguments[3])
+	case len(arguments) == 3 && arguments[0] == "lint":
+		lintChart(arguments[1], arguments[2])
+	default:
+		fail(fmt.Errorf("usage: render CHART NAMESPACE VALUES | lint CHART NAMESPACE"))
 	}
-	chart, err := loader.Load(os.Args[1])
+}
+
+func renderChart(folder, namespace, valuesText string) {
+	chart, err := loader.Load(folder)
 	fail(err)
 	given := map[string]any{}
-	fail(json.Unmarshal([]byte(os.Args[3]), &given))
-	release := common.ReleaseOptions{Name: "kubeon", Namespace: os.Args[2], Revision: 1, IsInstall: true}
+	fail(json.Unmarshal([]byte(valuesText), &given))
+	release := common.ReleaseOptions{Name: "kubeon", Namespace: namespace, Revision: 1, IsInstall: true}
 	values, err := util.ToRenderValues(chart, given, release, common.DefaultCapabilities)
 	fail(err)
 	files, err := engine.Engine{Strict: true}.Render(chart, values)
@@ -45,5 +57,15 @@ func main() {
 		if !strings.HasPrefix(path.Base(name), "_") && path.Ext(name) == ".yaml" {
 			fmt.Printf("---\n# %s\n%s\n", name, files[name])
 		}
+	}
+}
+
+func lintChart(folder, namespace string) {
+	linter := lint.RunAll(folder, map[string]any{}, namespace)
+	for _, message := range linter.Messages {
+		fmt.Fprintln(os.Stderr, message)
+	}
+	if linter.HighestSeverity >= support.WarningSev {
+		os.Exit(1)
 	}
 }
