@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_api::ClusterName;
-use kubeon_link_host::{HostKeys, Limits, Login, NodeProgram, Settings, SshHosts};
+use kubeon_link_host::{HostKeys, Limits, Login, NodeProgram, SshHosts, SshSettings};
 use kubeon_store::Lock;
 
 use crate::engine::Engine;
@@ -57,7 +57,7 @@ impl Engine<'_> {
             ContactPurpose::Connect | ContactPurpose::Change => UnknownKeys::Settle,
         };
         let keys = self.host_keys(cluster, &mut logins, options, unknown).await?;
-        let mut settings = Settings::new(Login::new("root"));
+        let mut settings = SshSettings::new(Login::new("root"));
         settings.logins = logins.logins.clone();
         if let ContactPurpose::Glance(limit) = purpose {
             settings.limits = Limits { connect: limit.min(ANSWER), facts: limit, ..Limits::default() };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use kubeon_api::{ClusterName, HostAddress};
-use kubeon_link_host::{HostKeys, KeyPlace, Login, Policy, SeenKey, Settings, SshHosts};
+use kubeon_link_host::{HostKeys, KeyPlace, Login, Policy, SeenKey, SshHosts, SshSettings};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, chain};
@@ -103,13 +103,13 @@ impl Engine<'_> {
 
     /// Shows what hosts show that nobody knows, and asks once for all.
     async fn ask(&self, logins: &Logins, known: HostKeys) -> Result<Vec<SeenKey>, EngineError> {
-        let mut settings = Settings::new(Login::new("root"));
+        let mut settings = SshSettings::new(Login::new("root"));
         settings.logins = logins.logins.clone();
         let hosts = SshHosts::new(settings, Arc::new(known));
         let shown = futures::stream::iter(logins.logins.keys().copied().collect::<Vec<HostAddress>>())
             .map(|host| {
                 let hosts = hosts.clone();
-                async move { hosts.look_at_key(host).await.ok() }
+                async move { hosts.read_host_key(host).await.ok() }
             })
             .buffer_unordered(AT_ONCE)
             .collect::<Vec<_>>()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use kubeon_api::{HostAddress, Secret};
-use kubeon_link_host::{Login, Method};
+use kubeon_link_host::{Login, LoginMethod};
 use kubeon_store::HostLogin;
 
 use crate::engine::Engine;
@@ -31,7 +31,8 @@ impl Logins {
     /// to it.
     pub fn send_secrets(&self) -> bool {
         let secret = |login: &Login| {
-            login.sudo_password.is_some() || login.methods.iter().any(|it| matches!(it, Method::Password(_)))
+            login.sudo_password.is_some()
+                || login.methods.iter().any(|it| matches!(it, LoginMethod::Password(_)))
         };
         self.logins.values().any(secret)
     }
@@ -88,12 +89,13 @@ impl Engine<'_> {
             .transpose()?;
         let key_file = flags.key_file.as_ref().map(|file| self.expand(file));
         if let Some(path) = &key_file {
-            login = login.with(Method::KeyFile { path: path.clone(), passphrase: opener.clone() });
+            login = login.with(LoginMethod::KeyFile { path: path.clone(), passphrase: opener.clone() });
         }
         if let Some(key) = private_key {
             let file = MemoryFile::new(key.pem())
                 .map_err(|error| EngineError::failed(format!("cannot hold a key: {error}")))?;
-            login = login.with(Method::KeyFile { path: file.path(), passphrase: opener.or(file_password) });
+            login =
+                login.with(LoginMethod::KeyFile { path: file.path(), passphrase: opener.or(file_password) });
             held.push(file);
         } else {
             word = word.or(file_password);
@@ -102,7 +104,7 @@ impl Engine<'_> {
             if user != "root" {
                 login = login.with_sudo_password(password.clone());
             }
-            login = login.with(Method::Password(password));
+            login = login.with(LoginMethod::Password(password));
         }
         let sudo = sudo_password.clone().or(flag_sudo);
         if let Some(password) = sudo.filter(|_| user != "root") {
@@ -110,7 +112,7 @@ impl Engine<'_> {
         }
         if login.methods.is_empty() {
             if let Some(lab) = lab {
-                login = login.with(Method::KeyFile { path: lab.key.clone(), passphrase: None });
+                login = login.with(LoginMethod::KeyFile { path: lab.key.clone(), passphrase: None });
             }
             let environment = &self.environment;
             login = login.with_usual_keys(environment.ssh_agent.clone(), environment.home.clone());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, NodeList};
 use kubeon_api::{ClusterName, HostAddress, Version};
-use kubeon_inventory::{File, Inventory, Login, Mistake};
+use kubeon_inventory::{File, Inventory, InventoryLogin, Mistake};
 use kubeon_plan::{ClusterSpec, Note};
 
 use crate::cluster_request::ClusterRequest;
@@ -78,8 +78,11 @@ pub fn merge_inventory_logins(
     Ok(requests)
 }
 
-fn add_logins(requests: &mut BTreeMap<HostAddress, HostLoginRequest>, logins: BTreeMap<HostAddress, Login>) {
-    for (host, Login { password, sudo_password, key_file }) in logins {
+fn add_logins(
+    requests: &mut BTreeMap<HostAddress, HostLoginRequest>,
+    logins: BTreeMap<HostAddress, InventoryLogin>,
+) {
+    for (host, InventoryLogin { password, sudo_password, key_file }) in logins {
         if let Some(login) = requests.get_mut(&host) {
             login.flags.key_file = key_file.or_else(|| login.flags.key_file.take());
             login.password = password;

@@ -7,7 +7,7 @@ use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, NodeList};
 use kubeon_api::{HostAddress, HostName, LabelKey, LabelValue, LoginName, Secret};
 
 use crate::groups::{Groups, Host};
-use crate::login::Login;
+use crate::login::InventoryLogin;
 use crate::mistake::{File, Mistake};
 use crate::roles::Roles;
 use crate::settings::{Reader, remark};
@@ -27,7 +27,7 @@ const SSH: &[&str] =
 /// Fills in the hosts of every role.
 pub(crate) fn fill(
     cluster: &mut DeclaredCluster,
-    logins: &mut BTreeMap<HostAddress, Login>,
+    logins: &mut BTreeMap<HostAddress, InventoryLogin>,
     groups: &Groups,
     roles: &Roles,
     extra: &Variables,
@@ -68,13 +68,13 @@ struct OneHost<'a> {
 }
 
 impl OneHost<'_> {
-    fn node(&mut self) -> Option<(DeclaredNode, Login)> {
+    fn node(&mut self) -> Option<(DeclaredNode, InventoryLogin)> {
         let name = self.name();
         let address = self.address(name.is_some());
         let (user, port) = (self.user(), self.port());
         let labels = self.labels();
         self.connection();
-        let login = Login {
+        let login = InventoryLogin {
             password: self.secret(PASSWORD),
             sudo_password: self.secret(SUDO),
             key_file: self.first(KEY).map(|(_, text)| text.into()),

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use kubeon_api::kubernetes_cluster::DeclaredCluster;
 use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, KubernetesClusterSpec};
 
-pub use login::Login;
+pub use login::InventoryLogin;
 pub use mistake::{File, Mistake, Mistakes};
 pub use outline::{Outline, outline};
 pub use variables::Remark;
@@ -39,7 +39,7 @@ pub struct Inventory {
     /// The cluster, with every host's address, name, port, account and labels.
     pub cluster: KubernetesCluster,
     /// What else is said about logging in, for each host.
-    pub logins: BTreeMap<HostAddress, Login>,
+    pub logins: BTreeMap<HostAddress, InventoryLogin>,
     /// Variables without effect and what that means, and what else a person should know.
     pub remarks: Vec<Remark>,
 }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use kubeon_api::Secret;
 
-/// How to log in to a host, beyond the port and the account that the cluster names.
+/// The credentials of a host in an inventory. The cluster names the port and the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Login {
+pub struct InventoryLogin {
     /// `ansible_password`.
     pub password: Option<Secret>,
     /// `ansible_become_password`.

@@ -1,4 +1,4 @@
-//! Proving who one is, one method after the other.
+//! Logs in, one method after the other.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use russh::keys::{Algorithm, HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicK
 use russh::{MethodKind, MethodSet};
 use tokio::sync::Mutex;
 
-use crate::connection::Guard;
-use crate::login::{Login, Method};
+use crate::guard::Guard;
+use crate::login::{Login, LoginMethod};
 use kubeon_api::Secret;
 
-/// Most keys of an agent that are offered: sshd ends the connection after six refusals.
-const MOST_AGENT_KEYS: usize = 5;
+/// The most keys of an agent that are offered: sshd ends the connection after six refusals.
+const MAX_AGENT_KEYS: usize = 5;
 
-/// Most questions of a dialogue that are answered.
-const MOST_QUESTIONS: usize = 4;
+/// The most rounds of keyboard-interactive authentication.
+const MAX_ROUNDS: usize = 4;
 
-/// Private keys, read and opened once however many hosts they are for.
+/// Private keys. Each is read and decrypted once for all hosts.
 #[derive(Default)]
 pub(crate) struct Keys(Mutex<HashMap<KeyId, Opened>>);
 
-/// A file and what opens it.
+/// A file and its passphrase.
 type KeyId = (PathBuf, Option<Secret>);
 type Opened = Result<Arc<PrivateKey>, Unusable>;
 
-/// Why a key file is of no use.
+/// Why a key file cannot be used.
 #[derive(Debug, Clone)]
 pub(crate) enum Unusable {
     Missing,
@@ -55,7 +55,7 @@ impl Keys {
             return known.clone();
         }
         let (path, secret) = id.clone();
-        // Opening a protected key takes a deliberate tenth of a second of computing.
+        // Decrypting a protected key takes about a tenth of a second of computing, by design.
         let loaded = tokio::task::spawn_blocking(move || load(&path, secret.as_ref())).await;
         let loaded = loaded.unwrap_or_else(|_| Err(Unusable::Broken("it could not be read".to_owned())));
         keys.insert(id, loaded.clone());
@@ -76,25 +76,25 @@ fn load(path: &Path, passphrase: Option<&Secret>) -> Opened {
     }
 }
 
-/// A login under way.
+/// A login in progress.
 pub(crate) struct Attempt<'a> {
     pub(crate) handle: &'a mut Handle<Guard>,
     pub(crate) login: &'a Login,
     pub(crate) keys: &'a Keys,
-    /// What was tried, in words.
+    /// The tried methods with their outcome, for the message.
     tried: Vec<String>,
     remaining: MethodSet,
 }
 
-/// How a login ended without success.
-pub(crate) enum Refusal {
-    /// The server answered no; the words say what was tried.
+/// Why a login failed.
+pub(crate) enum LoginError {
+    /// The server refused all methods; the text lists them.
     Denied(String),
     /// The connection broke.
     Broken(russh::Error),
 }
 
-impl From<russh::Error> for Refusal {
+impl From<russh::Error> for LoginError {
     fn from(error: russh::Error) -> Self {
         Self::Broken(error)
     }
@@ -106,14 +106,14 @@ impl<'a> Attempt<'a> {
     }
 
     /// Tries the methods in order until one is accepted.
-    pub(crate) async fn run(mut self) -> Result<(), Refusal> {
+    pub(crate) async fn run(mut self) -> Result<(), LoginError> {
         let login = self.login;
         for method in &login.methods {
             let accepted = match method {
-                Method::KeyFile { path, passphrase } => self.key_file(path, passphrase.as_ref()).await?,
-                Method::Password(password) => self.password(password).await?,
-                Method::Agent { socket } => self.agent(socket).await?,
-                Method::DefaultKeys { folder } => self.default_keys(folder).await?,
+                LoginMethod::KeyFile { path, passphrase } => self.key_file(path, passphrase.as_ref()).await?,
+                LoginMethod::Password(password) => self.password(password).await?,
+                LoginMethod::Agent { socket } => self.agent(socket).await?,
+                LoginMethod::DefaultKeys { folder } => self.default_keys(folder).await?,
             };
             if accepted {
                 return Ok(());
@@ -126,11 +126,11 @@ impl<'a> Attempt<'a> {
         if self.tried.is_empty() {
             self.tried.push("no key and no password was given".to_owned());
         }
-        Err(Refusal::Denied(self.tried.join("; ")))
+        Err(LoginError::Denied(self.tried.join("; ")))
     }
 
-    /// Whether the login is complete; otherwise notes what the server still takes.
-    fn judge(&mut self, result: AuthResult, what: &str) -> bool {
+    /// Whether the login is complete; otherwise records the methods that the server still accepts.
+    fn record(&mut self, result: AuthResult, what: &str) -> bool {
         match result {
             AuthResult::Success => true,
             AuthResult::Failure { remaining_methods, partial_success } => {
@@ -142,7 +142,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn key_file(&mut self, path: &Path, passphrase: Option<&Secret>) -> Result<bool, Refusal> {
+    async fn key_file(&mut self, path: &Path, passphrase: Option<&Secret>) -> Result<bool, LoginError> {
         let what = format!("key {}", path.display());
         match self.keys.get(path, passphrase).await {
             Ok(key) => self.key(key, &what).await,
@@ -153,7 +153,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn default_keys(&mut self, folder: &Path) -> Result<bool, Refusal> {
+    async fn default_keys(&mut self, folder: &Path) -> Result<bool, LoginError> {
         for name in ["id_ed25519", "id_ecdsa", "id_rsa"] {
             let path = folder.join(name);
             let what = format!("key {}", path.display());
@@ -173,20 +173,20 @@ impl<'a> Attempt<'a> {
         Ok(false)
     }
 
-    async fn key(&mut self, key: Arc<PrivateKey>, what: &str) -> Result<bool, Refusal> {
+    async fn key(&mut self, key: Arc<PrivateKey>, what: &str) -> Result<bool, LoginError> {
         let hash =
             if matches!(key.algorithm(), Algorithm::Rsa { .. }) { self.rsa_hash().await? } else { None };
         let key = PrivateKeyWithHashAlg::new(key, hash);
         let result = self.handle.authenticate_publickey(&self.login.user, key).await?;
-        Ok(self.judge(result, what))
+        Ok(self.record(result, what))
     }
 
-    /// The best hash for RSA; a server that does not say which it takes gets SHA-256.
-    async fn rsa_hash(&self) -> Result<Option<HashAlg>, Refusal> {
+    /// The best hash for RSA; SHA-256 when the server does not list its hashes.
+    async fn rsa_hash(&self) -> Result<Option<HashAlg>, LoginError> {
         Ok(self.handle.best_supported_rsa_hash().await?.unwrap_or(Some(HashAlg::Sha256)))
     }
 
-    async fn agent(&mut self, socket: &Path) -> Result<bool, Refusal> {
+    async fn agent(&mut self, socket: &Path) -> Result<bool, LoginError> {
         let Ok(mut agent) = AgentClient::connect_uds(socket).await else {
             self.tried.push(format!("agent at {}: it does not answer", socket.display()));
             return Ok(false);
@@ -208,13 +208,13 @@ impl<'a> Attempt<'a> {
         if keys.is_empty() {
             self.tried.push("agent: it holds no key".to_owned());
         }
-        for key in keys.into_iter().take(MOST_AGENT_KEYS) {
+        for key in keys.into_iter().take(MAX_AGENT_KEYS) {
             let what = format!("agent's key {}", key.fingerprint(HashAlg::Sha256));
             let hash =
                 if matches!(key.algorithm(), Algorithm::Rsa { .. }) { self.rsa_hash().await? } else { None };
             match self.handle.authenticate_publickey_with(&self.login.user, key, hash, &mut agent).await {
                 Ok(result) => {
-                    if self.judge(result, &what) {
+                    if self.record(result, &what) {
                         return Ok(true);
                     }
                 }
@@ -227,33 +227,33 @@ impl<'a> Attempt<'a> {
         Ok(false)
     }
 
-    async fn password(&mut self, password: &Secret) -> Result<bool, Refusal> {
+    async fn password(&mut self, password: &Secret) -> Result<bool, LoginError> {
         let result = self.handle.authenticate_password(&self.login.user, password.expose()).await?;
         if matches!(result, AuthResult::Success) {
             return Ok(true);
         }
-        self.judge(result, "password");
+        self.record(result, "password");
         if self.handle.is_closed() || !self.remaining.contains(&MethodKind::KeyboardInteractive) {
             return Ok(false);
         }
-        self.dialogue(password).await
+        self.keyboard_interactive(password).await
     }
 
-    /// Some servers take a password only as the answer to a question.
-    async fn dialogue(&mut self, password: &Secret) -> Result<bool, Refusal> {
+    /// Keyboard-interactive authentication: some servers accept a password only this way.
+    async fn keyboard_interactive(&mut self, password: &Secret) -> Result<bool, LoginError> {
         let mut answer =
             self.handle.authenticate_keyboard_interactive_start(&self.login.user, None::<String>).await?;
-        for _ in 0..MOST_QUESTIONS {
+        for _ in 0..MAX_ROUNDS {
             match answer {
                 KeyboardInteractiveAuthResponse::Success => return Ok(true),
                 KeyboardInteractiveAuthResponse::Failure { .. } => break,
                 KeyboardInteractiveAuthResponse::InfoRequest { prompts, .. } => {
-                    let words = prompts.iter().map(|_| password.expose().to_owned()).collect();
-                    answer = self.handle.authenticate_keyboard_interactive_respond(words).await?;
+                    let answers = prompts.iter().map(|_| password.expose().to_owned()).collect();
+                    answer = self.handle.authenticate_keyboard_interactive_respond(answers).await?;
                 }
             }
         }
-        self.tried.push("password in a dialogue: refused".to_owned());
+        self.tried.push("password by keyboard-interactive: refused".to_owned());
         Ok(false)
     }
 }

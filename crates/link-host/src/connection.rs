@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use kubeon_api::HostAddress;
 use kubeon_wire::{Category, StepFailure};
-use parking_lot::Mutex;
-use russh::client::{self, Handle, Handler};
-use russh::keys::{Algorithm, PublicKeyOrCertificate};
+use russh::client::{self, Handle};
+use russh::keys::Algorithm;
 use russh::{Preferred, cipher};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
 
-use crate::auth::{Attempt, Keys, Refusal};
+use crate::auth::{Attempt, Keys, LoginError};
 use crate::failure::failure;
-use crate::host_keys::{HostKeys, SeenKey, seen};
+use crate::guard::Guard;
+use crate::host_keys::{HostKeys, SeenKey};
 use crate::login::Login;
-use crate::pool::Limits;
+use crate::settings::Limits;
 use crate::shell::Rights;
 
-/// Channels open at once on a connection: sshd allows 10 sessions by default.
+/// Channels that are open at once on a connection: sshd allows 10 sessions by default.
 const CHANNELS: usize = 8;
 
-/// Bytes that a host may send before it must wait for us, per channel.
+/// Flow-control window per channel in bytes.
 const WINDOW: u32 = 16 * 1024 * 1024;
 
-/// Time for the key exchange, which comes before the login.
-const KEY_EXCHANGE: Duration = Duration::from_secs(10);
+/// Time limit for the key exchange.
+const KEY_EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time for the whole login; a refused password takes sshd about 2 s each.
-const LOGIN: Duration = Duration::from_secs(30);
+/// Time limit for the whole login; sshd delays each refused password by about 2 s.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a host may leave what was sent to it unacknowledged. Keepalives cannot tell: they wait behind
-/// the bytes of a part that nobody takes.
-const SILENCE: Duration = Duration::from_secs(15);
+/// Time limit for the acknowledgement of sent bytes. Keepalives cannot replace it: they wait behind the bytes of a part
+/// that the host does not read.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// An authenticated connection.
 pub(crate) struct Connection {
@@ -50,9 +50,9 @@ pub(crate) struct Connection {
 /// Why there is no connection.
 pub(crate) struct DialError {
     pub(crate) failure: StepFailure,
-    /// Whether trying again at once may help.
+    /// Whether another attempt may succeed.
     pub(crate) again: bool,
-    /// Whether it came as far as a login.
+    /// Whether a login was attempted.
     pub(crate) counted: bool,
 }
 
@@ -64,7 +64,7 @@ impl DialError {
 }
 
 impl Connection {
-    /// Connects, compares the host's key, and logs in.
+    /// Connects, compares the host's key and logs in.
     pub(crate) async fn dial(
         host: HostAddress,
         login: &Login,
@@ -76,7 +76,7 @@ impl Connection {
         let mut handle = greet(host, login.port, guard, limits).await?;
         let attempt = Attempt::new(&mut handle, login, keys).run();
         let port = login.port;
-        match timeout(LOGIN, attempt).await {
+        match timeout(LOGIN_TIMEOUT, attempt).await {
             Ok(Ok(())) => Ok(Self {
                 host,
                 handle,
@@ -84,38 +84,39 @@ impl Connection {
                 login: login.clone(),
                 rights: OnceCell::new(),
             }),
-            Ok(Err(Refusal::Denied(tried))) => {
+            Ok(Err(LoginError::Denied(tried))) => {
                 let cause = format!(
                     "{host} refused the login of {} ({tried}); check the user, or give another key or password",
                     login.user
                 );
                 Err(DialError { failure: failure(Category::Denied, cause), again: false, counted: true })
             }
-            Ok(Err(Refusal::Broken(error))) => {
+            Ok(Err(LoginError::Broken(error))) => {
                 let why = format!("the connection broke during the login ({error})");
                 Err(DialError { counted: true, ..DialError::network(host, port, why, true) })
             }
             Err(_) => {
-                let why = format!("the login took more than {} s", LOGIN.as_secs());
+                let why = format!("the login took more than {} s", LOGIN_TIMEOUT.as_secs());
                 Err(DialError { counted: true, ..DialError::network(host, port, why, false) })
             }
         }
     }
 
-    /// Whether nothing more can be done with it.
+    /// Whether the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.handle.is_closed()
     }
 }
 
-/// The key that a host shows, seen without logging in.
-pub(crate) async fn look_at_key(
+/// Reads the key that a host shows, without a login.
+pub(crate) async fn read_host_key(
     host: HostAddress,
     port: u16,
     host_keys: &Arc<HostKeys>,
     limits: &Limits,
 ) -> Result<SeenKey, DialError> {
-    let guard = Guard { only_look: true, ..Guard::new(host, port, Arc::clone(host_keys)) };
+    let mut guard = Guard::new(host, port, Arc::clone(host_keys));
+    guard.only_read_key = true;
     let shown = Arc::clone(&guard.shown);
     let result = greet(host, port, guard, limits).await;
     let shown = shown.lock().take();
@@ -136,7 +137,7 @@ async fn greet(
     let connecting = TcpStream::connect((host.ip(), port));
     let socket = match timeout(limits.connect, connecting).await {
         Ok(Ok(socket)) => socket,
-        Ok(Err(error)) => return Err(DialError::network(host, port, tcp_words(&error), true)),
+        Ok(Err(error)) => return Err(DialError::network(host, port, describe_tcp_error(&error), true)),
         Err(_) => {
             let why = format!("no answer within {} s", limits.connect.as_secs_f32());
             return Err(DialError::network(host, port, why, false));
@@ -145,7 +146,7 @@ async fn greet(
     tune(&socket).map_err(|error| DialError::network(host, port, error, true))?;
     let refusal = Arc::clone(&guard.refusal);
     let config = Arc::new(config(&guard.host_keys.algorithms(host, port)));
-    let result = timeout(KEY_EXCHANGE, client::connect_stream(config, socket, guard)).await;
+    let result = timeout(KEY_EXCHANGE_TIMEOUT, client::connect_stream(config, socket, guard)).await;
     if let Some(failure) = refusal.lock().take() {
         return Err(DialError { failure, again: false, counted: false });
     }
@@ -156,19 +157,22 @@ async fn greet(
             Err(DialError::network(host, port, format!("no SSH there ({error})"), again))
         }
         Err(_) => {
-            let why = format!("it accepts connections but speaks no SSH within {} s", KEY_EXCHANGE.as_secs());
+            let why = format!(
+                "it accepts connections but speaks no SSH within {} s",
+                KEY_EXCHANGE_TIMEOUT.as_secs()
+            );
             Err(DialError::network(host, port, why, false))
         }
     }
 }
 
 fn tune(socket: &TcpStream) -> std::io::Result<()> {
-    // Small requests must not wait for each other's acknowledgement.
+    // Small requests must not wait for the acknowledgement of others.
     socket.set_nodelay(true)?;
-    SockRef::from(socket).set_tcp_user_timeout(Some(SILENCE))
+    SockRef::from(socket).set_tcp_user_timeout(Some(ACKNOWLEDGE_TIMEOUT))
 }
 
-fn tcp_words(error: &std::io::Error) -> String {
+fn describe_tcp_error(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "nothing listens there (connection refused)".to_owned(),
         std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::NetworkUnreachable => {
@@ -178,7 +182,7 @@ fn tcp_words(error: &std::io::Error) -> String {
     }
 }
 
-/// Key types that are `known` of the host come first.
+/// The client's settings. Key types that are `known` of the host come first.
 fn config(known: &[Algorithm]) -> client::Config {
     let usual = Preferred::DEFAULT.key;
     // A known RSA key may be shown under any of its names.
@@ -197,7 +201,7 @@ fn config(known: &[Algorithm]) -> client::Config {
         nodelay: true,
         preferred: Preferred {
             key: Cow::Owned(key),
-            // Processors have instructions for AES-GCM; the others are for servers without it.
+            // Processors have instructions for AES-GCM. The other ciphers are for servers without it.
             cipher: Cow::Borrowed(&[
                 cipher::AES_128_GCM,
                 cipher::AES_256_GCM,
@@ -209,42 +213,5 @@ fn config(known: &[Algorithm]) -> client::Config {
             ..Preferred::DEFAULT
         },
         ..client::Config::default()
-    }
-}
-
-/// Stands at the door while the connection is made.
-pub(crate) struct Guard {
-    host: HostAddress,
-    port: u16,
-    host_keys: Arc<HostKeys>,
-    only_look: bool,
-    refusal: Arc<Mutex<Option<StepFailure>>>,
-    shown: Arc<Mutex<Option<SeenKey>>>,
-}
-
-impl Guard {
-    fn new(host: HostAddress, port: u16, host_keys: Arc<HostKeys>) -> Self {
-        let (refusal, shown) = (Arc::default(), Arc::default());
-        Self { host, port, host_keys, only_look: false, refusal, shown }
-    }
-}
-
-impl Handler for Guard {
-    type Error = russh::Error;
-
-    async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
-        let key = shown.public_key();
-        if self.only_look {
-            let key = seen(self.host, self.port, &key);
-            *self.shown.lock() = Some(key);
-            return Ok(false);
-        }
-        match self.host_keys.check(self.host, self.port, &key) {
-            Ok(()) => Ok(true),
-            Err(failure) => {
-                *self.refusal.lock() = Some(failure);
-                Ok(false)
-            }
-        }
     }
 }

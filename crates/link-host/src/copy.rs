@@ -1,4 +1,4 @@
-//! Files and folders to a host, as one stream, checked at the other end and moved into place at once.
+//! Copies files and folders to a host as one stream. The host checks them and moves them into place.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
@@ -16,13 +16,13 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
-use crate::exec::{Exit, Input};
+use crate::command::{CommandInput, Exit, Stream};
 use crate::failure::{category_of, failure, last_lines};
 use crate::pool::SshHosts;
 use crate::remote::CHUNK;
 
-/// Unpacks beside the destination `$1`, compares every sum, then puts the result in place. `$2` is the source's
-/// name, for a destination that is a folder; `$3` says what the source is. Prints where it went.
+/// Unpacks beside the destination `$1`, compares every sum and moves the result into place. `$2` is the source's name, for
+/// a destination that is a folder; `$3` is `file` or `folder`. Prints the final path.
 const RECEIVE: &str = "set -eu; dest=$1
 case $dest in /*) ;; *) dest=./$dest ;; esac
 case $dest in */) mkdir -p \"$dest\" ;; esac
@@ -40,29 +40,29 @@ if [ -d \"$dest\" ]; then (cd \"$t/data\" && tar -c -f - .) | tar -x -p -o -f - 
 else mv -f \"$t/data\" \"$dest\"; fi
 printf '%s\\n' \"$dest\"";
 
-/// Exit code of [`RECEIVE`] for bytes that are not those that were sent.
-const OTHER_BYTES: u32 = 65;
+/// Exit code of [`RECEIVE`] when the received bytes have another digest.
+const WRONG_DIGEST: u32 = 65;
 
-/// Most time in which nothing may move; the sums of a large copy take a while at the end.
-const STALL: Duration = Duration::from_secs(300);
+/// Time limit without progress; at the end of a large copy the host computes sums for a while.
+const STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Time between two words on how far it is.
-const TICK: Duration = Duration::from_millis(100);
+/// Interval of progress reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A file or folder for [`SshHosts::copy`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copy {
     /// The local file or folder.
     pub source: PathBuf,
-    /// Where it shall be on the host: an existing folder, or one with `/` at the end, receives it under its
-    /// name; otherwise this is its new name. Missing parents are made. A folder is merged into one that exists.
+    /// The destination on the host: an existing folder, or a path with `/` at the end, receives the source under its own
+    /// name; any other path is its new name. Missing parents are created. A folder is merged into an existing one.
     pub destination: String,
 }
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
-    /// Where it is on the host.
+    /// The path on the host.
     pub path: String,
     /// Number of files.
     pub files: u64,
@@ -71,12 +71,12 @@ pub struct Copied {
 }
 
 impl SshHosts {
-    /// Copies a file or folder as root, modes kept, symbolic links as such. `on_progress` is told bytes done
-    /// and in all. The destination changes only after every file's SHA-256 was found equal.
+    /// Copies a file or folder as root, with modes and symbolic links. `on_progress` gets the bytes done and the total. The
+    /// destination changes only when the SHA-256 of every file is equal.
     ///
     /// # Errors
-    /// When the source cannot be read or holds something that is neither file, folder nor link; when the host
-    /// cannot be reached or cannot take it; when a sum differs.
+    /// When the source cannot be read or contains something else than files, folders and links; when the host cannot be
+    /// reached or cannot store it; when a sum differs.
     pub async fn copy(
         &self,
         host: HostAddress,
@@ -87,9 +87,9 @@ impl SshHosts {
         let unreadable = |error: io::Error| {
             failure(Category::Failed, format!("cannot read {}: {error}", copy.source.display()))
         };
-        let parcel = tokio::task::spawn_blocking(move || Parcel::look(&source)).await;
-        let parcel = parcel.map_err(io::Error::other).and_then(|parcel| parcel).map_err(unreadable)?;
-        let (name, kind, files, total) = (parcel.name.clone(), parcel.kind(), parcel.files(), parcel.bytes());
+        let listed = tokio::task::spawn_blocking(move || CopySource::list(&source)).await;
+        let listed = listed.map_err(io::Error::other).and_then(|listed| listed).map_err(unreadable)?;
+        let (name, kind, files, total) = (listed.name.clone(), listed.kind(), listed.files(), listed.bytes());
 
         let connection = self.0.connection(host).await?;
         let rights = connection.rights().await?;
@@ -97,18 +97,18 @@ impl SshHosts {
         let mut remote = connection.start(&rights, RECEIVE, &args).await?;
 
         let done = Arc::new(AtomicU64::new(0));
-        let reader = parcel.stream(Arc::clone(&done));
+        let reader = listed.stream(Arc::clone(&done));
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let talking = async {
-            let mut hear = |stream, bytes: &[u8]| {
-                let kept = if stream == crate::exec::Stream::Out { &mut out } else { &mut err };
+        let running = async {
+            let mut on_output = |stream, bytes: &[u8]| {
+                let kept = if stream == Stream::Out { &mut out } else { &mut err };
                 if kept.len() < 64 * 1024 {
                     kept.extend_from_slice(bytes);
                 }
             };
-            remote.talk(&connection, Input::Reader(Box::pin(reader)), &mut hear).await
+            remote.run_to_end(&connection, CommandInput::Reader(Box::pin(reader)), &mut on_output).await
         };
-        let exit = watch(talking, &done, total, on_progress, host).await?;
+        let exit = watch(running, &done, total, on_progress, host).await?;
         let words = String::from_utf8_lossy(&err).into_owned();
         if exit.success() {
             let path = String::from_utf8_lossy(&out).trim_end_matches('\n').to_owned();
@@ -116,45 +116,45 @@ impl SshHosts {
         }
         let log = last_lines(&words, 20);
         let why = log.last().cloned().unwrap_or_else(|| exit.to_string());
-        let category = if exit == Exit::Code(OTHER_BYTES) { Category::Corrupt } else { category_of(&words) };
+        let category = if exit == Exit::Code(WRONG_DIGEST) { Category::Corrupt } else { category_of(&words) };
         let cause = format!("cannot copy {} to {host}:{}: {why}", copy.source.display(), copy.destination);
         Err(StepFailure { log, ..failure(category, cause) })
     }
 }
 
-/// Waits for the end, tells of the progress, and gives up when nothing moves.
+/// Waits for the end, reports progress, and fails when there is none.
 async fn watch<T>(
-    talking: impl Future<Output = Result<T, StepFailure>>,
+    running: impl Future<Output = Result<T, StepFailure>>,
     done: &AtomicU64,
     total: u64,
     on_progress: &(dyn Fn(u64, u64) + Send + Sync),
     host: HostAddress,
 ) -> Result<T, StepFailure> {
-    tokio::pin!(talking);
-    let mut tick = tokio::time::interval(TICK);
-    let (mut told, mut moved) = (0, Instant::now());
+    tokio::pin!(running);
+    let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
+    let (mut reported, mut moved) = (0, Instant::now());
     loop {
         let result = tokio::select! {
-            result = &mut talking => Some(result),
+            result = &mut running => Some(result),
             _ = tick.tick() => None,
         };
         let now = done.load(Ordering::Relaxed);
-        if now != told {
-            (told, moved) = (now, Instant::now());
+        if now != reported {
+            (reported, moved) = (now, Instant::now());
             on_progress(now, total);
         }
         if let Some(result) = result {
             return result;
         }
-        if moved.elapsed() > STALL {
-            let cause = format!("nothing moved to {host} for {} s", STALL.as_secs());
+        if moved.elapsed() > STALL_TIMEOUT {
+            let cause = format!("the copy to {host} made no progress for {} s", STALL_TIMEOUT.as_secs());
             return Err(failure(Category::Timeout, cause));
         }
     }
 }
 
-/// What is to be sent, looked at before the first byte goes out.
-struct Parcel {
+/// The source of a copy, listed before the first byte is sent.
+struct CopySource {
     name: String,
     entries: Vec<Entry>,
 }
@@ -166,8 +166,8 @@ struct Entry {
     meta: Metadata,
 }
 
-impl Parcel {
-    fn look(source: &Path) -> io::Result<Self> {
+impl CopySource {
+    fn list(source: &Path) -> io::Result<Self> {
         let name = fs::canonicalize(source)?;
         let name = name.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| io::Error::other("its name is not plain text"))?.to_owned();
@@ -202,14 +202,14 @@ impl Parcel {
         self.entries.iter().filter(|entry| entry.meta.is_file()).map(|entry| entry.meta.len()).sum()
     }
 
-    /// The stream; made by a thread that is never more than a few pieces ahead.
+    /// The stream. A thread produces it and is at most a few pieces ahead.
     fn stream(self, done: Arc<AtomicU64>) -> Pieces {
         let (pieces, incoming) = mpsc::channel(4);
         tokio::task::spawn_blocking(move || {
             let mut out = Outgoing { pieces: pieces.clone(), piece: Vec::with_capacity(CHUNK) };
             let packed = self.pack(&mut out, &done).and_then(|()| out.flush());
             if let Err(error) = packed {
-                // When the receiver is gone nobody asks why.
+                // Without a receiver nobody needs the error.
                 pieces.blocking_send(Err(error)).ok();
             }
         });
@@ -255,7 +255,7 @@ fn sum_line(sum: Sha256, inside: &Path) -> io::Result<String> {
     Ok(format!("{sum}  {path}\n"))
 }
 
-/// A file's bytes, exactly as many as were promised, with their sum.
+/// The bytes of a file, exactly as many as listed, with their sum.
 struct Summed<'a> {
     file: File,
     path: &'a Path,
@@ -289,7 +289,7 @@ impl Read for Summed<'_> {
     }
 }
 
-/// Collects what the thread writes into pieces of a good size.
+/// Collects small writes into larger pieces.
 struct Outgoing {
     pieces: mpsc::Sender<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
@@ -306,7 +306,7 @@ impl Write for Outgoing {
 
     fn flush(&mut self) -> io::Result<()> {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(CHUNK));
-        let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads the stream any more");
+        let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "the stream is no longer read");
         if piece.is_empty() { Ok(()) } else { self.pieces.blocking_send(Ok(piece)).map_err(|_| gone()) }
     }
 }

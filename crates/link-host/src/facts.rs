@@ -99,7 +99,7 @@ fn merge(facts: &mut Facts, text: &str) -> Result<(), String> {
     let told: Facts = serde_json::from_str(text).map_err(|e| {
         format!(
             "the node program on it cannot tell what was done there ({e}); see `/var/lib/kubeon/node/current facts`, \
-             and remove that link to have everything checked anew"
+             and remove that link to have everything checked again"
         )
     })?;
     facts.claim = told.claim.or(facts.claim.take());

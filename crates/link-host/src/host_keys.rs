@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use russh::keys::{Algorithm, HashAlg, PublicKey};
 
 use crate::failure::failure;
-use crate::known_hosts::{self, Entry, host_name};
+use crate::known_hosts::{self, KnownHostsEntry, host_name};
 
 /// What happens with a host whose key is not known yet. A key that differs from the known one is
 /// refused under every policy.
@@ -82,7 +82,7 @@ impl fmt::Display for KeyPlace {
 pub struct HostKeys {
     policy: Policy,
     pinned: Option<(KeyPlace, String)>,
-    known: Vec<(KeyPlace, Entry)>,
+    known: Vec<(KeyPlace, KnownHostsEntry)>,
     accepted: BTreeMap<(HostAddress, u16), PublicKey>,
     met: Mutex<BTreeMap<(HostAddress, u16), (PublicKey, bool)>>,
 }
@@ -175,7 +175,7 @@ impl HostKeys {
     }
 
     /// The lines that speak of a host, in the order of the files.
-    fn about(&self, name: &str) -> impl Iterator<Item = &(KeyPlace, Entry)> {
+    fn about(&self, name: &str) -> impl Iterator<Item = &(KeyPlace, KnownHostsEntry)> {
         self.known.iter().filter(move |(_, entry)| entry.names(name))
     }
 
@@ -257,7 +257,13 @@ fn fingerprint(key: &PublicKey) -> String {
     format!("{kind} {}", key.fingerprint(HashAlg::Sha256))
 }
 
-fn changed(host: HostAddress, name: &str, key: &PublicKey, place: &KeyPlace, entry: &Entry) -> StepFailure {
+fn changed(
+    host: HostAddress,
+    name: &str,
+    key: &PublicKey,
+    place: &KeyPlace,
+    entry: &KnownHostsEntry,
+) -> StepFailure {
     let forget = match place {
         KeyPlace::File(path) => {
             let path = path.display().to_string();
@@ -268,7 +274,7 @@ fn changed(host: HostAddress, name: &str, key: &PublicKey, place: &KeyPlace, ent
     };
     let cause = format!(
         "{host} shows another SSH host key than the pinned one: {} is expected ({place}, line {}), {} was shown; \
-         somebody may be in between. If the host was installed anew, {forget}",
+         somebody may be in between. If the host was reinstalled, {forget}",
         fingerprint(&entry.key),
         entry.line,
         fingerprint(key),

@@ -8,19 +8,19 @@ use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use russh::keys::{PublicKey, parse_public_key_base64};
 
-/// A line that gives a key.
+/// A line with a key.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct KnownHostsEntry {
     patterns: String,
-    /// Whether the key is marked as one that must not be used.
+    /// Whether the key is marked as revoked.
     pub(crate) revoked: bool,
     pub(crate) key: PublicKey,
     /// Counted from 1.
     pub(crate) line: usize,
 }
 
-impl Entry {
-    /// Whether the line speaks of `name`, such as `10.0.0.1` or `[10.0.0.1]:2222`.
+impl KnownHostsEntry {
+    /// Whether the line is about `name`, such as `10.0.0.1` or `[10.0.0.1]:2222`.
     pub(crate) fn names(&self, name: &str) -> bool {
         let mut found = false;
         for pattern in self.patterns.split(',') {
@@ -39,11 +39,11 @@ pub(crate) fn host_name(address: &str, port: u16) -> String {
     if port == 22 { address.to_owned() } else { format!("[{address}]:{port}") }
 }
 
-/// Reads the text. Lines of authorities and of key types that are not known here are passed over.
+/// Parses the text. Lines of authorities and of unsupported key types are skipped.
 ///
 /// # Errors
-/// The number of a line that cannot be read.
-pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, usize> {
+/// The number of a line that cannot be parsed.
+pub(crate) fn parse(text: &str) -> Result<Vec<KnownHostsEntry>, usize> {
     let mut entries = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let mut words = line.split_whitespace().peekable();
@@ -54,7 +54,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, usize> {
         }
         let (Some(kind), Some(key)) = (words.next(), words.next()) else { return Err(index + 1) };
         match parse_public_key_base64(key) {
-            Ok(key) => entries.push(Entry {
+            Ok(key) => entries.push(KnownHostsEntry {
                 patterns: patterns.to_owned(),
                 revoked: marker == Some("@revoked"),
                 key,
@@ -84,7 +84,7 @@ fn matches_hash(hashed: &str, name: &str) -> Option<bool> {
     Some(hmac::verify(&key, name.as_bytes(), &STANDARD.decode(hash).ok()?).is_ok())
 }
 
-/// `*` stands for any text, `?` for one character. Linear in time but for one step back per `*`.
+/// `*` matches any text, `?` one character.
 fn matches_glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
@@ -117,7 +117,7 @@ mod tests {
 
     const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
 
-    fn one(line: &str) -> Entry {
+    fn one(line: &str) -> KnownHostsEntry {
         parse(line).unwrap().remove(0)
     }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_over_what_it_need_not_know() {
+    fn skips_comments_authorities_and_unsupported_keys() {
         let text = format!(
             "# a comment\n\n@cert-authority * ssh-ed25519 {KEY}\nh sk-ssh-ed25519@openssh.com AAAA\n@revoked h ssh-ed25519 {KEY}\n"
         );

@@ -1,7 +1,6 @@
-//! The way to a host: one SSH login per host for the life of the process, shared by everything that is
-//! done there at once.
+//! SSH access to hosts: one login per host for the life of the process, shared by all sessions, commands and copies.
 //!
-//! It may not decide what is done on a host, and holds no state of a cluster. Nothing else links SSH.
+//! It does not decide what is done on a host and has no state of a cluster. No other crate links SSH.
 //!
 //! ```text
 //!                    ┌─ facts (probe.sh on stdin, stores nothing)
@@ -10,29 +9,35 @@
 //!                    └─ copy   a tar stream, checked by SHA-256, moved into place
 //! ```
 //!
-//! A host key is compared before anything secret is sent. Passwords never enter an argument list.
+//! The host key is compared before anything secret is sent. Passwords are never in an argument list.
 
 mod auth;
+mod command;
 mod connection;
 mod copy;
 mod exec;
 mod facts;
 mod failure;
+mod guard;
 mod host_keys;
 mod known_hosts;
 mod login;
 mod node;
+mod node_program;
 mod pool;
 mod probe;
 mod remote;
 mod sender;
 mod session;
+mod session_state;
+mod settings;
 mod shell;
 
+pub use command::{Command, CommandInput, Exit, Stream};
 pub use copy::{Copied, Copy};
-pub use exec::{Command, Exit, Input, Stream};
 pub use host_keys::{HostKeyError, HostKeys, KeyPlace, Policy, SeenKey};
-pub use login::{Login, Method};
-pub use node::NodeProgram;
-pub use pool::{Limits, Settings, SshHosts};
+pub use login::{Login, LoginMethod};
+pub use node_program::NodeProgram;
+pub use pool::SshHosts;
 pub use session::NodeSession;
+pub use settings::{Limits, SshSettings};

@@ -4,37 +4,37 @@ use std::path::PathBuf;
 
 use kubeon_api::Secret;
 
-/// User, port and the ways to prove who one is, tried in order.
+/// User, port and login methods of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
     /// The user; any but `root` becomes root with sudo.
     pub user: String,
     /// The port of sshd.
     pub port: u16,
-    /// The ways to log in, in the order in which they are tried.
-    pub methods: Vec<Method>,
-    /// The password for sudo; without it, `sudo -n` must do.
+    /// The login methods, in the order in which they are tried.
+    pub methods: Vec<LoginMethod>,
+    /// The password for sudo; without it `sudo -n` is used.
     pub sudo_password: Option<Secret>,
 }
 
-/// A way to log in.
+/// A login method.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Method {
+pub enum LoginMethod {
     /// A private key: OpenSSH or PEM; RSA, Ed25519 or ECDSA. It must be readable.
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// What opens it, where it is protected.
+        /// Its passphrase, if it has one.
         passphrase: Option<Secret>,
     },
-    /// A password, also where the server asks for it in a dialogue.
+    /// A password, also by keyboard-interactive authentication.
     Password(Secret),
     /// The keys of an agent.
     Agent {
         /// Its socket, from `$SSH_AUTH_SOCK`.
         socket: PathBuf,
     },
-    /// `id_ed25519`, `id_ecdsa` and `id_rsa` in a folder; missing and protected ones are passed over.
+    /// `id_ed25519`, `id_ecdsa` and `id_rsa` in a folder; missing and protected ones are skipped.
     DefaultKeys {
         /// The folder, normally `~/.ssh`.
         folder: PathBuf,
@@ -48,33 +48,32 @@ impl Login {
         Self { user: user.into(), port: 22, methods: Vec::new(), sudo_password: None }
     }
 
-    /// The same at another port.
+    /// Sets the port.
     #[must_use]
     pub fn at_port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// Adds a method after those already there.
+    /// Adds a method after the others.
     #[must_use]
-    pub fn with(mut self, method: Method) -> Self {
+    pub fn with(mut self, method: LoginMethod) -> Self {
         self.methods.push(method);
         self
     }
 
-    /// Gives the password for sudo.
+    /// Sets the password for sudo.
     #[must_use]
     pub fn with_sudo_password(mut self, password: Secret) -> Self {
         self.sudo_password = Some(password);
         self
     }
 
-    /// Adds what is tried when nothing was asked for: the agent, if `socket` names one, and the default
-    /// keys in `home`.
+    /// Adds the default methods: the agent, if `socket` is given, and the default keys in `home`.
     #[must_use]
     pub fn with_usual_keys(mut self, socket: Option<PathBuf>, home: Option<PathBuf>) -> Self {
-        self.methods.extend(socket.map(|socket| Method::Agent { socket }));
-        self.methods.extend(home.map(|home| Method::DefaultKeys { folder: home.join(".ssh") }));
+        self.methods.extend(socket.map(|socket| LoginMethod::Agent { socket }));
+        self.methods.extend(home.map(|home| LoginMethod::DefaultKeys { folder: home.join(".ssh") }));
         self
     }
 }

@@ -7,7 +7,7 @@ use kubeon_api::HostAddress;
 use kubeon_ports::ProbeHost;
 use kubeon_wire::{Category, Facts, StepFailure};
 
-use crate::exec::Input;
+use crate::command::CommandInput;
 use crate::facts::{Round, parse};
 use crate::failure::{failure, last_lines};
 use crate::pool::SshHosts;
@@ -25,7 +25,7 @@ impl ProbeHost for SshHosts {
     }
 
     async fn facts_and(&self, host: HostAddress, places: &[(String, u16)]) -> Result<Facts, StepFailure> {
-        let _turn = self.0.looking.acquire().await;
+        let _turn = self.0.reading_facts.acquire().await;
         let connection = self.0.connection(host).await?;
         let rights = match connection.rights().await {
             Ok(rights) => rights,
@@ -39,12 +39,13 @@ impl ProbeHost for SshHosts {
         };
         let (clock, sent) = (SystemTime::now(), Instant::now());
         let bounds = (self.0.settings.limits.facts, LIMIT);
-        let answer =
-            connection.ask(&rights, "exec sh -s", &[], Input::Bytes(script(places).into()), bounds).await?;
+        let answer = connection
+            .ask(&rights, "exec sh -s", &[], CommandInput::Bytes(script(places).into()), bounds)
+            .await?;
         let took = answer.first.map_or(sent.elapsed(), |first| first.duration_since(sent));
         let facts = parse(&String::from_utf8_lossy(&answer.out), round(clock, took));
         facts.map_err(|why| StepFailure {
-            log: last_lines(&answer.words(), 20),
+            log: last_lines(&answer.stderr_text(), 20),
             ..failure(Category::Failed, format!("{host} cannot be looked at: {why}"))
         })
     }

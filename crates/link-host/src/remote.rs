@@ -10,61 +10,61 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
+use crate::command::{CommandInput, Exit, Stream};
 use crate::connection::Connection;
-use crate::exec::{Exit, Input, Stream};
 use crate::failure::failure;
 use crate::shell::{self, PROMPT, Rights};
 use kubeon_api::Secret;
 
-/// Time to get a channel; long, because a free one may have to be waited for.
-const CHANNEL: Duration = Duration::from_secs(60);
+/// Time limit for getting a channel; long, because all may be in use.
+const CHANNEL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long, and how often, a channel is asked for that the host refuses.
-const FULL: Duration = Duration::from_secs(5);
-const FULL_PAUSE: Duration = Duration::from_millis(20);
+/// Time limit and pause for repeated requests of a channel that the host refuses.
+const REFUSED_CHANNEL_TIMEOUT: Duration = Duration::from_secs(5);
+const REFUSED_CHANNEL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Bytes read from a file at a time.
 pub(crate) const CHUNK: usize = 256 * 1024;
 
-/// The way into a command's standard input.
-pub(crate) type Writer = Pin<Box<dyn AsyncWrite + Send>>;
+/// A command's standard input.
+pub(crate) type StdinWriter = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// A command that was started.
 pub(crate) struct Remote {
     pub(crate) read: ChannelReadHalf,
-    pub(crate) write: Writer,
-    /// What was read before anybody listened.
+    pub(crate) write: StdinWriter,
+    /// Messages that were read while sudo asked for the password.
     early: VecDeque<ChannelMsg>,
     control: Option<ChannelWriteHalf<client::Msg>>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// A command that nobody talks to any more gets its standard input ended and its output unread.
+/// Closes the channel: the command sees the end of its input, its output is dropped.
 impl Drop for Remote {
     fn drop(&mut self) {
         let Some(control) = self.control.take() else { return };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 if let Err(error) = control.close().await {
-                    tracing::debug!(%error, "the channel is closed already");
+                    tracing::debug!(%error, "the channel was already closed");
                 }
             });
         }
     }
 }
 
-/// What a command said, when all of it is wanted.
-pub(crate) struct Answer {
+/// The exit code and the output of a command.
+pub(crate) struct CommandAnswer {
     pub(crate) exit: Exit,
     pub(crate) out: Vec<u8>,
     pub(crate) err: Vec<u8>,
-    /// When the first byte came.
+    /// Time of the first byte.
     pub(crate) first: Option<Instant>,
 }
 
-impl Answer {
-    /// What was said on standard error, as text.
-    pub(crate) fn words(&self) -> String {
+impl CommandAnswer {
+    /// Standard error as text.
+    pub(crate) fn stderr_text(&self) -> String {
         String::from_utf8_lossy(&self.err).into_owned()
     }
 }
@@ -86,7 +86,7 @@ impl Connection {
         Ok(remote)
     }
 
-    /// The same under a terminal. `begun` is what the script says first, once sudo has let it in.
+    /// The same under a terminal. `begun` is the first output of the script, after sudo has accepted the user.
     pub(crate) async fn start_in_terminal(
         &self,
         rights: &Rights,
@@ -100,29 +100,28 @@ impl Connection {
         };
         let mut remote = self.launch(&prepared.line, Some(false)).await?;
         let answering = remote.answer(password, begun);
-        match timeout(CHANNEL, answering).await {
+        match timeout(CHANNEL_TIMEOUT, answering).await {
             Ok(Ok(())) => Ok(remote),
             Ok(Err(error)) => Err(self.broken(&error.to_string())),
-            Err(_) => {
-                Err(self.broken(&format!("sudo did not let the command in within {} s", CHANNEL.as_secs())))
-            }
+            Err(_) => Err(self
+                .broken(&format!("sudo did not let the command in within {} s", CHANNEL_TIMEOUT.as_secs()))),
         }
     }
 
-    /// sshd counts a session that has just ended a moment longer than we do, so it may refuse the next one.
+    /// Opens a channel. sshd may refuse it for a moment after another session has ended, so this is repeated.
     async fn open_channel(&self) -> Result<Channel<client::Msg>, russh::Error> {
         let start = Instant::now();
         loop {
             match self.handle.channel_open_session().await {
-                Err(russh::Error::ChannelOpenFailure(_)) if start.elapsed() < FULL => {
-                    tokio::time::sleep(FULL_PAUSE).await;
+                Err(russh::Error::ChannelOpenFailure(_)) if start.elapsed() < REFUSED_CHANNEL_TIMEOUT => {
+                    tokio::time::sleep(REFUSED_CHANNEL_PAUSE).await;
                 }
                 result => return result,
             }
         }
     }
 
-    /// Opens a channel and runs the line on it; `echo` says whether a terminal shows what is typed.
+    /// Opens a channel and runs the line on it. `echo` requests a terminal, with or without echo.
     async fn launch(&self, line: &str, echo: Option<bool>) -> Result<Remote, StepFailure> {
         let permit = self.channels.clone().acquire_owned();
         let opening = async {
@@ -135,38 +134,40 @@ impl Connection {
             channel.exec(true, line.as_bytes()).await?;
             Ok::<_, russh::Error>((permit, channel))
         };
-        let (permit, channel) = match timeout(CHANNEL, opening).await {
+        let (permit, channel) = match timeout(CHANNEL_TIMEOUT, opening).await {
             Ok(Ok(open)) => open,
             Ok(Err(russh::Error::ChannelOpenFailure(_))) => return Err(self.no_session()),
             Ok(Err(error)) => return Err(self.broken(&error.to_string())),
-            Err(_) => return Err(self.broken(&format!("no free channel within {} s", CHANNEL.as_secs()))),
+            Err(_) => {
+                return Err(self.broken(&format!("no free channel within {} s", CHANNEL_TIMEOUT.as_secs())));
+            }
         };
-        let write: Writer = Box::pin(channel.make_writer());
+        let write: StdinWriter = Box::pin(channel.make_writer());
         let (read, control) = channel.split();
         Ok(Remote { read, write, early: VecDeque::new(), control: Some(control), _permit: permit })
     }
 
-    /// Runs `script` to its end and gives back all that it said, `limit` bytes of each stream at most.
+    /// Runs `script` to its end within a time limit and returns its output, at most `limit` bytes of each stream.
     pub(crate) async fn ask(
         &self,
         rights: &Rights,
         script: &str,
         args: &[&str],
-        input: Input,
+        input: CommandInput,
         (within, limit): (Duration, usize),
-    ) -> Result<Answer, StepFailure> {
+    ) -> Result<CommandAnswer, StepFailure> {
         let asking = async {
             let mut remote = self.start(rights, script, args).await?;
             let (mut out, mut err, mut first) = (Vec::new(), Vec::new(), None);
             let exit = remote
-                .talk(self, input, &mut |stream, bytes| {
+                .run_to_end(self, input, &mut |stream, bytes| {
                     first.get_or_insert_with(Instant::now);
                     let kept = if stream == Stream::Out { &mut out } else { &mut err };
                     let room = limit.saturating_sub(kept.len()).min(bytes.len());
                     kept.extend_from_slice(&bytes[..room]);
                 })
                 .await?;
-            Ok(Answer { exit, out, err, first })
+            Ok(CommandAnswer { exit, out, err, first })
         };
         match timeout(within, asking).await {
             Ok(answer) => answer,
@@ -191,24 +192,24 @@ impl Connection {
 }
 
 impl Remote {
-    /// Gives sudo the password when it asks, once, and waits until the command has begun or ended.
+    /// Sends sudo the password when it asks, once, and waits until the command has started or ended.
     async fn answer(&mut self, password: &Secret, begun: &[u8]) -> std::io::Result<()> {
-        let (mut heard, mut answered) = (Vec::new(), false);
-        let has = |heard: &[u8], words: &[u8]| heard.windows(words.len()).any(|window| window == words);
+        let (mut received, mut answered) = (Vec::new(), false);
+        let has = |received: &[u8], text: &[u8]| received.windows(text.len()).any(|window| window == text);
         while let Some(message) = self.read.wait().await {
             let over = matches!(message, ChannelMsg::Close);
             if let ChannelMsg::Data { data } = &message {
-                heard.extend_from_slice(data);
+                received.extend_from_slice(data);
             }
             self.early.push_back(message);
-            if !answered && has(&heard, PROMPT.as_bytes()) {
+            if !answered && has(&received, PROMPT.as_bytes()) {
                 answered = true;
                 self.write.write_all(format!("{}\n", password.expose()).as_bytes()).await?;
-                heard.clear();
-            } else if over || has(&heard, begun) {
+                received.clear();
+            } else if over || has(&received, begun) {
                 return Ok(());
-            } else if answered && has(&heard, PROMPT.as_bytes()) {
-                return Err(std::io::Error::other("sudo did not take the password"));
+            } else if answered && has(&received, PROMPT.as_bytes()) {
+                return Err(std::io::Error::other("sudo refused the password"));
             }
         }
         Ok(())
@@ -229,11 +230,11 @@ impl Remote {
         }
     }
 
-    /// Feeds the input and hands on the output until the command has ended.
-    pub(crate) async fn talk(
+    /// Sends the input and forwards the output until the command has ended.
+    pub(crate) async fn run_to_end(
         &mut self,
         connection: &Connection,
-        input: Input,
+        input: CommandInput,
         on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
     ) -> Result<Exit, StepFailure> {
         let feeding = feed(&mut self.write, input);
@@ -247,8 +248,8 @@ impl Remote {
                 tokio::select! {
                     result = &mut feeding, if !fed => {
                         fed = true;
-                        // A command need not read all of its input; only a broken source is a failure.
-                        if let Err(Feed::Source(error)) = result {
+                        // A command may end without reading all of its input; only a broken source is a failure.
+                        if let Err(FeedError::Source(error)) = result {
                             return Err(failure(Category::Failed, format!("the input cannot be read: {error}")));
                         }
                         continue;
@@ -278,32 +279,34 @@ impl Remote {
     }
 }
 
-enum Feed {
+enum FeedError {
+    /// The input cannot be read.
     Source(std::io::Error),
-    Gone,
+    /// The command has closed its standard input.
+    Closed,
 }
 
-/// Writes the input and then its end.
-async fn feed(write: &mut Writer, input: Input) -> Result<(), Feed> {
+/// Sends the input and closes it.
+async fn feed(write: &mut StdinWriter, input: CommandInput) -> Result<(), FeedError> {
     match input {
-        Input::Nothing => {}
-        Input::Bytes(bytes) => {
+        CommandInput::Nothing => {}
+        CommandInput::Bytes(bytes) => {
             if !bytes.is_empty() {
-                write.write_all(&bytes).await.map_err(|_| Feed::Gone)?;
+                write.write_all(&bytes).await.map_err(|_| FeedError::Closed)?;
             }
         }
-        Input::Reader(reader) => pump(reader, write).await?,
+        CommandInput::Reader(reader) => pump(reader, write).await?,
     }
-    write.shutdown().await.map_err(|_| Feed::Gone)
+    write.shutdown().await.map_err(|_| FeedError::Closed)
 }
 
-async fn pump(mut reader: Pin<Box<dyn AsyncRead + Send>>, write: &mut Writer) -> Result<(), Feed> {
+async fn pump(mut reader: Pin<Box<dyn AsyncRead + Send>>, write: &mut StdinWriter) -> Result<(), FeedError> {
     let mut buffer = vec![0; CHUNK];
     loop {
-        let read = reader.read(&mut buffer).await.map_err(Feed::Source)?;
+        let read = reader.read(&mut buffer).await.map_err(FeedError::Source)?;
         if read == 0 {
             return Ok(());
         }
-        write.write_all(&buffer[..read]).await.map_err(|_| Feed::Gone)?;
+        write.write_all(&buffer[..read]).await.map_err(|_| FeedError::Closed)?;
     }
 }

@@ -1,5 +1,5 @@
-//! The writing half of a session: steps in the order in which they came, each with the bytes of its part, and a
-//! ping where there is nothing to send for a while.
+//! The writer of a session: sends steps in order, each with the bytes of its part, and pings when there is nothing to
+//! send.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,41 +12,34 @@ use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 use tokio::time::timeout;
 
 use crate::failure::failure;
-use crate::remote::Writer;
-use crate::session::Shared;
+use crate::remote::StdinWriter;
+use crate::session_state::{SessionState, StepSignal};
 
 /// Bytes of a part read at a time.
 const CHUNK: usize = 512 * 1024;
 
-/// Shortest time between two words on what was sent.
-const TICK: Duration = Duration::from_millis(100);
+/// Interval of progress events.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A part's file, its size and its path.
 pub(crate) type Blob = (File, u64, PathBuf);
 
 /// A step to be sent.
-pub(crate) struct Job {
+pub(crate) struct QueuedStep {
     pub(crate) id: String,
     pub(crate) line: Vec<u8>,
     pub(crate) blob: Option<Blob>,
-    /// Weak, so that a session that ends while it sends takes its steps along.
-    pub(crate) signals: WeakUnboundedSender<Signal>,
+    /// Weak, so that the waiting `run` ends when the session ends during the sending.
+    pub(crate) signals: WeakUnboundedSender<StepSignal>,
 }
 
-impl Job {
-    fn tell(&self, signal: Signal) {
+impl QueuedStep {
+    fn signal(&self, signal: StepSignal) {
         if let Some(signals) = self.signals.upgrade() {
-            // A `run` that was given up does not listen any more.
+            // The receiver is gone when the `run` was dropped.
             signals.send(signal).ok();
         }
     }
-}
-
-/// What a waiting `run` is told.
-pub(crate) enum Signal {
-    /// All of the step has been sent.
-    Sent,
-    Event(Event),
 }
 
 /// A request as a line.
@@ -57,7 +50,7 @@ pub(crate) fn encode(request: &Request) -> Result<Vec<u8>, StepFailure> {
     Ok(line)
 }
 
-/// Opens a part's file before anything is sent, and makes sure that it has the size promised.
+/// Opens a part's file before anything is sent, and checks its size.
 pub(crate) async fn open_blob(step: &HostStep, blob: Option<PathBuf>) -> Result<Option<Blob>, StepFailure> {
     let size = match &step.op {
         Op::Part { size, .. } => *size,
@@ -88,45 +81,53 @@ pub(crate) async fn open_blob(step: &HostStep, blob: Option<PathBuf>) -> Result<
 }
 
 /// The writer task. Ends the program's input when no more steps can come.
-pub(crate) async fn send(mut write: Writer, mut queue: UnboundedReceiver<Job>, shared: Arc<Shared>) {
+pub(crate) async fn send(
+    mut write: StdinWriter,
+    mut queue: UnboundedReceiver<QueuedStep>,
+    state: Arc<SessionState>,
+) {
     loop {
         match timeout(PING_INTERVAL, queue.recv()).await {
-            Ok(Some(mut job)) => match send_one(&mut write, &mut job, &shared).await {
-                Ok(()) => job.tell(Signal::Sent),
+            Ok(Some(mut step)) => match send_one(&mut write, &mut step, &state).await {
+                Ok(()) => step.signal(StepSignal::Sent),
                 Err(failure) => {
-                    // Half a part cannot be taken back: the session is of no more use.
-                    shared.close(failure);
-                    shared.abort.notify_one();
+                    // The host cannot skip half a part: the session cannot continue.
+                    state.close(failure);
+                    state.abort.notify_one();
                     return;
                 }
             },
             Ok(None) => break,
-            Err(_) => ping(&mut write, &shared).await,
+            Err(_) => ping(&mut write, &state).await,
         }
     }
     if let Err(error) = write.shutdown().await {
-        tracing::debug!(host = %shared.host, %error, "the session's input is closed already");
+        tracing::debug!(host = %state.host, %error, "the session's input was already closed");
     }
 }
 
-/// Shows the host that somebody is there. It is no movement: that a step goes on, only the host can show.
-async fn ping(write: &mut Writer, shared: &Shared) {
+/// Shows the host that this side is alive. It does not count as progress of a step: only the host reports that.
+async fn ping(write: &mut StdinWriter, state: &SessionState) {
     let Ok(line) = encode(&Request::Ping) else { return };
     if let Err(error) = write.write_all(&line).await {
-        // Why, the reader hears.
-        tracing::debug!(host = %shared.host, %error, "nobody takes a ping");
+        // The reader reports why the session ended.
+        tracing::debug!(host = %state.host, %error, "a ping cannot be sent");
     }
 }
 
-async fn send_one(write: &mut Writer, job: &mut Job, shared: &Shared) -> Result<(), StepFailure> {
+async fn send_one(
+    write: &mut StdinWriter,
+    step: &mut QueuedStep,
+    state: &SessionState,
+) -> Result<(), StepFailure> {
     let broken = |error: std::io::Error| {
-        failure(Category::Unreachable, format!("the connection to {} broke: {error}", shared.host))
+        failure(Category::Unreachable, format!("the connection to {} broke: {error}", state.host))
     };
-    write.write_all(&job.line).await.map_err(broken)?;
-    shared.touch();
-    let Some((mut file, total, path)) = job.blob.take() else { return Ok(()) };
+    write.write_all(&step.line).await.map_err(broken)?;
+    state.touch();
+    let Some((mut file, total, path)) = step.blob.take() else { return Ok(()) };
     let mut buffer = vec![0; CHUNK];
-    let (mut done, mut told) = (0, Instant::now());
+    let (mut done, mut reported) = (0, Instant::now());
     while done < total {
         let wanted = usize::try_from(total - done).unwrap_or(CHUNK).min(CHUNK);
         let read = file.read(&mut buffer[..wanted]).await;
@@ -139,10 +140,10 @@ async fn send_one(write: &mut Writer, job: &mut Job, shared: &Shared) -> Result<
             read.map_err(|why| failure(Category::Corrupt, format!("cannot read {}: {why}", path.display())))?;
         write.write_all(&buffer[..read]).await.map_err(broken)?;
         done += u64::try_from(read).unwrap_or(0);
-        shared.touch();
-        if told.elapsed() >= TICK || done == total {
-            told = Instant::now();
-            job.tell(Signal::Event(Event::Progress { id: job.id.clone(), done, total }));
+        state.touch();
+        if reported.elapsed() >= PROGRESS_INTERVAL || done == total {
+            reported = Instant::now();
+            step.signal(StepSignal::Event(Event::Progress { id: step.id.clone(), done, total }));
         }
     }
     Ok(())
@@ -157,17 +158,17 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_host_that_there_is_nothing_to_say_to_hears_pings_in_time() {
+    async fn an_idle_session_sends_pings_in_time() {
         let (engine, host) = tokio::io::duplex(4096);
-        let (jobs, queue) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new("127.0.0.1".parse().unwrap()));
-        let sending = tokio::spawn(send(Box::pin(engine), queue, shared));
+        let (steps, queue) = mpsc::unbounded_channel();
+        let state = Arc::new(SessionState::new("127.0.0.1".parse().unwrap()));
+        let sending = tokio::spawn(send(Box::pin(engine), queue, state));
         let mut lines = BufReader::new(host).lines();
         for _ in 0..10 {
             let line = timeout(SILENCE_LIMIT / 2, lines.next_line()).await.unwrap().unwrap().unwrap();
             assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), Request::Ping);
         }
-        drop(jobs);
+        drop(steps);
         assert_eq!(lines.next_line().await.unwrap(), None, "the input ends with the session");
         sending.await.unwrap();
     }

@@ -6,118 +6,58 @@
 //!          └◄ events by step id ◄─ reader task ◄── event lines ────────────┘
 //! ```
 //!
-//! The writer is a task of its own: a `run` that is given up can never leave a part half sent.
+//! The writer is a task of its own, so that dropping a `run` never leaves a part half sent.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
 use kubeon_ports::{EventSink, HostSession, Report};
 use kubeon_wire::{Category, Event, Fence, HostStep, Request, StepFailure};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use russh::ChannelMsg;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 
+use crate::command::Exit;
 use crate::connection::Connection;
-use crate::exec::Exit;
 use crate::failure::{failure, last_lines};
 use crate::remote::Remote;
-use crate::sender::{Blob, Job, Signal, encode, open_blob, send};
+use crate::sender::{Blob, QueuedStep, encode, open_blob, send};
+use crate::session_state::{SessionState, StepSignal};
 
-/// Time for the fence to be accepted or refused.
-const OPENING: Duration = Duration::from_secs(10);
+/// Time limit for the host to accept or refuse the fence.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a host is given beyond a step's own time before its silence counts as failure.
-const GRACE: Duration = Duration::from_secs(30);
+/// Time after a step's own time limit until the silence of the host counts as failure.
+const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
-/// Time for the host to finish after the last step was sent.
-const CLOSING: Duration = Duration::from_secs(10);
+/// Time limit for the host to finish after the last step was sent.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest line that a host may send.
-const LINE: usize = 4 * 1024 * 1024;
+/// The longest line that a host may send, in bytes.
+const MAX_LINE: usize = 4 * 1024 * 1024;
 
-/// Last words of the program that are kept, in lines.
-const LAST_WORDS: usize = 20;
+/// Lines of the program's other output in a failure.
+const TAIL_LINES: usize = 20;
 
 /// An open session with a host's node program.
 pub struct NodeSession {
-    shared: Arc<Shared>,
-    jobs: Mutex<Option<UnboundedSender<Job>>>,
+    state: Arc<SessionState>,
+    queue: Mutex<Option<UnboundedSender<QueuedStep>>>,
     reader: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// How an attempt to open a session ended.
 pub(crate) enum Opening {
     Opened(NodeSession),
-    /// The program is not on the host, or not whole.
+    /// The program is missing on the host or damaged.
     Missing,
-}
-
-/// What both halves of a session, and those who wait for it, have in common.
-pub(crate) struct Shared {
-    pub(crate) host: HostAddress,
-    start: Instant,
-    /// Milliseconds after `start` of the last byte that moved, either way.
-    moved: AtomicU64,
-    state: Mutex<State>,
-    /// Rung by the writer when the stream cannot be kept in step.
-    pub(crate) abort: Notify,
-    ended: watch::Sender<bool>,
-}
-
-#[derive(Default)]
-struct State {
-    steps: HashMap<String, UnboundedSender<Signal>>,
-    /// Why nothing more can be done; set once.
-    closed: Option<StepFailure>,
-}
-
-impl Shared {
-    pub(crate) fn new(host: HostAddress) -> Self {
-        Self {
-            host,
-            start: Instant::now(),
-            moved: AtomicU64::new(0),
-            state: Mutex::default(),
-            abort: Notify::new(),
-            ended: watch::Sender::new(false),
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    pub(crate) fn touch(&self) {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.moved.store(now, Ordering::Relaxed);
-    }
-
-    fn quiet_for(&self) -> Duration {
-        self.start.elapsed().saturating_sub(Duration::from_millis(self.moved.load(Ordering::Relaxed)))
-    }
-
-    /// Ends all waiting steps; the first reason is kept.
-    pub(crate) fn close(&self, failure: StepFailure) {
-        let mut state = self.state();
-        state.closed.get_or_insert(failure);
-        state.steps.clear();
-        self.ended.send_replace(true);
-    }
-
-    fn closed(&self) -> StepFailure {
-        let unknown = || failure(Category::Unreachable, format!("the session with {} is closed", self.host));
-        self.state().closed.clone().unwrap_or_else(unknown)
-    }
 }
 
 impl NodeSession {
@@ -131,7 +71,7 @@ impl NodeSession {
         let mut lines = Lines::new(host, remote);
         let line = encode(&Request::Open(fence.clone()))?;
         let answer = async {
-            // A program that is missing closes its input; its exit code then tells why.
+            // A missing program closes its input; its exit code then says why.
             if let Err(error) = lines.remote.write.write_all(&line).await {
                 tracing::debug!(%host, %error, "the fence was not read");
             }
@@ -145,12 +85,12 @@ impl NodeSession {
                 }
             }
         };
-        let program = match timeout(OPENING, answer).await {
+        let program = match timeout(OPEN_TIMEOUT, answer).await {
             Ok(answer) => answer?,
             Err(_) => {
                 let cause =
-                    format!("the node program on {host} did not answer within {} s", OPENING.as_secs());
-                return Err(StepFailure { log: lines.last_words(), ..failure(Category::Timeout, cause) });
+                    format!("the node program on {host} did not answer within {} s", OPEN_TIMEOUT.as_secs());
+                return Err(StepFailure { log: lines.output_tail(), ..failure(Category::Timeout, cause) });
             }
         };
         let Some(program) = program else { return Ok(Opening::Missing) };
@@ -159,41 +99,45 @@ impl NodeSession {
     }
 
     fn running(connection: Arc<Connection>, mut lines: Lines) -> Self {
-        let shared = Arc::new(Shared::new(connection.host));
-        let (jobs, queue) = mpsc::unbounded_channel();
+        let state = Arc::new(SessionState::new(connection.host));
+        let (queue, queued) = mpsc::unbounded_channel();
         let write = std::mem::replace(&mut lines.remote.write, Box::pin(tokio::io::sink()));
-        let writer = tokio::spawn(send(write, queue, Arc::clone(&shared))).abort_handle();
-        let reader = tokio::spawn(receive(lines, Arc::clone(&shared), connection, writer));
-        Self { shared, jobs: Mutex::new(Some(jobs)), reader: Mutex::new(Some(reader)) }
+        let writer = tokio::spawn(send(write, queued, Arc::clone(&state))).abort_handle();
+        let reader = tokio::spawn(receive(lines, Arc::clone(&state), connection, writer));
+        Self { state, queue: Mutex::new(Some(queue)), reader: Mutex::new(Some(reader)) }
     }
 
-    /// Enters the step among those waited for and hands it to the writer.
-    fn enqueue(&self, step: &HostStep, blob: Option<Blob>) -> Result<UnboundedReceiver<Signal>, StepFailure> {
+    /// Registers the step as waiting and queues it for the writer.
+    fn enqueue(
+        &self,
+        step: &HostStep,
+        blob: Option<Blob>,
+    ) -> Result<UnboundedReceiver<StepSignal>, StepFailure> {
         let line = encode(&Request::Run(step.clone()))?;
         let (signals, events) = mpsc::unbounded_channel();
-        let mut state = self.shared.state();
-        if let Some(closed) = &state.closed {
+        let mut waiting = self.state.waiting();
+        if let Some(closed) = &waiting.closed {
             return Err(closed.clone());
         }
-        if state.steps.contains_key(&step.id) {
-            let cause = format!("step {} is running already on {}", step.id, self.shared.host);
+        if waiting.steps.contains_key(&step.id) {
+            let cause = format!("step {} is running already on {}", step.id, self.state.host);
             return Err(failure(Category::Failed, cause));
         }
-        let job = Job { id: step.id.clone(), line, blob, signals: signals.downgrade() };
-        let jobs = self.jobs.lock();
-        if jobs.as_ref().is_none_or(|jobs| jobs.send(job).is_err()) {
-            let cause = format!("the session with {} is closed", self.shared.host);
+        let queued = QueuedStep { id: step.id.clone(), line, blob, signals: signals.downgrade() };
+        let queue = self.queue.lock();
+        if queue.as_ref().is_none_or(|queue| queue.send(queued).is_err()) {
+            let cause = format!("the session with {} is closed", self.state.host);
             return Err(failure(Category::Unreachable, cause));
         }
-        state.steps.insert(step.id.clone(), signals);
+        waiting.steps.insert(step.id.clone(), signals);
         Ok(events)
     }
 }
 
 #[async_trait]
 impl HostSession for NodeSession {
-    /// The sink receives `Started`, `Progress` and `Note`; how it ended is the result. For a part,
-    /// progress never goes back, whichever side counted further.
+    /// The sink receives `Started`, `Progress` and `Note`; the result says how the step ended. Progress of a part never goes
+    /// back, although both sides report it.
     async fn run(
         &self,
         step: HostStep,
@@ -202,16 +146,16 @@ impl HostSession for NodeSession {
     ) -> Result<Report, StepFailure> {
         let blob = open_blob(&step, blob).await?;
         let mut events = self.enqueue(&step, blob)?;
-        let waiting = Waiting { shared: &self.shared, id: &step.id };
-        let patience = Duration::from_secs(u64::from(step.timeout_seconds)) + GRACE;
+        let registered = RegisteredStep { state: &self.state, id: &step.id };
+        let limit = Duration::from_secs(u64::from(step.timeout_seconds)) + GRACE_PERIOD;
         let mut furthest = 0;
         loop {
-            let event = match timeout(patience, events.recv()).await {
-                Ok(Some(Signal::Event(event))) => event,
-                Ok(Some(Signal::Sent)) => continue,
-                Ok(None) => return Err(self.shared.closed()),
-                Err(_) if self.shared.quiet_for() < patience => continue,
-                Err(_) => return Err(waiting.silence(patience)),
+            let event = match timeout(limit, events.recv()).await {
+                Ok(Some(StepSignal::Event(event))) => event,
+                Ok(Some(StepSignal::Sent)) => continue,
+                Ok(None) => return Err(self.state.closed()),
+                Err(_) if self.state.quiet_for() < limit => continue,
+                Err(_) => return Err(registered.silence(limit)),
             };
             match event {
                 Event::Done { changed, milliseconds, .. } => return Ok(Report { changed, milliseconds }),
@@ -228,18 +172,18 @@ impl HostSession for NodeSession {
     }
 
     async fn ended(&self) -> StepFailure {
-        // The sender lives in `shared`, so the channel cannot close while this waits.
-        drop(self.shared.ended.subscribe().wait_for(|ended| *ended).await);
-        self.shared.closed()
+        // The sender is in `state`, so the channel cannot close while this waits.
+        drop(self.state.ended.subscribe().wait_for(|ended| *ended).await);
+        self.state.closed()
     }
 
     async fn close(&self) {
-        self.jobs.lock().take();
+        self.queue.lock().take();
         let reader = self.reader.lock().take();
         if let Some(mut reader) = reader
-            && timeout(CLOSING, &mut reader).await.is_err()
+            && timeout(CLOSE_TIMEOUT, &mut reader).await.is_err()
         {
-            tracing::warn!(host = %self.shared.host, "the host is still finishing; the session is left to it");
+            tracing::warn!(host = %self.state.host, "the host has not finished in time; the session is dropped");
             reader.abort();
         }
     }
@@ -254,34 +198,39 @@ impl Drop for NodeSession {
     }
 }
 
-/// Takes a step off the list when nobody waits for it any more.
-struct Waiting<'a> {
-    shared: &'a Shared,
+/// Removes a step from the waiting ones when its `run` ends or is dropped.
+struct RegisteredStep<'a> {
+    state: &'a SessionState,
     id: &'a str,
 }
 
-impl Waiting<'_> {
-    fn silence(&self, patience: Duration) -> StepFailure {
-        let cause = format!("{} has not said a word for {} s", self.shared.host, patience.as_secs());
+impl RegisteredStep<'_> {
+    fn silence(&self, limit: Duration) -> StepFailure {
+        let cause = format!("{} has sent nothing for {} s", self.state.host, limit.as_secs());
         failure(Category::Timeout, cause)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for RegisteredStep<'_> {
     fn drop(&mut self) {
-        self.shared.state().steps.remove(self.id);
+        self.state.waiting().steps.remove(self.id);
     }
 }
 
-/// The reader task. Holds the connection, so that it lives as long as the session.
-async fn receive(mut lines: Lines, shared: Arc<Shared>, connection: Arc<Connection>, writer: AbortHandle) {
+/// The reader task. It owns the connection, so that the connection lives as long as the session.
+async fn receive(
+    mut lines: Lines,
+    state: Arc<SessionState>,
+    connection: Arc<Connection>,
+    writer: AbortHandle,
+) {
     loop {
         let event = tokio::select! {
             event = lines.next() => event,
-            () = shared.abort.notified() => return,
+            () = state.abort.notified() => return,
         };
         let Some(event) = event else { break };
-        shared.touch();
+        state.touch();
         let id = match &event {
             Event::Started { id }
             | Event::Progress { id, .. }
@@ -290,17 +239,17 @@ async fn receive(mut lines: Lines, shared: Arc<Shared>, connection: Arc<Connecti
             | Event::Failed { id, .. } => id,
             Event::Opened { .. } | Event::Refused { .. } => continue,
         };
-        let waiting = shared.state().steps.get(id).cloned();
+        let waiting = state.waiting().steps.get(id).cloned();
         match waiting {
             Some(signals) => {
-                // A `run` that was given up does not listen any more.
-                signals.send(Signal::Event(event)).ok();
+                // The receiver is gone when the `run` was dropped.
+                signals.send(StepSignal::Event(event)).ok();
             }
-            None => tracing::debug!(host = %shared.host, id, "nobody waits for this step"),
+            None => tracing::debug!(host = %state.host, id, "no run waits for this step"),
         }
     }
-    shared.close(lines.ended());
-    // It may wait for room in a channel that nobody reads any more.
+    state.close(lines.ended());
+    // The writer may wait for space in a channel that the host no longer reads.
     writer.abort();
     drop(connection);
 }
@@ -310,33 +259,33 @@ struct Lines {
     host: HostAddress,
     remote: Remote,
     buffer: Vec<u8>,
-    words: VecDeque<u8>,
+    other_output: VecDeque<u8>,
     exit: Option<Exit>,
 }
 
 impl Lines {
     fn new(host: HostAddress, remote: Remote) -> Self {
-        Self { host, remote, buffer: Vec::new(), words: VecDeque::new(), exit: None }
+        Self { host, remote, buffer: Vec::new(), other_output: VecDeque::new(), exit: None }
     }
 
-    /// The next event; `None` when the program has ended or the connection broke. What is no event is
-    /// kept among the last words.
+    /// The next event; `None` when the program has ended or the connection broke. Output that is no event is kept for
+    /// [`Lines::output_tail`].
     async fn next(&mut self) -> Option<Event> {
         loop {
             while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
                 match serde_json::from_slice(&line) {
                     Ok(event) => return Some(event),
-                    Err(_) => self.keep(&line),
+                    Err(_) => self.keep_output(&line),
                 }
             }
-            if self.buffer.len() > LINE {
+            if self.buffer.len() > MAX_LINE {
                 let line = std::mem::take(&mut self.buffer);
-                self.keep(&line);
+                self.keep_output(&line);
             }
             match self.remote.read.wait().await {
                 Some(ChannelMsg::Data { data }) => self.buffer.extend_from_slice(&data),
-                Some(ChannelMsg::ExtendedData { data, .. }) => self.keep(&data),
+                Some(ChannelMsg::ExtendedData { data, .. }) => self.keep_output(&data),
                 Some(ChannelMsg::ExitStatus { exit_status }) => self.exit = Some(Exit::Code(exit_status)),
                 Some(ChannelMsg::ExitSignal { signal_name, .. }) => {
                     self.exit = Some(Exit::Signal(format!("{signal_name:?}")));
@@ -347,15 +296,16 @@ impl Lines {
         }
     }
 
-    fn keep(&mut self, words: &[u8]) {
-        self.words.extend(words);
-        let over = self.words.len().saturating_sub(16 * 1024);
-        self.words.drain(..over);
+    fn keep_output(&mut self, bytes: &[u8]) {
+        self.other_output.extend(bytes);
+        let excess = self.other_output.len().saturating_sub(16 * 1024);
+        self.other_output.drain(..excess);
     }
 
-    fn last_words(&self) -> Vec<String> {
-        let words: Vec<u8> = self.words.iter().copied().collect();
-        last_lines(&String::from_utf8_lossy(&words), LAST_WORDS)
+    /// The last lines of output that is no event.
+    fn output_tail(&self) -> Vec<String> {
+        let output: Vec<u8> = self.other_output.iter().copied().collect();
+        last_lines(&String::from_utf8_lossy(&output), TAIL_LINES)
     }
 
     /// Why there are no more events.
@@ -364,6 +314,6 @@ impl Lines {
             Some(exit) => format!("the node program on {} ended ({exit})", self.host),
             None => format!("the connection to {} broke", self.host),
         };
-        StepFailure { log: self.last_words(), ..failure(Category::Unreachable, cause) }
+        StepFailure { log: self.output_tail(), ..failure(Category::Unreachable, cause) }
     }
 }

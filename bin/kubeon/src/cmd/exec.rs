@@ -62,7 +62,7 @@ async fn stopped(context: &Context<'_>, nodes: &ClusterNodes, signals: &mut Sign
     context.output.say("stopping: the commands are told to end; press Ctrl-C again to stop at once");
     let stop = |title: &str| CliError::new(ErrorCategory::Interrupted, format!("exec: stopped; {title}"));
     let running = tokio::select! {
-        running = nodes.contact.hosts.farewells() => running,
+        running = nodes.contact.hosts.end_abandoned() => running,
         () = signals.next() => return stop("nobody waited until the commands ended, some may still run"),
     };
     if running.is_empty() {

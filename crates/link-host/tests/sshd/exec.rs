@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
 use crate::support::{Heard, Sshd, host, sh};
-use kubeon_link_host::{Command, Copy, Exit, Input, SshHosts};
+use kubeon_link_host::{Command, CommandInput, Copy, Exit, SshHosts};
 use kubeon_ports::ProbeHost;
 use kubeon_wire::Category;
 
@@ -36,10 +36,10 @@ async fn a_command_reads_what_it_is_given_and_else_nothing() {
     let pool = sshd.hosts();
     let (exit, out, _) = said(&pool, Command::new("cat")).await;
     assert_eq!((exit, out.as_str()), (Exit::Code(0), ""), "cat ends at once");
-    let input = Input::Bytes(b"x\n".repeat(500_000));
+    let input = CommandInput::Bytes(b"x\n".repeat(500_000));
     let (_, out, _) = said(&pool, Command { input, ..Command::new("wc -l") }).await;
     assert_eq!(out.trim(), "500000");
-    let input = Input::Bytes(vec![0; 50_000_000]);
+    let input = CommandInput::Bytes(vec![0; 50_000_000]);
     let (exit, ..) = said(&pool, Command { input, ..Command::new("head -c 10 >/dev/null; exit 4") }).await;
     assert_eq!(exit, Exit::Code(4), "a command need not read it all");
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use kubeon_api::HostAddress;
 use kubeon_api::Secret;
 use kubeon_link_host::{
-    Command, Copy, Exit, HostKeys, Input, Login, Method, NodeProgram, Policy, Settings, SshHosts,
+    Command, CommandInput, Copy, Exit, HostKeys, Login, LoginMethod, NodeProgram, Policy, SshHosts,
+    SshSettings,
 };
 use kubeon_ports::{ActHost, ProbeHost};
 use kubeon_wire::{Category, Fence, HostStep, Op};
@@ -22,12 +23,12 @@ fn pool(login: Login) -> SshHosts {
     let program = std::env::current_exe().unwrap();
     let program = program.parent().unwrap().parent().unwrap().join("examples/fake_node");
     let node_program = Some(NodeProgram::read(&program).unwrap());
-    let settings = Settings { node_program, ..Settings::new(login) };
+    let settings = SshSettings { node_program, ..SshSettings::new(login) };
     SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)))
 }
 
 fn with_password(user: &str, password: &str) -> Login {
-    Login::new(user).with(Method::Password(Secret::new(password)))
+    Login::new(user).with(LoginMethod::Password(Secret::new(password)))
 }
 
 async fn said(pool: &SshHosts, command: Command) -> (Exit, String, String) {
@@ -39,7 +40,7 @@ async fn said(pool: &SshHosts, command: Command) -> (Exit, String, String) {
 /// `asked` needs a password for sudo, `free` does not, `plain` may not use it.
 async fn make_users() {
     let path = std::env::var("KUBEON_TEST_KEY").unwrap().into();
-    let root = pool(Login::new("root").with(Method::KeyFile { path, passphrase: None }));
+    let root = pool(Login::new("root").with(LoginMethod::KeyFile { path, passphrase: None }));
     let line = "set -e; for u in asked free plain; do id $u >/dev/null 2>&1 || useradd -m -s /bin/bash $u; \
                 echo \"$u:pa ss'$u\" | chpasswd; done; \
                 printf 'asked ALL=(ALL) ALL\\nfree ALL=(ALL) NOPASSWD: ALL\\n' > /etc/sudoers.d/kubeon-test; \
@@ -62,7 +63,7 @@ async fn acts_as_root(login: Login) {
     assert_eq!((exit, out.as_str(), err.as_str()), (Exit::Code(5), "root\n", ""));
     let as_user = Command { as_root: false, ..Command::new("id -u") };
     assert_ne!(said(&pool, as_user).await.1, "0\n");
-    let input = Input::Bytes(b"data".to_vec());
+    let input = CommandInput::Bytes(b"data".to_vec());
     assert_eq!(said(&pool, Command { input, ..Command::new("cat") }).await.1, "data");
     let terminal = Command { pty: true, ..Command::new("tty -s && stty -a | grep -o ' echo '; echo end") };
     let (_, out, _) = said(&pool, terminal).await;
@@ -122,9 +123,9 @@ async fn users_become_root_by_sudo_or_are_told_why_not() {
 #[ignore = "changes a host: needs KUBEON_TEST_HOST, KUBEON_TEST_KEY and KUBEON_TEST_NODE"]
 async fn the_real_node_program_claims_a_host_and_tells_of_it() {
     let path = std::env::var("KUBEON_TEST_KEY").unwrap().into();
-    let login = Login::new("root").with(Method::KeyFile { path, passphrase: None });
+    let login = Login::new("root").with(LoginMethod::KeyFile { path, passphrase: None });
     let program = NodeProgram::read(std::env::var("KUBEON_TEST_NODE").unwrap().as_ref()).unwrap();
-    let settings = Settings { node_program: Some(program.clone()), ..Settings::new(login) };
+    let settings = SshSettings { node_program: Some(program.clone()), ..SshSettings::new(login) };
     let pool = SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)));
     let start = std::time::Instant::now();
     let before = pool.facts(host()).await.unwrap();

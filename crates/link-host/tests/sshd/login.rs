@@ -11,7 +11,7 @@ use futures::future::join_all;
 use kubeon_api::HostAddress;
 use kubeon_api::Secret;
 use kubeon_link_host::{
-    Command, Exit, HostKeys, KeyPlace, Limits, Login, Method, Policy, Settings, SshHosts,
+    Command, Exit, HostKeys, KeyPlace, Limits, Login, LoginMethod, Policy, SshHosts, SshSettings,
 };
 use kubeon_wire::{Category, StepFailure};
 
@@ -20,7 +20,7 @@ async fn run(hosts: &SshHosts, line: &str) -> Result<Exit, StepFailure> {
 }
 
 fn hosts(login: Login, keys: HostKeys) -> SshHosts {
-    SshHosts::new(Settings::new(login), Arc::new(keys))
+    SshHosts::new(SshSettings::new(login), Arc::new(keys))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,13 +118,13 @@ async fn a_refused_login_says_what_was_tried_and_is_not_repeated() {
     let sshd = Sshd::start();
     key(&sshd.path("wrong"), "-t ed25519", "");
     key(&sshd.path("sealed"), "-t ed25519", "secret");
-    let method = |name: &str| Method::KeyFile { path: sshd.path(name), passphrase: None };
+    let method = |name: &str| LoginMethod::KeyFile { path: sshd.path(name), passphrase: None };
     let login = Login::new("root")
         .at_port(sshd.port)
         .with(method("wrong"))
         .with(method("missing"))
         .with(method("sealed"))
-        .with(Method::Password(Secret::new("hunter2")));
+        .with(LoginMethod::Password(Secret::new("hunter2")));
     let pool = sshd.hosts_with(login, Limits::default());
     let failures = join_all((0..5).map(|_| run(&pool, "exit 0"))).await;
     for failure in failures {
@@ -256,7 +256,7 @@ async fn the_known_one_of_several_host_keys_is_asked_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_key_can_be_looked_at_without_logging_in() {
     let sshd = Sshd::start();
-    let seen = sshd.hosts().look_at_key(host()).await.unwrap();
+    let seen = sshd.hosts().read_host_key(host()).await.unwrap();
     let print = sh(&format!("ssh-keygen -lf '{}' | cut -d' ' -f2", sshd.path("host").display()));
     assert_eq!(seen.fingerprint, format!("ED25519 {print}"));
     assert_eq!(sshd.logins(), 0);
@@ -306,7 +306,7 @@ async fn a_host_that_does_not_answer_costs_the_connect_time_once() {
         queue.push(stream);
     }
     let limits = Limits { connect: Duration::from_secs(1), ..Limits::default() };
-    let settings = Settings { limits, ..Settings::new(Login::new("root").at_port(address.port())) };
+    let settings = SshSettings { limits, ..SshSettings::new(Login::new("root").at_port(address.port())) };
     let pool = SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)));
     let start = Instant::now();
     let failures = join_all((0..10).map(|_| run(&pool, "exit 0"))).await;
@@ -336,7 +336,7 @@ async fn something_that_is_not_ssh_is_said_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_connection_is_made_anew_but_not_for_ever() {
+async fn a_broken_connection_is_made_again_but_not_without_end() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     for _ in 0..3 {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kubeon_api::HostAddress;
-use kubeon_link_host::{HostKeys, Limits, Login, Method, NodeProgram, Policy, Settings, SshHosts, Stream};
+use kubeon_link_host::{
+    HostKeys, Limits, Login, LoginMethod, NodeProgram, Policy, SshHosts, SshSettings, Stream,
+};
 
 pub(crate) struct Sshd {
     child: Child,
@@ -95,7 +97,7 @@ impl Sshd {
 
     pub(crate) fn login_with(&self, key: &str, passphrase: Option<&str>) -> Login {
         let passphrase = passphrase.map(kubeon_api::Secret::new);
-        Login::new("root").at_port(self.port).with(Method::KeyFile { path: self.path(key), passphrase })
+        Login::new("root").at_port(self.port).with(LoginMethod::KeyFile { path: self.path(key), passphrase })
     }
 
     pub(crate) fn hosts(&self) -> SshHosts {
@@ -106,7 +108,7 @@ impl Sshd {
         let program = std::env::current_exe().unwrap();
         let program = program.parent().unwrap().parent().unwrap().join("examples/fake_node");
         let node_program = Some(NodeProgram::read(&program).unwrap());
-        let settings = Settings { node_program, limits, ..Settings::new(login) };
+        let settings = SshSettings { node_program, limits, ..SshSettings::new(login) };
         SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)))
     }
 

@@ -1,0 +1,50 @@
+//! SshSettings of a pool of hosts.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use kubeon_api::HostAddress;
+
+use crate::login::Login;
+use crate::node_program::NodeProgram;
+
+/// Limits on parallel work and on time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Time limit for the TCP connection.
+    pub connect: Duration,
+    /// The number of hosts that are logged in to, or whose facts are read, at the same time.
+    pub hosts_at_once: usize,
+    /// Logins per host during the life of the process: the first, and one for each broken connection.
+    pub logins_per_host: u32,
+    /// Time limit for reading the facts of a host.
+    pub facts: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let (connect, facts) = (Duration::from_secs(5), Duration::from_secs(30));
+        Self { connect, hosts_at_once: 64, logins_per_host: 3, facts }
+    }
+}
+
+/// Logins, node program and limits of a pool of hosts.
+#[derive(Debug, Clone)]
+pub struct SshSettings {
+    /// The login of every host that is not in `logins`.
+    pub login: Login,
+    /// The logins of single hosts.
+    pub logins: HashMap<HostAddress, Login>,
+    /// The program that `open` starts on a host. Without it only facts, commands and copies are possible.
+    pub node_program: Option<NodeProgram>,
+    /// The limits.
+    pub limits: Limits,
+}
+
+impl SshSettings {
+    /// One login for all hosts, the default limits, no node program.
+    #[must_use]
+    pub fn new(login: Login) -> Self {
+        Self { login, logins: HashMap::new(), node_program: None, limits: Limits::default() }
+    }
+}
