@@ -2,8 +2,7 @@
 
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 use kubeon_api::kubernetes_cluster::{
-    ApiServer, Certificates, DeclaredCluster, LoadBalancer as DeclaredBalancer, LoadBalancerMode, Network,
-    ProxyMode as DeclaredProxy,
+    ApiServer, Certificates, DeclaredCluster, DeclaredLoadBalancer, LoadBalancerMode, Network, ProxyMode,
 };
 use kubeon_api::{NameError, Version};
 use kubeon_engine::cluster_request::{ClusterRequest, RequestParts, from_parts};
@@ -66,13 +65,13 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
             port: None,
             cert_sans: flags.cert_san.iter().filter_map(|san| read.text("--cert-san", Some(san))).collect(),
         }),
-        load_balancer: Some(DeclaredBalancer {
+        load_balancer: Some(DeclaredLoadBalancer {
             mode: lb_mode,
             address,
             port: port.and_then(|p| u16::try_from(p).ok()),
         }),
         network: Some(Network {
-            proxy_mode: (flags.proxy.as_deref() == Some("iptables")).then_some(DeclaredProxy::Iptables),
+            proxy_mode: (flags.proxy.as_deref() == Some("iptables")).then_some(ProxyMode::Iptables),
             dns_domain: read.text("--dns-domain", flags.dns_domain.as_deref()),
             node_mask_size: read
                 .number("--node-mask-size", flags.node_mask_size, 16, 28)

@@ -12,17 +12,18 @@ mod nodes;
 mod parts;
 mod size;
 mod version;
+mod wanted;
 mod word;
 
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, Operation as Verb};
-use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster};
 use kubeon_api::labels::{APPLIED_SPEC, OPERATION};
-use kubeon_api::{KubernetesClusterSpec, Operation, Phase, read_yaml};
+use kubeon_api::{KubernetesClusterSpec, Phase, read_yaml};
 use serde_json::{Value, json};
 
 use crate::lookup::{Lookup, ObjectName};
 use crate::verdict::Verdict;
+use wanted::{Stood, Wanted};
 
 /// Judges a change. What this does not know is allowed.
 #[must_use]
@@ -43,42 +44,6 @@ fn operation(object: &DynamicObject, verdict: &mut Verdict) {
     let cluster = object.data.pointer("/spec/cluster").and_then(Value::as_str).unwrap_or_default();
     if cluster.trim().is_empty() {
         verdict.deny_with(400, "spec.cluster", "is empty; name the Cluster that the operation changes");
-    }
-}
-
-/// A cluster, as it is to be.
-pub(crate) struct Wanted<'a> {
-    pub(crate) name: ObjectName,
-    /// Where its fields stand: `spec.cluster`, or `spec` in the older form.
-    pub(crate) root: &'static str,
-    pub(crate) cluster: &'a DeclaredCluster,
-    /// The operation that the change requests in the annotation, if the request is new.
-    pub(crate) word: Option<Operation>,
-    /// Whether it is being deleted.
-    pub(crate) leaves: bool,
-}
-
-impl Wanted<'_> {
-    pub(crate) fn field(&self, name: &str) -> String {
-        format!("{}.{name}", self.root)
-    }
-}
-
-/// A cluster, as it stood.
-pub(crate) struct Stood {
-    /// What was declared before this change.
-    pub(crate) declared: DeclaredCluster,
-    /// What the cluster is built as: the spec that was last applied, or the declared one while it is being built.
-    /// Nothing while nothing was ever built.
-    pub(crate) built: Option<DeclaredCluster>,
-    /// The version that its masters run, where it was seen.
-    pub(crate) version: Option<kubeon_api::Version>,
-}
-
-impl Stood {
-    /// What a declaration changes about what is built, if anything is.
-    fn changes(&self, wanted: &DeclaredCluster) -> Option<Changes> {
-        Some(wanted.changes(self.built.as_ref()?, self.version))
     }
 }
 

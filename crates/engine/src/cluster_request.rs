@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::kubernetes_cluster::{DeclaredCluster, ProxyMode as DeclaredProxy, Reach, Settings};
+use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
 use kubeon_api::{ClusterName, HostAddress, HostName, NameError, Version};
-use kubeon_plan::{
-    ClusterSpec, HostSpec, LoadBalancer, Note, PlanError, ProxyMode, Refusal, RefusedField, Valid,
-};
+use kubeon_plan::{ClusterSpec, HostSpec, Note, PlanError, Refusal, RefusedField, Valid};
 
 use crate::error::EngineError;
 use crate::login_request::{HostLoginRequest, LoginRequest};
@@ -82,18 +80,16 @@ pub fn from_parts(
     };
     let logins = masters.iter().chain(&workers).map(login).collect();
     let host = |host: HostRequest| HostSpec { address: host.address, name: host.name, labels: host.labels };
-    let spec = spec(
+    let spec = ClusterSpec {
         // A name or version that cannot be read is refused below; a stand-in lets the rest be checked as well.
-        cluster
+        name: cluster
             .map_or_else(|| "x".parse(), Ok)
             .map_err(|error: NameError| EngineError::failed(error.to_string()))?,
-        version.or_else(|| supported.last().copied()),
-        &settings,
-        masters.into_iter().map(host).collect(),
-        workers.into_iter().map(host).collect(),
-        &mut refusals,
-    )?;
-    let spec = ClusterSpec { feature_gates, ..spec };
+        version: version_or(version, supported.last())?,
+        masters: masters.into_iter().map(host).collect(),
+        workers: workers.into_iter().map(host).collect(),
+        settings: ClusterSettings { feature_gates, ..settings },
+    };
     let (spec, notes) = validated(spec, supported, refusals, name, unread_masters)?;
     Ok(ClusterRequest { spec, notes, logins })
 }
@@ -128,58 +124,21 @@ pub(crate) fn validated(
     }
 }
 
+/// The requested version, else the one of the catalogue.
+pub(crate) fn version_or(
+    requested: Option<Version>,
+    catalogue: Option<&Version>,
+) -> Result<Version, EngineError> {
+    requested.or(catalogue.copied()).ok_or_else(|| EngineError::failed("the catalogue holds no version"))
+}
+
 pub(crate) fn settings(
     declared: &DeclaredCluster,
     refusals: &mut Vec<Refusal>,
-) -> Result<Settings, EngineError> {
-    declared.settings().or_else(|error| {
+) -> Result<ClusterSettings, EngineError> {
+    let settings = declared.settings().or_else(|error| {
         refusals.push(refuse("load balancer", error.to_string()));
-        let plain = DeclaredCluster { load_balancer: None, external_load_balancer: None, ..declared.clone() };
-        plain.settings().map_err(|error| EngineError::failed(crate::error::chain(&error)))
-    })
-}
-
-pub(crate) fn spec(
-    name: ClusterName,
-    version: Option<Version>,
-    settings: &Settings,
-    masters: Vec<HostSpec>,
-    workers: Vec<HostSpec>,
-    refusals: &mut Vec<Refusal>,
-) -> Result<ClusterSpec, EngineError> {
-    let version = version.ok_or_else(|| EngineError::failed("the catalogue holds no version"))?;
-    let load_balancer = match &settings.reach {
-        Reach::External { address, port } => match address.ip() {
-            Some(address) => LoadBalancer::External { address, port: *port },
-            None => {
-                let reason = "is a name; give the load balancer's IPv4 address in this version";
-                refusals.push(refuse(format!("load balancer {address}"), reason));
-                LoadBalancer::Haproxy
-            }
-        },
-        Reach::Haproxy | Reach::Updater => LoadBalancer::Haproxy,
-    };
-    let network = &settings.network;
-    Ok(ClusterSpec {
-        name,
-        version,
-        masters,
-        workers,
-        api_domain: settings.api_domain.to_string(),
-        cert_sans: settings.cert_sans.iter().map(ToString::to_string).collect(),
-        load_balancer,
-        pod_cidr: settings.pod_cidr,
-        service_cidr: settings.service_cidr,
-        node_mask_size: network.node_mask_size,
-        max_pods: network.max_pods,
-        node_ports: (network.node_port_range.first(), network.node_port_range.last()),
-        dns_domain: network.dns_domain.to_string(),
-        proxy_mode: match network.proxy_mode {
-            DeclaredProxy::Iptables => ProxyMode::Iptables,
-            DeclaredProxy::Nftables | DeclaredProxy::Ipvs => ProxyMode::Nftables,
-        },
-        // A declaration has no field for them; flags add theirs.
-        feature_gates: String::new(),
-        ca_years: settings.ca_years,
-    })
+        declared.settings_without_load_balancer()
+    });
+    settings.map_err(|error| EngineError::failed(crate::error::chain(&error)))
 }

@@ -9,7 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubeon_plan::{ClusterSpec, HostSpec, LoadBalancer};
+use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_plan::{ClusterSpec, HostSpec};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
@@ -59,10 +60,10 @@ impl<'a> EndpointSearch<'a> {
 /// Finds the endpoint. Repairs the hosts file where it may be written and differs.
 pub async fn find(search: EndpointSearch<'_>, output: &dyn EngineOutput) -> ApiEndpoint {
     let spec = search.spec;
-    if spec.masters.len() < 2 || spec.load_balancer != LoadBalancer::Haproxy {
+    if spec.masters.len() < 2 || spec.settings.load_balancer != LoadBalancer::Haproxy {
         return ApiEndpoint { url: api(spec), master: None };
     }
-    let name = format!("{}.{}", spec.name, spec.api_domain);
+    let name = format!("{}.{}", spec.name, spec.settings.api_domain);
     let addresses: Vec<_> = spec.masters.iter().map(|host| host.address.ip()).collect();
     let (file, cluster, entry) = (search.hosts_file.clone(), spec.name.to_string(), name.clone());
     let written = tokio::task::spawn_blocking(move || file.set(&cluster, &entry, &addresses)).await;
@@ -149,10 +150,12 @@ pub fn context(spec: &ClusterSpec, host: &HostSpec) -> String {
 
 /// Where the API answers: the load balancer, or the first master.
 pub fn api(spec: &ClusterSpec) -> String {
-    match (&spec.load_balancer, spec.masters.first()) {
+    match (&spec.settings.load_balancer, spec.masters.first()) {
         (LoadBalancer::External { address, port }, _) => format!("https://{address}:{port}"),
-        (LoadBalancer::Haproxy, Some(master)) => format!("https://{}:{PORT}", master.address),
-        (LoadBalancer::Haproxy, None) => String::new(),
+        (LoadBalancer::Haproxy | LoadBalancer::Updater, Some(master)) => {
+            format!("https://{}:{PORT}", master.address)
+        }
+        (LoadBalancer::Haproxy | LoadBalancer::Updater, None) => String::new(),
     }
 }
 

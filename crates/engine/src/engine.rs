@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_api::{ClusterName, HostAddress, Version};
-use kubeon_plan::{ClusterSpec, HostSpec, Intent, LoadBalancer, Valid};
+use kubeon_plan::{ClusterSpec, HostSpec, Intent, Valid};
 use kubeon_ports::Clock;
 use kubeon_store::{Addresses, ClusterState, Lock, Store, StoreError};
 
@@ -93,13 +94,15 @@ impl<'a> Engine<'a> {
 
 /// Stores the specification in the state, with the addresses that follow from it.
 pub fn set_spec(state: &mut StoredCluster, spec: ClusterSpec) {
-    let load_balancer = match &spec.load_balancer {
-        LoadBalancer::Haproxy => Ipv4Addr::LOCALHOST,
-        LoadBalancer::External { address, .. } => *address,
+    let balancer = &spec.settings.load_balancer;
+    let load_balancer = match balancer {
+        LoadBalancer::Haproxy => Some(Ipv4Addr::LOCALHOST),
+        LoadBalancer::External { .. } | LoadBalancer::Updater => {
+            balancer.external().map(|(address, _)| address)
+        }
     };
-    let services = spec.service_cidr;
-    state.addresses =
-        Addresses { api: services.nth(1), dns: services.nth(10), load_balancer: Some(load_balancer) };
+    let services = spec.settings.service_cidr;
+    state.addresses = Addresses { api: services.nth(1), dns: services.nth(10), load_balancer };
     state.spec = spec;
 }
 

@@ -30,7 +30,7 @@ fn keys_in(folder: &Path, state: &StoredCluster) -> Result<ClusterPki, EngineErr
     let keys = if state.may_be_on_hosts() {
         ClusterPki::load(folder)
     } else {
-        ClusterPki::load_or_create(folder, state.spec.ca_years)
+        ClusterPki::load_or_create(folder, state.spec.settings.ca_years)
     };
     keys.map_err(|error| refusal(&error, folder, state))
 }

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::kubernetes_cluster::{
-    ClusterType, Cni, DeclaredCluster, DeclaredNode, DeployMode, ProxyMode, Reach, Settings,
-};
+use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
 use kubeon_api::{HostAddress, KubernetesCluster, Version};
-use kubeon_plan::{HostSpec, Note, Refusal};
+use kubeon_plan::{ClusterSpec, HostSpec, Note, Refusal};
 
-use crate::cluster_request::{ClusterRequest, refuse, settings, spec, validated};
+use crate::cluster_request::{ClusterRequest, refuse, settings, validated, version_or};
 use crate::error::EngineError;
 use crate::login_request::{HostLoginRequest, LoginRequest, LoginRequests, LoginRole};
 
@@ -25,7 +23,6 @@ pub fn from_file(
     let name = cluster.cluster_name().map_err(|error| EngineError::refused(error.to_string()))?;
     let declared = &cluster.spec.cluster;
     let settings = settings(declared, &mut refusals)?;
-    refusals.extend(unsupported(&settings));
     refusals.extend(unknown_secret(declared, flags));
     if cluster.spec.paused {
         refusals.push(refuse("spec.paused", "is true: nothing may be changed on the hosts; set it to false"));
@@ -41,39 +38,11 @@ pub fn from_file(
         let spec = HostSpec { address: host.ip, name: host.name, labels };
         if host.roles.master { masters.push(spec) } else { workers.push(spec) }
     }
-    let version = settings.version.or_else(|| supported.iter().max().copied());
-    let spec = spec(name.clone(), version, &settings, masters, workers, &mut refusals)?;
+    let version = version_or(declared.kube_version, supported.iter().max())?;
+    let spec = ClusterSpec { name: name.clone(), version, masters, workers, settings };
     let (spec, mut notes) = validated(spec, supported, refusals, name.as_str(), false)?;
     notes.extend(remarks(declared).map(|text| Note { host: None, text: text.to_owned() }));
     Ok(ClusterRequest { spec, notes, logins: logins(declared, flags) })
-}
-
-/// Settings of a file that no bundle supports.
-fn unsupported(settings: &Settings) -> Vec<Refusal> {
-    let mut refusals = Vec::new();
-    let mut no = |field: &str, reason: &str| refusals.push(refuse(format!("spec.cluster.{field}"), reason));
-    if settings.cluster_type != ClusterType::Kubernetes {
-        no("clusterType", "only kubernetes is there yet: no bundle carries another distribution");
-    }
-    if settings.deploy_mode != DeployMode::Binary {
-        no("deployMode", "only binary is there yet");
-    }
-    if settings.network.cni != Cni::Flannel {
-        no("network.cni", "[check] no bundle carries it; use flannel");
-    }
-    if settings.network.proxy_mode == ProxyMode::Ipvs {
-        no("network.proxyMode", "[check] no bundle carries ipvs; use nftables or iptables");
-    }
-    if settings.reach == Reach::Updater {
-        no("loadBalancer.mode", "no bundle carries apiserver-updater; use haproxy or external");
-    }
-    if settings.api_port != 6443 {
-        no("apiServer.port", "only 6443 is there yet");
-    }
-    if settings.images_registry.is_some() {
-        no("imagesRegistry", "every image comes from the bundle, no registry is asked: leave it out");
-    }
-    refusals
 }
 
 fn names_a_secret(declared: &DeclaredCluster) -> bool {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use kubeon_api::Endpoint;
 use kubeon_api::kubernetes_cluster::{
-    ApiServer, Cni, DeclaredCluster, LoadBalancer, LoadBalancerMode, Network, ProxyMode,
+    ApiServer, Cni, DeclaredCluster, DeclaredLoadBalancer, LoadBalancerMode, Network, ProxyMode,
 };
 
 use crate::mistake::Mistake;
@@ -185,7 +185,7 @@ impl Reader<'_> {
     }
 
     /// `loadbalancer_apiserver: {address, port}`: one that exists.
-    fn load_balancer(&mut self) -> Option<LoadBalancer> {
+    fn load_balancer(&mut self) -> Option<DeclaredLoadBalancer> {
         let name = "loadbalancer_apiserver";
         let said = self.said(name)?;
         let fields = match said.tree.fields() {
@@ -209,7 +209,7 @@ impl Reader<'_> {
         if said.tree.get("address").is_none() {
             self.refuse(&said, name.to_owned(), "has no address; give that of the load balancer".to_owned());
         }
-        Some(LoadBalancer { mode: Some(LoadBalancerMode::External), address, port })
+        Some(DeclaredLoadBalancer { mode: Some(LoadBalancerMode::External), address, port })
     }
 
     /// What kubespray puts before the masters on every worker.

@@ -2,10 +2,11 @@
 
 use std::net::Ipv4Addr;
 
+use kubeon_api::kubernetes_cluster::ProxyMode;
 use kubeon_api::{Arch, HostAddress, HostName};
 use kubeon_wire::{Cgroup, Facts, Fence, NodeFact};
 
-use crate::input::{ClusterSpec, HostSpec, Intent, LoadBalancer, PartInfo, ProxyMode};
+use crate::input::{ClusterSpec, HostSpec, Intent, PartInfo};
 use crate::proxy_mode::{missing_tool, usable};
 use crate::step_id::{StageName, StepId};
 
@@ -75,21 +76,19 @@ impl<'a> PlanContext<'a> {
 
     /// The API's Service address: the first of the service network.
     pub(crate) fn service_api(&self) -> Ipv4Addr {
-        self.spec().service_cidr.nth(1).unwrap_or(Ipv4Addr::UNSPECIFIED)
+        self.spec().settings.service_cidr.nth(1).unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
     /// The DNS Service address: the tenth of the service network.
     pub(crate) fn service_dns(&self) -> Ipv4Addr {
-        self.spec().service_cidr.nth(10).unwrap_or(Ipv4Addr::UNSPECIFIED)
+        self.spec().settings.service_cidr.nth(10).unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
     /// Where a host's programs reach the API.
     pub(crate) fn server(&self, host: &Host<'_>) -> String {
-        let port = match &self.spec().load_balancer {
-            LoadBalancer::External { port, .. } if !host.master => *port,
-            _ => 6443,
-        };
-        format!("https://{}:{port}", self.spec().api_domain)
+        let external = self.spec().settings.load_balancer.external().filter(|_| !host.master);
+        let port = external.map_or(self.spec().settings.api_port, |(_, port)| port);
+        format!("https://{}:{port}", self.spec().settings.api_domain)
     }
 
     /// Whether masters are kept free of ordinary pods.

@@ -347,7 +347,7 @@ fn tools_are_whole(site: &PlanContext<'_>) -> Option<Refusal> {
     if site.intent.artifacts.parts.contains_key(NET_TOOLS) {
         return None;
     }
-    let wanted = site.spec().proxy_mode;
+    let wanted = site.spec().settings.proxy_mode;
     let (host, tool) = site.hosts.iter().find_map(|host| Some((host, missing_tool(host.facts, wanted)?)))?;
     let version = site.spec().version;
     let reason =

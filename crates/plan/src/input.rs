@@ -1,9 +1,9 @@
 //! What a plan is made from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 
-use kubeon_api::{Arch, Cidr, ClusterName, Digest, HostAddress, HostName, Version};
+use kubeon_api::kubernetes_cluster::ClusterSettings;
+use kubeon_api::{Arch, ClusterName, Digest, HostAddress, HostName, Version};
 use kubeon_wire::Facts;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ impl<T> std::ops::Deref for Valid<T> {
     }
 }
 
-/// What one cluster should be, with every default filled in.
+/// What one cluster should be: its complete settings, and what is beside them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
@@ -30,30 +30,9 @@ pub struct ClusterSpec {
     pub masters: Vec<HostSpec>,
     /// Hosts for workloads, in order.
     pub workers: Vec<HostSpec>,
-    /// The name under which every host reaches the API, such as `apiserver.cluster.local`.
-    pub api_domain: String,
-    /// Further names and addresses for the API server's certificate.
-    pub cert_sans: Vec<String>,
-    /// How workers reach the masters.
-    pub load_balancer: LoadBalancer,
-    /// Pod network.
-    pub pod_cidr: Cidr,
-    /// Service network: its first address is the API's, its tenth the DNS server's.
-    pub service_cidr: Cidr,
-    /// Prefix length of every node's share of the pod network.
-    pub node_mask_size: u8,
-    /// Pods per node.
-    pub max_pods: u32,
-    /// First and last node port.
-    pub node_ports: (u16, u16),
-    /// DNS domain of the cluster, such as `cluster.local`.
-    pub dns_domain: String,
-    /// How Services are implemented.
-    pub proxy_mode: ProxyMode,
-    /// `Name=true` pairs for the Kubernetes programs, joined by commas; may be empty.
-    pub feature_gates: String,
-    /// Life of the certificate authorities, in years.
-    pub ca_years: u32,
+    /// What is set for the cluster as a whole.
+    #[serde(flatten)]
+    pub settings: ClusterSettings,
 }
 
 impl ClusterSpec {
@@ -73,31 +52,6 @@ pub struct HostSpec {
     pub name: Option<HostName>,
     /// Labels for the node.
     pub labels: BTreeMap<String, String>,
-}
-
-/// How workers reach the masters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum LoadBalancer {
-    /// haproxy on every worker, its backends the masters.
-    Haproxy,
-    /// A load balancer that exists and is not managed.
-    External {
-        /// Its address.
-        address: Ipv4Addr,
-        /// Its port.
-        port: u16,
-    },
-}
-
-/// How kube-proxy implements Services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProxyMode {
-    /// nftables; falls back to iptables, with a note, where a host's kernel has none.
-    Nftables,
-    /// iptables.
-    Iptables,
 }
 
 /// What the bundle holds, as data.

@@ -28,10 +28,7 @@ mod step_id;
 pub mod validate;
 
 pub use destroy::destroy;
-pub use input::{
-    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot,
-    Valid,
-};
+pub use input::{Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, PartInfo, Seen, Snapshot, Valid};
 pub use kubeon_api::{Refusal, RefusedField, Remedy};
 pub use lint::{Finding, Severity, lint};
 pub use output::{Note, Outcome, Plan, PlanError, PlannedHost, Step, StepOutcome};

@@ -5,15 +5,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
 use kubeon_api::{Arch, HostAddress};
 use kubeon_render::paths::{KUBELET_BOOTSTRAP, PKI};
 use kubeon_wire::{CertificateFact, Claim, Content, Facts, File, JournalEntry, Op, SecretRef, Standing};
 use sha2::{Digest as _, Sha256};
 
 use crate::desired::prepare;
-use crate::input::{
-    Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, LoadBalancer, PartInfo, ProxyMode, Seen, Snapshot,
-};
+use crate::input::{Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, PartInfo, Seen, Snapshot};
 use crate::output::{Plan, PlanError, Step};
 use crate::step_id::StepId;
 
@@ -49,23 +48,13 @@ pub fn bare(hostname: &str) -> Facts {
 #[allow(clippy::unwrap_used, reason = "literals, and addresses that a test wrote down")]
 pub fn cluster(masters: &[&str], workers: &[&str]) -> ClusterSpec {
     let host = |at: &&str| HostSpec { address: at.parse().unwrap(), name: None, labels: BTreeMap::new() };
+    let usual = DeclaredCluster::default().settings().unwrap();
     ClusterSpec {
         name: "demo".parse().unwrap(),
         version: "v1.36.3".parse().unwrap(),
         masters: masters.iter().map(host).collect(),
         workers: workers.iter().map(host).collect(),
-        api_domain: "apiserver.cluster.local".to_owned(),
-        cert_sans: Vec::new(),
-        load_balancer: LoadBalancer::Haproxy,
-        pod_cidr: "10.96.0.0/12".parse().unwrap(),
-        service_cidr: "10.64.0.0/12".parse().unwrap(),
-        node_mask_size: 24,
-        max_pods: 110,
-        node_ports: (30000, 32767),
-        dns_domain: "cluster.local".to_owned(),
-        proxy_mode: ProxyMode::Nftables,
-        feature_gates: String::new(),
-        ca_years: 100,
+        settings: ClusterSettings { max_pods: 110, node_ports: "30000-32767".parse().unwrap(), ..usual },
     }
 }
 

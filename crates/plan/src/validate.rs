@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kubeon_api::kubernetes_cluster::UnsupportedSetting;
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 use kubeon_api::{Refusal, RefusedField as Field, Remedy, Version};
 
@@ -22,6 +23,7 @@ pub fn validate(
     names(&spec, &mut refusals);
     networks(&spec, &mut refusals);
     limits(&spec, &mut refusals);
+    refusals.extend(unsupported(&spec));
     let notes = warnings(&spec);
     if refusals.is_empty() {
         return Ok((Valid(spec), notes));
@@ -83,7 +85,7 @@ fn names(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
 }
 
 fn networks(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
-    let (pods, services) = (spec.pod_cidr, spec.service_cidr);
+    let (pods, services) = (spec.settings.pod_cidr, spec.settings.service_cidr);
     if pods.overlaps(services) {
         let reason = format!("overlaps the service range {services}");
         let refusal = Refusal::new(Field::PodCidr, pods, reason);
@@ -102,8 +104,8 @@ fn networks(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
 }
 
 fn pod_network(spec: &ClusterSpec) -> Option<Refusal> {
-    let (prefix, mask) = (spec.pod_cidr.net().prefix_len(), spec.node_mask_size);
-    let pods = spec.pod_cidr;
+    let (prefix, mask) = (spec.settings.pod_cidr.net().prefix_len(), spec.settings.node_mask_size);
+    let pods = spec.settings.pod_cidr;
     let (nodes, hosts) = (1_usize.checked_shl(u32::from(mask.saturating_sub(prefix))), spec.hosts().count());
     let reason = if mask < prefix || mask > 30 || mask - prefix > 16 {
         format!("must lie between the prefix of the pod network {pods} and 16 bits more, at most 30")
@@ -116,18 +118,20 @@ fn pod_network(spec: &ClusterSpec) -> Option<Refusal> {
 }
 
 fn limits(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
-    let (low, high) = spec.node_ports;
-    if low == 0 || low > high {
-        let reason = "must be two ports between 1 and 65535, the lower first";
-        refusals.push(Refusal::new(Field::NodePortRange, format!("{low}-{high}"), reason));
-    }
-    if !(1..=MAX_CA_YEARS).contains(&spec.ca_years) {
+    if !(1..=MAX_CA_YEARS).contains(&spec.settings.ca_years) {
         let reason = format!("must lie between 1 and {MAX_CA_YEARS}");
-        refusals.push(Refusal::new(Field::CaYears, spec.ca_years, reason));
+        refusals.push(Refusal::new(Field::CaYears, spec.settings.ca_years, reason));
     }
-    if spec.max_pods == 0 {
+    if spec.settings.max_pods == 0 {
         refusals.push(Refusal::new(Field::MaxPods, 0, "must be at least 1"));
     }
+}
+
+/// Settings that no plan can follow yet. No plan leaves one of them out.
+fn unsupported(spec: &ClusterSpec) -> impl Iterator<Item = Refusal> {
+    let refusal =
+        |UnsupportedSetting { field, reason }| Refusal::argument(format!("spec.cluster.{field}"), reason);
+    spec.settings.unsupported().into_iter().map(refusal)
 }
 
 fn warnings(spec: &ClusterSpec) -> Vec<Note> {
@@ -137,11 +141,11 @@ fn warnings(spec: &ClusterSpec) -> Vec<Note> {
     if masters > 0 && masters.is_multiple_of(2) {
         warn(format!("{masters} masters survive no failure that {} does not; use 1, 3 or 5", masters - 1));
     }
-    let addresses = (1_u64 << (32 - u32::from(spec.node_mask_size.min(32)))).saturating_sub(3);
-    if u64::from(spec.max_pods) > addresses {
+    let addresses = (1_u64 << (32 - u32::from(spec.settings.node_mask_size.min(32)))).saturating_sub(3);
+    if u64::from(spec.settings.max_pods) > addresses {
         warn(format!(
             "{} pods per node are more than the {addresses} addresses in a node's /{} range",
-            spec.max_pods, spec.node_mask_size
+            spec.settings.max_pods, spec.settings.node_mask_size
         ));
     }
     notes

@@ -4,7 +4,8 @@
 
 mod support;
 
-use kubeon_plan::{Intent, Plan, ProxyMode, Seen, Snapshot, plan, validate};
+use kubeon_api::kubernetes_cluster::ProxyMode;
+use kubeon_plan::{Intent, Plan, Seen, Snapshot, plan, validate};
 use kubeon_wire::{Content, LinkFact, Op};
 use serde_json::{Value, json};
 use support::{address, bare_hosts, intent};
@@ -12,7 +13,7 @@ use support::{address, bare_hosts, intent};
 fn asks_for(mode: ProxyMode) -> Intent {
     let intent = intent(1, 1);
     let mut spec = (*intent.spec).clone();
-    spec.proxy_mode = mode;
+    spec.settings.proxy_mode = mode;
     let version = spec.version;
     Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
 }

@@ -8,7 +8,8 @@
 
 mod support;
 
-use kubeon_plan::{Intent, LoadBalancer, Remedy};
+use kubeon_api::kubernetes_cluster::LoadBalancer;
+use kubeon_plan::{Intent, Remedy};
 use kubeon_testkit::{
     ClusterBuilder, Fault, World, cluster, crash_and_wait, crash_anywhere, crash_twice, host,
 };
@@ -110,8 +111,8 @@ async fn creates_on_hosts_without_nft_whatever_dies_when() {
 
 #[tokio::test(start_paused = true)]
 async fn creates_behind_a_load_balancer_whatever_dies_when() {
-    let balancer = LoadBalancer::External { address: [172, 30, 9, 9].into(), port: 7443 };
-    let intent = spec(3, 1).with(|spec| spec.load_balancer = balancer).intent();
+    let balancer = LoadBalancer::External { address: "172.30.9.9".parse().unwrap(), port: 7443 };
+    let intent = spec(3, 1).with(|spec| spec.settings.load_balancer = balancer).intent();
     crash_anywhere(async || bare(3, 1), async |world| create(world, &intent).await.map(drop)).await.unwrap();
     let world = bare(3, 1);
     world.block_load_balancer(WORKERS[0]);

@@ -100,10 +100,10 @@ fn what_is_no_feature_gate_is_refused_pair_by_pair() {
 
 #[test]
 fn authorities_live_as_long_as_asked_for_within_the_bounds_of_a_file() {
-    assert_eq!(requested(&[]).unwrap().spec.ca_years, 100);
+    assert_eq!(requested(&[]).unwrap().spec.settings.ca_years, 100);
     for years in ["1", "10", "100"] {
         let spec = requested(&["--cert-years", years]).unwrap().spec;
-        assert_eq!(spec.ca_years.to_string(), years);
+        assert_eq!(spec.settings.ca_years.to_string(), years);
     }
     for years in ["0", "101", "1000"] {
         let stop = requested(&["--cert-years", years]).unwrap_err();

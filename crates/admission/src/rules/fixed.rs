@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use kubeon_api::HostAddress;
 use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster, NodeList};
 
-use super::Wanted;
+use super::wanted::Wanted;
 use crate::verdict::Verdict;
 
 pub(super) fn judge(wanted: &Wanted<'_>, built: &DeclaredCluster, changes: &Changes, verdict: &mut Verdict) {

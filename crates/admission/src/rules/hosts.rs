@@ -3,7 +3,7 @@
 use kubeon_api::HostAddress;
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, Host, HostConflict, NodeList};
 
-use super::{Stood, Wanted};
+use super::wanted::{Stood, Wanted};
 use crate::lookup::Lookup;
 use crate::verdict::Verdict;
 

@@ -3,9 +3,9 @@
 
 use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster};
 
-use super::Wanted;
 use super::fixed::ips;
 use super::hosts::place;
+use super::wanted::Wanted;
 use crate::verdict::Verdict;
 
 pub(super) fn judge(wanted: &Wanted<'_>, built: &DeclaredCluster, changes: &Changes, verdict: &mut Verdict) {

@@ -8,7 +8,7 @@ use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
 use kubeon_api::labels::APPLIED_SPEC;
 use serde::Serialize;
 
-use super::{Stood, Wanted};
+use super::wanted::{Stood, Wanted};
 use crate::verdict::Verdict;
 
 /// Bytes that an API server takes of all annotations of an object, names included.

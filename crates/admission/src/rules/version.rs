@@ -2,7 +2,7 @@
 
 use kubeon_api::kubernetes_cluster::Changes;
 
-use super::{Stood, Wanted};
+use super::wanted::{Stood, Wanted};
 use crate::lookup::Lookup;
 use crate::verdict::Verdict;
 

@@ -6,7 +6,7 @@ use kubeon_api::kubernetes_cluster::DeclaredCluster;
 use kubeon_api::labels::OPERATION;
 
 use super::fixed::ips;
-use super::{Stood, Wanted};
+use super::wanted::{Stood, Wanted};
 use crate::verdict::Verdict;
 
 pub(super) fn judge(wanted: &Wanted<'_>, stood: &Stood, verdict: &mut Verdict) {

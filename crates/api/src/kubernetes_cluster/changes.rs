@@ -5,10 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::defaults::Settings;
 use super::nodes::NodeList;
 use super::spec::DeclaredCluster;
-use crate::addresses::Endpoint;
 use crate::names::{HostAddress, Version};
 
 /// What is to be another one. Workers that come and go are no change here, nor is how a host is logged in to.
@@ -49,8 +47,8 @@ fn fields(now: &DeclaredCluster, built: &DeclaredCluster, runs: Option<Version>)
         ("masterList", addresses(&now.master_list) != addresses(&built.master_list)),
         ("etcdList", !follow && addresses(now.etcd()) != addresses(built.etcd())),
     ];
-    let differing = lists.into_iter().chain(settings(now, built)).filter(|(_, differs)| *differs);
-    differing.map(|(field, _)| field).collect()
+    let differing = lists.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field);
+    differing.chain(settings(now, built)).collect()
 }
 
 /// The version that runs may be written out where it was left out.
@@ -62,42 +60,16 @@ fn addresses(list: &NodeList) -> BTreeSet<HostAddress> {
     list.iter().map(|node| node.ip).collect()
 }
 
-fn settings(now: &DeclaredCluster, built: &DeclaredCluster) -> Vec<(&'static str, bool)> {
+/// Without the region, which is for people, and the timeout, which is about operations.
+fn settings(now: &DeclaredCluster, built: &DeclaredCluster) -> Vec<&'static str> {
     match (now.settings(), built.settings()) {
-        (Ok(now), Ok(built)) => differences(&now, &built).to_vec(),
+        (Ok(now), Ok(built)) => now.differences(&built),
         // Only what is said of the load balancer can fail to fit together.
         _ => {
             let said = |it: &DeclaredCluster| (it.load_balancer.clone(), it.external_load_balancer.clone());
-            vec![("loadBalancer", said(now) != said(built))]
+            if said(now) == said(built) { Vec::new() } else { vec!["loadBalancer"] }
         }
     }
-}
-
-/// Without the region, which is for people, and the timeout, which is about operations.
-fn differences(now: &Settings, built: &Settings) -> [(&'static str, bool); 16] {
-    let (net, old) = (&now.network, &built.network);
-    [
-        ("clusterType", now.cluster_type != built.cluster_type),
-        ("deployMode", now.deploy_mode != built.deploy_mode),
-        ("podCIDR", now.pod_cidr != built.pod_cidr),
-        ("serviceCIDR", now.service_cidr != built.service_cidr),
-        ("imagesRegistry", now.images_registry != built.images_registry),
-        ("apiServer.domain", now.api_domain != built.api_domain),
-        ("apiServer.port", now.api_port != built.api_port),
-        ("apiServer.certSANs", names(&now.cert_sans) != names(&built.cert_sans)),
-        ("loadBalancer", now.reach != built.reach),
-        ("network.cni", net.cni != old.cni),
-        ("network.proxyMode", net.proxy_mode != old.proxy_mode),
-        ("network.dnsDomain", net.dns_domain != old.dns_domain),
-        ("network.nodeMaskSize", net.node_mask_size != old.node_mask_size),
-        ("network.maxPods", net.max_pods != old.max_pods),
-        ("network.nodePortRange", net.node_port_range != old.node_port_range),
-        ("certificates.caYears", now.ca_years != built.ca_years),
-    ]
-}
-
-fn names(list: &[Endpoint]) -> BTreeSet<&Endpoint> {
-    list.iter().collect()
 }
 
 #[cfg(test)]

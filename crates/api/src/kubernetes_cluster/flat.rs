@@ -7,10 +7,11 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::choices::{ClusterType, DeletionPolicy, DeployMode};
 use super::nodes::NodeList;
-use super::spec::{AuthConfig, ClusterType, DeclaredCluster, DeployMode};
+use super::spec::{Addons, AuthConfig, DeclaredCluster};
 use super::timeout::TimeoutMins;
-use super::{Addons, DeletionPolicy, KubernetesClusterSpec, rules, unset};
+use super::{rules, unset};
 use crate::addresses::{Endpoint, Registry};
 use crate::labels::LabelValue;
 use crate::names::{Cidr, Version};
@@ -43,10 +44,10 @@ const FIELDS: &[&str] = &[
 #[serde(rename_all = "camelCase")]
 pub(super) struct EitherForm {
     cluster: Option<DeclaredCluster>,
-    addons: Option<Addons>,
+    pub(super) addons: Option<Addons>,
     #[serde(default, deserialize_with = "unset::when_null")]
-    paused: bool,
-    deletion_policy: Option<DeletionPolicy>,
+    pub(super) paused: bool,
+    pub(super) deletion_policy: Option<DeletionPolicy>,
     auth_config: Option<AuthConfig>,
     cluster_type: Option<ClusterType>,
     deploy_mode: Option<DeployMode>,
@@ -86,7 +87,8 @@ pub(super) enum FormError {
 }
 
 impl EitherForm {
-    pub(super) fn into_spec(self) -> Result<KubernetesClusterSpec, FormError> {
+    /// The cluster, whichever form declares it.
+    pub(super) fn into_cluster(self) -> Result<DeclaredCluster, FormError> {
         let mut auth_config = self.auth_config;
         if let Some(key) = self.private_ssh_key {
             let auth = auth_config.get_or_insert_default();
@@ -110,17 +112,11 @@ impl EitherForm {
             timeout_mins: self.timeout_mins,
             ..DeclaredCluster::default()
         };
-        let cluster = match self.cluster {
-            Some(cluster) if flat == DeclaredCluster::default() => cluster,
-            Some(_) => return Err(FormError::Both),
-            None => flat,
-        };
-        Ok(KubernetesClusterSpec {
-            cluster,
-            addons: self.addons,
-            paused: self.paused,
-            deletion_policy: self.deletion_policy,
-        })
+        match self.cluster {
+            Some(cluster) if flat == DeclaredCluster::default() => Ok(cluster),
+            Some(_) => Err(FormError::Both),
+            None => Ok(flat),
+        }
     }
 }
 

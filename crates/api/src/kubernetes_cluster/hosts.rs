@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::nodes::NodeList;
-use super::spec::{DeclaredCluster, DeclaredNode};
+use super::nodes::{DeclaredNode, NodeList};
+use super::spec::DeclaredCluster;
 use crate::addresses::LoginName;
 use crate::labels::{LabelKey, LabelValue};
 use crate::names::{HostAddress, HostName};

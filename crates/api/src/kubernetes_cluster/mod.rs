@@ -1,104 +1,41 @@
 //! The `KubernetesCluster`: a business cluster as a person declares it.
+//!
+//! ```text
+//!   DeclaredCluster (what a person writes) ──settings()──► ClusterSettings (complete) ──► plans
+//!                   ──hosts()─────► Host (each once, with its roles)
+//!                   ──changes()───► Changes (what it changes about a cluster that is built)
+//! ```
 
 mod changes;
+mod choices;
 pub mod defaults;
 mod flat;
 mod hosts;
 mod nodes;
+mod object;
 mod operation;
 mod rules;
+mod settings;
 mod spec;
 mod status;
 mod timeout;
 mod unset;
-
-use kube_derive::CustomResource;
-use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, de};
+mod unsupported;
 
 pub use changes::Changes;
-pub use defaults::{NetworkSettings, Reach, Settings, SettingsError};
+pub use choices::{ClusterType, Cni, DeletionPolicy, DeployMode, LoadBalancerMode, ProxyMode};
 pub use hosts::{Host, HostConflict, Roles};
-pub use nodes::{NodeList, NodeListError};
+pub use nodes::{DeclaredNode, NodeList, NodeListError, Role};
+pub use object::{KubernetesCluster, KubernetesClusterSpec};
 pub use operation::{Operation, Phase};
+pub use settings::{ClusterSettings, LoadBalancer, SettingsError};
 pub use spec::{
-    ApiServer, AuthConfig, Certificates, ClusterType, Cni, CredentialsRef, DeclaredCluster, DeclaredNode,
-    DeployMode, LoadBalancer, LoadBalancerMode, Network, ProxyMode, Role,
+    Addons, ApiServer, AuthConfig, Certificates, CredentialsRef, DeclaredCluster, DeclaredLoadBalancer,
+    Network,
 };
 pub use status::{KubernetesClusterStatus, NodeStatus, SecretName};
 pub use timeout::TimeoutMins;
-
-use crate::names::{ClusterName, NameError};
-use crate::words::words;
-
-/// What is wanted of a business cluster.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, CustomResource, JsonSchema)]
-#[kube(
-    group = "ecs.yun.com",
-    version = "v1",
-    kind = "KubernetesCluster",
-    plural = "kubernetesclusters",
-    singular = "kubernetescluster",
-    shortname = "ecs",
-    namespaced,
-    status = "KubernetesClusterStatus",
-    derive = "PartialEq",
-    crates(kube_core = "::kube_core"),
-    doc = "A Kubernetes cluster on hosts that are reached over SSH: declared here, made and kept by kubeon.",
-    printcolumn(name = "Status", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Operation", type_ = "string", json_path = ".status.operation"),
-    printcolumn(name = "Step", type_ = "string", json_path = ".status.step"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.ready"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
-)]
-#[serde(rename_all = "camelCase")]
-#[schemars(transform = flat::finish)]
-pub struct KubernetesClusterSpec {
-    /// The cluster.
-    #[schemars(schema_with = "flat::inline::<DeclaredCluster>")]
-    pub cluster: DeclaredCluster,
-    /// What is installed into the cluster. Nothing can be named here yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub addons: Option<Addons>,
-    /// While true, nothing is changed on the hosts. Default: false.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub paused: bool,
-    /// What becomes of the hosts when this object is deleted. Default: Delete.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deletion_policy: Option<DeletionPolicy>,
-}
-
-impl<'de> Deserialize<'de> for KubernetesClusterSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        flat::EitherForm::deserialize(deserializer)?.into_spec().map_err(de::Error::custom)
-    }
-}
-
-impl KubernetesCluster {
-    /// The cluster's name, proven.
-    ///
-    /// # Errors
-    /// When the object has no name or one that is no DNS label.
-    pub fn cluster_name(&self) -> Result<ClusterName, NameError> {
-        self.metadata.name.as_deref().unwrap_or_default().parse()
-    }
-}
-
-/// What is installed into the cluster. Empty in this version.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(extend("properties" = {}))]
-pub struct Addons {}
-
-words! {
-    /// What becomes of the hosts when the object is deleted.
-    DeletionPolicy {
-        /// The cluster is taken down and its traces are removed from the hosts.
-        Delete = "Delete",
-        /// The hosts stay as they are.
-        Retain = "Retain",
-    }
-}
+pub use unsupported::UnsupportedSetting;
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,86 @@
-//! Lists of hosts.
+//! The hosts of a declaration, and lists of them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::spec::DeclaredNode;
-use crate::names::HostAddress;
+use super::unset;
+use crate::addresses::LoginName;
+use crate::labels::{LabelKey, LabelValue};
+use crate::names::{HostAddress, HostName};
+use crate::schema::{add_alias, or_empty};
+use crate::words::words;
+
+/// One host of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = finish_node)]
+pub struct DeclaredNode {
+    /// The host's address in the cluster's network; kubeon logs in there.
+    pub ip: HostAddress,
+    /// What the host is called as a node. Default: its own host name.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<HostName>")]
+    pub name: Option<HostName>,
+    /// The SSH port. Default: 22.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// The account to log in with. Default: authConfig.username, else root.
+    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "or_empty::<LoginName>")]
+    pub user: Option<LoginName>,
+    /// Labels of the node, at most 64.
+    #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "node_labels")]
+    pub labels: BTreeMap<LabelKey, LabelValue>,
+    /// What older clients write beside the address. The list that holds the host decides; this is kept, not used.
+    #[serde(
+        default,
+        alias = "role:omitempty",
+        deserialize_with = "unset::when_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "or_empty::<Role>")]
+    pub role: Option<Role>,
+}
+
+impl DeclaredNode {
+    /// A host of which nothing but the address is said.
+    #[must_use]
+    pub fn at(ip: HostAddress) -> Self {
+        Self { ip, name: None, port: None, user: None, labels: BTreeMap::new(), role: None }
+    }
+}
+
+fn finish_node(schema: &mut Schema) {
+    add_alias(schema, "role:omitempty", "role");
+}
+
+fn node_labels(generator: &mut SchemaGenerator) -> Schema {
+    let (key, value) = (LabelKey::json_schema(generator), LabelValue::json_schema(generator));
+    // API servers know no propertyNames; editors and the reader do.
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": value,
+        "propertyNames": key
+    })
+}
+
+words! {
+    /// What older clients call a host's part in the cluster.
+    Role {
+        /// The master that was set up first.
+        ControlPlane = "control-plane",
+        /// A further master.
+        SecondaryControlPlane = "secondary-control-plane",
+        /// A worker.
+        Worker = "worker",
+    }
+}
 
 /// Hosts in the order of their declaration, each address once.
 ///
@@ -43,7 +117,7 @@ impl std::ops::Deref for NodeList {
 impl TryFrom<Vec<DeclaredNode>> for NodeList {
     type Error = NodeListError;
     fn try_from(nodes: Vec<DeclaredNode>) -> Result<Self, NodeListError> {
-        let mut seen = std::collections::BTreeMap::<HostAddress, usize>::new();
+        let mut seen = BTreeMap::<HostAddress, usize>::new();
         let mut kept: Vec<DeclaredNode> = Vec::with_capacity(nodes.len());
         for node in nodes {
             match seen.get(&node.ip).and_then(|&at| kept.get(at)) {

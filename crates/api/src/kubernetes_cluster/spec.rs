@@ -1,19 +1,17 @@
-//! What a person may write under `spec.cluster`. Absent means: the default of [`super::Settings`].
-
-use std::collections::BTreeMap;
+//! What a person may write under `spec.cluster`. Absent means: the default, which [`DeclaredCluster::settings`] fills in.
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
+use super::choices::{ClusterType, Cni, DeployMode, LoadBalancerMode, ProxyMode};
 use super::nodes::NodeList;
 use super::timeout::TimeoutMins;
 use super::{rules, unset};
 use crate::addresses::{DnsName, Endpoint, LoginName, PortRange, Registry};
-use crate::labels::{LabelKey, LabelValue};
-use crate::names::{Cidr, HostAddress, HostName, Version};
+use crate::labels::LabelValue;
+use crate::names::{Cidr, Version};
 use crate::schema::{add_alias, or_empty};
 use crate::secret::{PrivateKey, Secret};
-use crate::words::words;
 
 /// A business cluster as it is declared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -96,7 +94,7 @@ pub struct DeclaredCluster {
     pub api_server: Option<ApiServer>,
     /// How workers reach the masters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load_balancer: Option<LoadBalancer>,
+    pub load_balancer: Option<DeclaredLoadBalancer>,
     /// The network inside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
@@ -112,126 +110,10 @@ fn finish_cluster(schema: &mut Schema) {
     rules::add(schema, &rules::cluster());
 }
 
-/// One host of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(transform = finish_node)]
-pub struct DeclaredNode {
-    /// The host's address in the cluster's network; kubeon logs in there.
-    pub ip: HostAddress,
-    /// What the host is called as a node. Default: its own host name.
-    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "or_empty::<HostName>")]
-    pub name: Option<HostName>,
-    /// The SSH port. Default: 22.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub port: Option<u16>,
-    /// The account to log in with. Default: authConfig.username, else root.
-    #[serde(default, deserialize_with = "unset::when_empty", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "or_empty::<LoginName>")]
-    pub user: Option<LoginName>,
-    /// Labels of the node, at most 64.
-    #[serde(default, deserialize_with = "unset::when_null", skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "node_labels")]
-    pub labels: BTreeMap<LabelKey, LabelValue>,
-    /// What older clients write beside the address. The list that holds the host decides; this is kept, not used.
-    #[serde(
-        default,
-        alias = "role:omitempty",
-        deserialize_with = "unset::when_empty",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schemars(schema_with = "or_empty::<Role>")]
-    pub role: Option<Role>,
-}
-
-impl DeclaredNode {
-    /// A host of which nothing but the address is said.
-    #[must_use]
-    pub fn at(ip: HostAddress) -> Self {
-        Self { ip, name: None, port: None, user: None, labels: BTreeMap::new(), role: None }
-    }
-}
-
-fn finish_node(schema: &mut Schema) {
-    add_alias(schema, "role:omitempty", "role");
-}
-
-fn node_labels(generator: &mut schemars::SchemaGenerator) -> Schema {
-    let (key, value) = (LabelKey::json_schema(generator), LabelValue::json_schema(generator));
-    // API servers know no propertyNames; editors and the reader do.
-    schemars::json_schema!({
-        "type": "object",
-        "maxProperties": 64,
-        "additionalProperties": value,
-        "propertyNames": key
-    })
-}
-
-words! {
-    /// What older clients call a host's part in the cluster.
-    Role {
-        /// The master that was set up first.
-        ControlPlane = "control-plane",
-        /// A further master.
-        SecondaryControlPlane = "secondary-control-plane",
-        /// A worker.
-        Worker = "worker",
-    }
-
-    /// The distribution.
-    ClusterType {
-        /// Kubernetes itself.
-        Kubernetes = "kubernetes",
-        /// k3s.
-        K3s = "k3s",
-        /// KubeEdge.
-        Kubeedge = "kubeedge",
-        /// Kubernetes in containers, for tests.
-        Kind = "kind",
-    }
-
-    /// How the control plane runs.
-    DeployMode {
-        /// As systemd services.
-        Binary = "binary",
-        /// As kubeadm static pods.
-        Container = "container",
-    }
-
-    /// How workers reach the masters.
-    LoadBalancerMode {
-        /// haproxy on every worker, its backends the live masters.
-        Haproxy = "haproxy",
-        /// A load balancer that exists and that kubeon does not change.
-        External = "external",
-        /// A Service whose endpoints are the live masters.
-        Updater = "updater",
-    }
-
-    /// The network plugin.
-    Cni {
-        /// flannel.
-        Flannel = "flannel",
-        /// Calico.
-        Calico = "calico",
-        /// Cilium.
-        Cilium = "cilium",
-        /// None: the cluster's owner installs one.
-        None = "none",
-    }
-
-    /// How kube-proxy implements Services.
-    ProxyMode {
-        /// nftables; iptables, with a note, where a host's kernel has none.
-        Nftables = "nftables",
-        /// iptables.
-        Iptables = "iptables",
-        /// IPVS.
-        Ipvs = "ipvs",
-    }
-}
+/// What is installed into the cluster. Empty in this version.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("properties" = {}))]
+pub struct Addons {}
 
 /// How kubeon logs in to the hosts: by a Secret, or by text in this object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -296,7 +178,7 @@ pub struct ApiServer {
 /// How workers reach the masters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LoadBalancer {
+pub struct DeclaredLoadBalancer {
     /// Default: external where an address is given, else haproxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<LoadBalancerMode>,

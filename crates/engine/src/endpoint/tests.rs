@@ -111,7 +111,7 @@ async fn a_hosts_file_that_may_be_written_gives_one_name_for_all_masters() {
     let file = ground.folder.path().join("hosts");
     std::fs::write(&file, "127.0.0.1 localhost\n").unwrap();
     let endpoint = ground.found(None, "hosts").await;
-    let url = format!("https://demo.{}:6443", ground.spec.api_domain);
+    let url = format!("https://demo.{}:6443", ground.spec.settings.api_domain);
     assert_eq!(endpoint, ApiEndpoint { url, master: None });
     let text = std::fs::read_to_string(&file).unwrap();
     assert!((1..=3).all(|n| text.contains(&format!("127.41.0.{n}\tdemo."))), "{text}");

@@ -1,7 +1,7 @@
 //! What stands after an operation that went well. The engine ends well only when the API answers and every node is Ready
 //! with its version, but for hosts that it was to do without: what the operation was made for is what was seen.
 
-use kubeon_api::kubernetes_cluster::{DeclaredCluster, Host, NodeStatus};
+use kubeon_api::kubernetes_cluster::{DeclaredCluster, Host, LoadBalancer, NodeStatus};
 use kubeon_api::{HostAddress, KubernetesClusterStatus};
 
 /// Writes nodes, how many are Ready, and where the API answers.
@@ -31,7 +31,7 @@ fn node(host: &Host, version: Option<kubeon_api::Version>, there: bool) -> NodeS
 /// Where the API answers: the load balancer that was named, else the first master.
 fn endpoint(cluster: &DeclaredCluster) -> Option<String> {
     let settings = cluster.settings().ok()?;
-    if let kubeon_api::kubernetes_cluster::Reach::External { address, port } = &settings.reach {
+    if let LoadBalancer::External { address, port } = &settings.load_balancer {
         return Some(format!("https://{address}:{port}"));
     }
     let master = cluster.master_list.iter().next()?;

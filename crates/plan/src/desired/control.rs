@@ -12,7 +12,6 @@ use super::files::{authority, client, pair, plain, secret, server};
 use super::prepare::hosts_id;
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{Host, PlanContext};
-use crate::input::LoadBalancer;
 use crate::step_id::{StageName, StepId};
 
 /// The name of this stage.
@@ -122,18 +121,16 @@ fn api_leaf(site: &PlanContext<'_>, host: &Host<'_>) -> Leaf {
     let spec = site.spec();
     let mut leaf = server(CertificateAuthority::Kubernetes, "kube-apiserver", host, Usage::Server);
     leaf.dns_names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
-    leaf.dns_names.push(format!("kubernetes.default.svc.{}", spec.dns_domain));
-    leaf.dns_names.push(spec.api_domain.clone());
-    leaf.dns_names.push(format!("{}.{}", spec.name, spec.api_domain));
+    leaf.dns_names.push(format!("kubernetes.default.svc.{}", spec.settings.dns_domain));
+    leaf.dns_names.push(spec.settings.api_domain.to_string());
+    leaf.dns_names.push(format!("{}.{}", spec.name, spec.settings.api_domain));
     leaf.addresses.push(site.service_api());
     leaf.addresses.extend(site.masters().map(Host::ip));
-    if let LoadBalancer::External { address, .. } = &spec.load_balancer {
-        leaf.addresses.push(*address);
-    }
-    for san in &spec.cert_sans {
-        match san.parse() {
-            Ok(address) => leaf.addresses.push(address),
-            Err(_) => leaf.dns_names.push(san.clone()),
+    leaf.addresses.extend(spec.settings.load_balancer.external().map(|(address, _)| address));
+    for san in &spec.settings.cert_sans {
+        match san.ip() {
+            Some(address) => leaf.addresses.push(address),
+            None => leaf.dns_names.push(san.to_string()),
         }
     }
     leaf.addresses.sort_unstable();
@@ -162,13 +159,13 @@ fn configuration(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
 
 fn apiserver(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let spec = site.spec();
-    let service_cidr = spec.service_cidr.to_string();
+    let service_cidr = spec.settings.service_cidr.to_string();
     let unit = systemd::apiserver(&systemd::ApiServer {
         address: host.ip(),
         service_cidr: &service_cidr,
-        node_ports: spec.node_ports,
-        dns_domain: &spec.dns_domain,
-        feature_gates: &spec.feature_gates,
+        node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
+        dns_domain: spec.settings.dns_domain.as_str(),
+        feature_gates: &spec.settings.feature_gates,
     });
     let files =
         ["ca.crt", "apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "sa.pub"];
@@ -204,19 +201,19 @@ pub(crate) fn api_ready() -> Check {
 
 fn controller_manager(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let spec = site.spec();
-    let (pods, services) = (spec.pod_cidr.to_string(), spec.service_cidr.to_string());
+    let (pods, services) = (spec.settings.pod_cidr.to_string(), spec.settings.service_cidr.to_string());
     let unit = systemd::controller_manager(&systemd::ControllerManager {
         cluster: spec.name.as_str(),
         pod_cidr: &pods,
         service_cidr: &services,
-        node_mask_size: spec.node_mask_size,
-        feature_gates: &spec.feature_gates,
+        node_mask_size: spec.settings.node_mask_size,
+        feature_gates: &spec.settings.feature_gates,
     });
     follower(host, controller_manager_id(host), "kube-controller-manager.service", unit, 10257)
 }
 
 fn scheduler(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
-    let unit = systemd::scheduler(&site.spec().feature_gates);
+    let unit = systemd::scheduler(&site.spec().settings.feature_gates);
     follower(host, scheduler_id(host), "kube-scheduler.service", unit, 10259)
 }
 
@@ -259,7 +256,7 @@ fn load_balancer(site: &PlanContext<'_>) -> Option<DesiredStep> {
 /// A look whether a load balancer that is not managed leads from the host to the API servers: it answers with a
 /// certificate of this cluster. What it has to do stands in the title, which is told when it does not.
 pub(crate) fn leads_to_masters(site: &PlanContext<'_>, id: StepId, host: &Host<'_>) -> Option<DesiredStep> {
-    let LoadBalancer::External { address, port } = site.spec().load_balancer else { return None };
+    let (address, port) = site.spec().settings.load_balancer.external()?;
     let masters: Vec<String> = site.masters().map(|master| format!("{}:6443", master.ip())).collect();
     let check = Check::Https {
         address,

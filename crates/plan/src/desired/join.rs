@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use kubeon_api::HostName;
+use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_render::paths::{CONTAINERD_SOCKET, KUBELET_BOOTSTRAP, current, etc, pki};
 use kubeon_render::{config, manifests, systemd};
 use kubeon_wire::{CertificateAuthority, Check, Leaf, Op, Usage};
@@ -14,7 +15,6 @@ use super::files::{authority, client, pair, plain, server};
 use super::prepare::{NODE_IMAGES, hosts_id, kernel_id};
 use super::step::{Daemon, DesiredStep, choose, part_id};
 use crate::context::{Host, PlanContext};
-use crate::input::LoadBalancer;
 use crate::step_id::{StageName, StepId};
 
 /// The name of this stage.
@@ -98,10 +98,12 @@ fn choose_kubelet_id(host: &Host<'_>) -> StepId {
 /// The steps after which a host's programs reach the API.
 pub(crate) fn reach_api(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<StepId> {
     let mut needs = vec![rights_id(site), hosts_id(host)];
-    match site.spec().load_balancer {
+    match site.spec().settings.load_balancer {
         _ if host.master => needs.push(apiserver_id(host)),
         LoadBalancer::Haproxy => needs.push(haproxy_id(host)),
         LoadBalancer::External { .. } => needs.push(load_balancer_id(host)),
+        // Refused before a plan is made.
+        LoadBalancer::Updater => {}
     }
     needs
 }
@@ -109,7 +111,7 @@ pub(crate) fn reach_api(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<StepId> 
 /// Runtime, way to the API, kubelet, label: host by host.
 pub(crate) fn nodes(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let masters = site.master_addresses();
-    let haproxy = site.spec().load_balancer == LoadBalancer::Haproxy;
+    let haproxy = site.spec().settings.load_balancer == LoadBalancer::Haproxy;
     for host in &site.hosts {
         runtime(site, host, wishes);
         wishes.push(keys(site, host));
@@ -247,12 +249,12 @@ fn kubelet(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
     let spec = site.spec();
     let text = config::kubelet(&config::Kubelet {
         dns: site.service_dns(),
-        dns_domain: &spec.dns_domain,
-        max_pods: spec.max_pods,
+        dns_domain: spec.settings.dns_domain.as_str(),
+        max_pods: spec.settings.max_pods,
         cgroup_v2: host.cgroup_v2(),
         // Whether it stays is decided below, and may change while the cluster lives.
         control_plane_taint: host.master,
-        feature_gates: &spec.feature_gates,
+        feature_gates: &spec.settings.feature_gates,
     });
     let files = vec![plain("/var/lib/kubelet/config.yaml".to_owned(), text)];
     wishes.push(

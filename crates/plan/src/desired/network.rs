@@ -1,5 +1,6 @@
 //! Stage `network`: kube-proxy and flannel on every host, CoreDNS in the cluster.
 
+use kubeon_api::kubernetes_cluster::ProxyMode;
 use kubeon_render::paths::{current, etc, pki};
 use kubeon_render::tools::network;
 use kubeon_render::{config, manifests, systemd};
@@ -11,7 +12,6 @@ use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{Host, PlanContext};
-use crate::input::ProxyMode;
 use crate::step_id::{StageName, StepId};
 
 /// The name of this stage.
@@ -56,7 +56,7 @@ pub(crate) fn services(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
 
 /// nft and iptables of the bundle, where the host has none. The services look for its own first.
 fn tools(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<DesiredStep> {
-    let wanted = site.spec().proxy_mode;
+    let wanted = site.spec().settings.proxy_mode;
     if !host.lacks_tools(wanted) {
         return Vec::new();
     }
@@ -74,25 +74,22 @@ fn tools(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<DesiredStep> {
 fn files(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     let spec = site.spec();
     let server = site.server(host);
-    let (mode, nftables) = match host.proxy_mode(spec.proxy_mode) {
-        ProxyMode::Nftables => ("nftables", true),
-        ProxyMode::Iptables => ("iptables", false),
-    };
+    let mode = host.proxy_mode(spec.settings.proxy_mode);
     let as_user = |file: &str, user: &str, name: &str| {
         plain(
             etc(file),
             config::kubeconfig(&server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key"))),
         )
     };
-    let pod_cidr = spec.pod_cidr.to_string();
+    let pod_cidr = spec.settings.pod_cidr.to_string();
     let mut files = vec![
         as_user("kube-proxy.conf", "system:kube-proxy", "kube-proxy"),
         as_user("flannel.conf", manifests::FLANNEL_USER, "flannel"),
         plain(
             etc("kube-proxy.yaml"),
-            config::kube_proxy(host.name.as_str(), mode, &pod_cidr, host.facts.can_set_conntrack),
+            config::kube_proxy(host.name.as_str(), mode.as_str(), &pod_cidr, host.facts.can_set_conntrack),
         ),
-        plain(etc("flannel.json"), config::flannel(&pod_cidr, nftables)),
+        plain(etc("flannel.json"), config::flannel(&pod_cidr, mode == ProxyMode::Nftables)),
     ];
     files
         .extend(pair(&pki("kube-proxy"), client(CertificateAuthority::Kubernetes, "system:kube-proxy", &[])));
@@ -143,7 +140,7 @@ fn flannel(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
 
 fn dns(site: &PlanContext<'_>) -> DesiredStep {
     let image = &site.intent.artifacts.images["coredns"].name;
-    let objects = manifests::coredns(image, site.service_dns(), &site.spec().dns_domain);
+    let objects = manifests::coredns(image, site.service_dns(), site.spec().settings.dns_domain.as_str());
     DesiredStep::new(site.first(), dns_id(site), Op::Objects { objects })
         .title("apply CoreDNS")
         .because("the objects are absent")

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_wire::{HostsEntry, Op};
 
 use super::step::{DesiredStep, part_id};
 use crate::context::{Host, PlanContext};
-use crate::input::{LoadBalancer, PartInfo};
+use crate::input::PartInfo;
 use crate::step_id::{StageName, StepId};
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
@@ -102,12 +103,16 @@ fn shared_names(site: &PlanContext<'_>) -> Vec<HostsEntry> {
 }
 
 fn hosts_file(site: &PlanContext<'_>, host: &Host<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
-    let api = match &site.spec().load_balancer {
-        _ if host.master => host.ip(),
-        LoadBalancer::Haproxy => Ipv4Addr::LOCALHOST,
-        LoadBalancer::External { address, .. } => *address,
+    let balancer = &site.spec().settings.load_balancer;
+    let api = match balancer {
+        _ if host.master => Some(host.ip()),
+        LoadBalancer::Haproxy => Some(Ipv4Addr::LOCALHOST),
+        LoadBalancer::External { .. } | LoadBalancer::Updater => {
+            balancer.external().map(|(address, _)| address)
+        }
     };
-    let mut entries = vec![entry(api, &site.spec().api_domain)];
+    let mut entries: Vec<_> =
+        api.into_iter().map(|api| entry(api, site.spec().settings.api_domain.as_str())).collect();
     entries.extend_from_slice(shared);
     if !shared.iter().any(|shared| shared.address == host.ip()) {
         entries.push(entry(host.ip(), host.name.as_str()));
@@ -121,7 +126,7 @@ pub(crate) fn artifacts(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
         for name in parts(host.master) {
             wishes.push(part(host, name, name, site.part(name)));
         }
-        if host.lacks_tools(site.spec().proxy_mode) {
+        if host.lacks_tools(site.spec().settings.proxy_mode) {
             wishes.push(part(host, NET_TOOLS, NET_TOOLS, site.part(NET_TOOLS)));
         }
         for role in NODE_IMAGES {

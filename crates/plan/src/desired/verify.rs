@@ -45,7 +45,7 @@ pub(crate) fn cluster(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
             )
             .check(None),
     );
-    let name = format!("kubernetes.default.svc.{}.", site.spec().dns_domain);
+    let name = format!("kubernetes.default.svc.{}.", site.spec().settings.dns_domain);
     for host in &site.hosts {
         let check = Check::Dns { server: site.service_dns(), name: name.clone() };
         wishes.push(

@@ -1,9 +1,9 @@
 //! Whose a host is, and whether it can be told from the others.
 
 use kubeon_api::Remedy;
+use kubeon_api::kubernetes_cluster::LoadBalancer;
 
 use super::{Subject, Verdict, host_conflicts};
-use crate::input::LoadBalancer;
 
 /// No other cluster that kubeon made holds the host.
 pub(super) fn claim(it: &Subject<'_>) -> Verdict {
@@ -37,7 +37,7 @@ pub(super) fn leftover(it: &Subject<'_>) -> Verdict {
 /// It has none of the programs that a cluster brings along: a cluster takes their places, and its end their data.
 pub(super) fn own_services(it: &Subject<'_>) -> Verdict {
     // Only these hosts get a haproxy; on others it may well be the load balancer that is not managed.
-    let haproxy = !it.master && it.intent.spec.load_balancer == LoadBalancer::Haproxy;
+    let haproxy = !it.master && it.intent.spec.settings.load_balancer == LoadBalancer::Haproxy;
     let free = it.facts.claim.is_none();
     let services = it.facts.own_services.iter().map(String::as_str);
     let own: Vec<&str> = services.filter(|name| free && (haproxy || *name != "haproxy")).collect();

@@ -130,7 +130,8 @@ fn mib(bytes: u64) -> String {
 fn missing_bytes(it: &Subject<'_>) -> u64 {
     let artifacts = &it.intent.artifacts;
     let programs = parts(it.master).filter_map(|name| artifacts.parts.get(name));
-    let tools = missing_tool(it.facts, it.intent.spec.proxy_mode).and(artifacts.parts.get(NET_TOOLS));
+    let tools =
+        missing_tool(it.facts, it.intent.spec.settings.proxy_mode).and(artifacts.parts.get(NET_TOOLS));
     let images = NODE_IMAGES.iter().filter_map(|role| artifacts.images.get(*role)).map(|image| &image.part);
     let missing = programs.chain(tools).chain(images).filter(|part| !it.facts.parts.contains(&part.digest));
     missing.map(|part| part.unpacked_size).sum()
@@ -197,7 +198,7 @@ pub(super) fn nftables(it: &Subject<'_>) -> Verdict {
 /// What kube-proxy and flannel call.
 pub(super) fn tools(it: &Subject<'_>) -> Verdict {
     let wanted = "nft, or iptables where that is used";
-    let Some(tool) = missing_tool(it.facts, it.intent.spec.proxy_mode) else {
+    let Some(tool) = missing_tool(it.facts, it.intent.spec.settings.proxy_mode) else {
         return Verdict::good("there", wanted);
     };
     let package = if tool == "nft" { "nftables" } else { tool };

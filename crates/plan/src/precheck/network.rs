@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_api::{HostAddress, RefusedField, Remedy};
 use kubeon_wire::Reach;
 
 use super::{Subject, Verdict, host_conflicts};
-use crate::input::{HostSpec, Intent, LoadBalancer};
+use crate::input::{HostSpec, Intent};
 
 /// Kubelets that a master asks for; more would not fit into a look, and tell little more.
 const MOST_PEERS: usize = 250;
@@ -82,7 +83,7 @@ fn wanted_ports(it: &Subject<'_>) -> Vec<u16> {
     let mut ports = vec![10250, 10256];
     if it.master {
         ports.extend([6443, 2379, 2380, 10257, 10259]);
-    } else if it.intent.spec.load_balancer == LoadBalancer::Haproxy {
+    } else if it.intent.spec.settings.load_balancer == LoadBalancer::Haproxy {
         ports.push(6443);
     }
     ports.sort_unstable();
@@ -107,15 +108,15 @@ pub(super) fn ports(it: &Subject<'_>) -> Verdict {
 
 /// A Service may get such a port and then hides the program that listens there.
 pub(super) fn node_ports(it: &Subject<'_>) -> Verdict {
-    let (low, high) = it.intent.spec.node_ports;
+    let range = it.intent.spec.settings.node_ports;
     let ours = wanted_ports(it);
     let free = it.facts.claim.is_none();
-    let inside = |port: &u16| free && (low..=high).contains(port) && !ours.contains(port);
+    let inside = |port: &u16| free && (range.first()..=range.last()).contains(port) && !ours.contains(port);
     let busy: Vec<u16> = it.facts.listening.iter().copied().filter(inside).take(TELLING).collect();
     let message = (!busy.is_empty())
-        .then(|| format!("somebody listens on port {}, within the node ports {low}-{high}", list(&busy)));
+        .then(|| format!("somebody listens on port {}, within the node ports {range}", list(&busy)));
     let found = if busy.is_empty() { "free".to_owned() } else { format!("{} busy", list(&busy)) };
-    Verdict::good(found, format!("{low}-{high} free")).warning(message)
+    Verdict::good(found, format!("{range} free")).warning(message)
 }
 
 /// Pods ask the host's name servers for names outside of the cluster.
@@ -147,7 +148,10 @@ pub(super) fn networks(it: &Subject<'_>) -> Verdict {
     let Intent { spec, .. } = it.intent;
     let (mut taken, mut wider) = (Vec::new(), Vec::new());
     let free = it.facts.claim.is_none();
-    let networks = [(RefusedField::PodCidr, spec.pod_cidr), (RefusedField::ServiceCidr, spec.service_cidr)];
+    let networks = [
+        (RefusedField::PodCidr, spec.settings.pod_cidr),
+        (RefusedField::ServiceCidr, spec.settings.service_cidr),
+    ];
     let mut field = None;
     for (own, net) in networks {
         let name = if own == RefusedField::PodCidr { "pod network" } else { "service network" };
@@ -167,7 +171,7 @@ pub(super) fn networks(it: &Subject<'_>) -> Verdict {
     }
     let says = |all: Vec<String>| (!all.is_empty()).then(|| all.join("; "));
     let found = format!("{} routes", it.facts.routes.len());
-    let wanted = format!("none into {} and {}", spec.pod_cidr, spec.service_cidr);
+    let wanted = format!("none into {} and {}", spec.settings.pod_cidr, spec.settings.service_cidr);
     let verdict = Verdict::good(found, wanted).error(says(taken)).warning(says(wider));
     match field {
         Some(field) => verdict.remedy(Remedy::Change(field)),

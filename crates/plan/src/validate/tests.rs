@@ -1,4 +1,5 @@
 use kubeon_api::RefusedField;
+use kubeon_api::kubernetes_cluster::{ClusterSettings, DeployMode, LoadBalancer, ProxyMode};
 
 use super::*;
 use crate::sim::cluster as spec;
@@ -18,7 +19,7 @@ fn accepts_a_plain_cluster_without_a_word() {
 #[test]
 fn tells_all_reasons_at_once() {
     let mut wrong = spec(&["172.30.0.11", "172.30.0.11"], &["172.30.0.11", "172.30.0.12", "172.30.0.12"]);
-    wrong.pod_cidr = "10.64.0.0/12".parse().unwrap();
+    wrong.settings.pod_cidr = "10.64.0.0/12".parse().unwrap();
     wrong.version = "v1.29.9".parse().unwrap();
     assert_eq!(
         subjects(wrong),
@@ -45,21 +46,38 @@ fn refuses_a_host_inside_the_cluster_networks() {
 #[test]
 fn refuses_more_hosts_than_the_pod_network_has_ranges() {
     let mut small = spec(&["172.30.0.11"], &["172.30.0.12", "172.30.0.13"]);
-    small.pod_cidr = "10.96.0.0/23".parse().unwrap();
+    small.settings.pod_cidr = "10.96.0.0/23".parse().unwrap();
     assert_eq!(subjects(small), ["nodeMaskSize 24"]);
 }
 
 #[test]
-fn refuses_ports_the_wrong_way_round() {
-    let mut wrong = spec(&["172.30.0.11"], &[]);
-    wrong.node_ports = (32767, 30000);
-    assert_eq!(subjects(wrong), ["nodePortRange 32767-30000"]);
+fn refuses_what_no_plan_can_follow_by_field() {
+    let mut ahead = spec(&["172.30.0.11"], &[]);
+    ahead.settings = ClusterSettings {
+        deploy_mode: DeployMode::Container,
+        proxy_mode: ProxyMode::Ipvs,
+        load_balancer: LoadBalancer::Updater,
+        ..ahead.settings
+    };
+    assert_eq!(
+        subjects(ahead),
+        [
+            "argument spec.cluster.deployMode",
+            "argument spec.cluster.network.proxyMode",
+            "argument spec.cluster.loadBalancer.mode"
+        ]
+    );
+    let mut named = spec(&["172.30.0.11"], &[]);
+    named.settings.load_balancer =
+        LoadBalancer::External { address: "lb.example.com".parse().unwrap(), port: 6443 };
+    assert_eq!(subjects(named), ["argument spec.cluster.loadBalancer.address"]);
 }
 
 #[test]
 fn authorities_live_as_long_as_a_file_may_say() {
     for (years, refused) in [(0, true), (1, false), (100, false), (101, true), (1000, true)] {
-        let spec = ClusterSpec { ca_years: years, ..spec(&["172.30.0.11"], &[]) };
+        let mut spec = spec(&["172.30.0.11"], &[]);
+        spec.settings.ca_years = years;
         let refusals = match validate(spec, &["v1.36.3".parse().unwrap()]) {
             Ok(_) => Vec::new(),
             Err(error) => error.refusals,

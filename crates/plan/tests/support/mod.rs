@@ -7,11 +7,13 @@
     reason = "what fails here fails the test"
 )]
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use kubeon_api::HostAddress;
+use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_plan::sim::{artifacts, bare, cluster};
-use kubeon_plan::{Intent, LoadBalancer, Seen, Snapshot, validate};
+use kubeon_plan::{Intent, Seen, Snapshot, validate};
 
 pub(crate) const NOW: i64 = 1_800_000_000;
 
@@ -25,8 +27,8 @@ pub(crate) fn intent(masters: usize, workers: usize) -> Intent {
     let mut spec = cluster(&addresses[..masters], &addresses[masters..]);
     if addresses.len() > 4000 {
         // A pod network of /12 has room for 4,096 nodes.
-        spec.node_mask_size = 26;
-        spec.max_pods = 40;
+        spec.settings.node_mask_size = 26;
+        spec.settings.max_pods = 40;
     }
     let version = spec.version;
     let (spec, _) = validate(spec, &[version]).unwrap();
@@ -37,7 +39,8 @@ pub(crate) fn intent(masters: usize, workers: usize) -> Intent {
 pub(crate) fn behind_load_balancer(masters: usize, workers: usize) -> Intent {
     let intent = intent(masters, workers);
     let mut spec = (*intent.spec).clone();
-    spec.load_balancer = LoadBalancer::External { address: [172, 30, 9, 9].into(), port: 7443 };
+    spec.settings.load_balancer =
+        LoadBalancer::External { address: Ipv4Addr::new(172, 30, 9, 9).into(), port: 7443 };
     let version = spec.version;
     Intent { spec: validate(spec, &[version]).unwrap().0, ..intent }
 }

@@ -1,0 +1,389 @@
+//! The settings of a cluster, complete: what a declaration says, and the default where it says nothing. Plans are made
+//! from them, and a control machine stores them in this form.
+//!
+//! A setting is listed three times in this file, and each list is exhaustive: the type, the function that fills it in
+//! from a declaration, and the comparison. A setting that is missing in one of them does not compile.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use super::choices::{ClusterType, Cni, DeployMode, LoadBalancerMode, ProxyMode};
+use super::defaults;
+use super::spec::{ApiServer, Certificates, DeclaredCluster, DeclaredLoadBalancer, Network};
+use crate::addresses::{DnsName, Endpoint, PortRange, Registry};
+use crate::names::{Cidr, NameError};
+
+/// What is set for a cluster as a whole. Its name, its version and its hosts are beside it.
+///
+/// The JSON form is that of the state files. A setting that older programs did not write has the only value that they
+/// could build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSettings {
+    /// The name under which hosts reach the API, such as `apiserver.cluster.local`.
+    pub api_domain: DnsName,
+    /// Further names and addresses for the API server's certificate.
+    pub cert_sans: Vec<Endpoint>,
+    /// How workers reach the masters.
+    pub load_balancer: LoadBalancer,
+    /// Network of the pods.
+    pub pod_cidr: Cidr,
+    /// Network of the services: its first address is the API's, its tenth the DNS server's.
+    pub service_cidr: Cidr,
+    /// Prefix length of every node's share of the pod network.
+    pub node_mask_size: u8,
+    /// Pods per node.
+    pub max_pods: u32,
+    /// Ports for Services of type `NodePort`.
+    #[serde(with = "port_pair")]
+    pub node_ports: PortRange,
+    /// The cluster's DNS domain, such as `cluster.local`.
+    pub dns_domain: DnsName,
+    /// How Services are implemented.
+    pub proxy_mode: ProxyMode,
+    /// `Name=true` pairs for the Kubernetes programs, joined by commas; may be empty. A declaration has no field for
+    /// them.
+    pub feature_gates: String,
+    /// Life of the certificate authorities, in years.
+    pub ca_years: u32,
+    /// The distribution.
+    #[serde(default = "unwritten::cluster_type")]
+    pub cluster_type: ClusterType,
+    /// How the control plane runs.
+    #[serde(default = "unwritten::deploy_mode")]
+    pub deploy_mode: DeployMode,
+    /// The API server's port on every master.
+    #[serde(default = "unwritten::api_port")]
+    pub api_port: u16,
+    /// The network plugin.
+    #[serde(default = "unwritten::cni")]
+    pub cni: Cni,
+    /// The registry that mirrors every image; the bundle where `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images_registry: Option<Registry>,
+}
+
+/// How workers reach the masters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LoadBalancer {
+    /// haproxy on every worker, its backends the masters.
+    Haproxy,
+    /// A Service whose endpoints are the live masters.
+    Updater,
+    /// A load balancer that exists and is not managed.
+    External {
+        /// Its address or name.
+        address: Endpoint,
+        /// Its port.
+        port: u16,
+    },
+}
+
+impl LoadBalancer {
+    /// The address and the port of a load balancer that is not managed; `None` where kubeon brings its own, and where
+    /// only a name is given, which [`Self::unsupported`] refuses.
+    #[must_use]
+    pub fn external(&self) -> Option<(Ipv4Addr, u16)> {
+        match self {
+            Self::External { address, port } => Some((address.ip()?, *port)),
+            Self::Haproxy | Self::Updater => None,
+        }
+    }
+}
+
+/// Why a declaration has no complete settings.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// A built-in default is not of its own type.
+    #[error("a built-in default is malformed")]
+    Default(#[source] NameError),
+    /// An external load balancer without an address.
+    #[error("loadBalancer.mode external needs loadBalancer.address or externalLoadBalancer")]
+    NoAddress,
+    /// Two addresses for one load balancer.
+    #[error("loadBalancer.address {address} and externalLoadBalancer {short} differ; keep one")]
+    TwoAddresses {
+        /// The longer way.
+        address: Endpoint,
+        /// The shorter way.
+        short: Endpoint,
+    },
+    /// An address for a load balancer that kubeon makes itself.
+    #[error("loadBalancer.mode {mode} takes no address, but {address} is given; use mode external")]
+    NotExternal {
+        /// The mode.
+        mode: LoadBalancerMode,
+        /// The address that has no use.
+        address: Endpoint,
+    },
+}
+
+impl DeclaredCluster {
+    /// The declaration with every default filled in.
+    ///
+    /// # Errors
+    /// When what is said about the load balancer does not fit together.
+    pub fn settings(&self) -> Result<ClusterSettings, SettingsError> {
+        let Self {
+            // Beside the settings: the version, the hosts, and how they are logged in to.
+            kube_version: _,
+            master_list: _,
+            node_list: _,
+            etcd_list: _,
+            auth_config: _,
+            // For people, and for operations.
+            region: _,
+            timeout_mins: _,
+            cluster_type,
+            deploy_mode,
+            pod_cidr,
+            service_cidr,
+            external_load_balancer,
+            images_registry,
+            api_server,
+            load_balancer,
+            network,
+            certificates,
+        } = self.clone();
+        let ApiServer { domain, port, cert_sans } = api_server.unwrap_or_default();
+        let Network { cni, proxy_mode, dns_domain, node_mask_size, max_pods, node_port_range } =
+            network.unwrap_or_default();
+        let Certificates { ca_years } = certificates.unwrap_or_default();
+        let node_mask_size = node_mask_size.unwrap_or(defaults::NODE_MASK_SIZE);
+        Ok(ClusterSettings {
+            api_domain: or_default(domain, defaults::API_DOMAIN)?,
+            cert_sans,
+            load_balancer: balancer(load_balancer.unwrap_or_default(), external_load_balancer)?,
+            pod_cidr: or_default(pod_cidr, defaults::POD_CIDR)?,
+            service_cidr: or_default(service_cidr, defaults::SERVICE_CIDR)?,
+            node_mask_size,
+            max_pods: max_pods
+                .unwrap_or_else(|| defaults::MAX_PODS.min(defaults::pod_addresses(node_mask_size))),
+            node_ports: or_default(node_port_range, defaults::NODE_PORT_RANGE)?,
+            dns_domain: or_default(dns_domain, defaults::DNS_DOMAIN)?,
+            proxy_mode: proxy_mode.unwrap_or(defaults::PROXY_MODE),
+            feature_gates: String::new(),
+            ca_years: ca_years.unwrap_or(defaults::CA_YEARS),
+            cluster_type: cluster_type.unwrap_or(defaults::CLUSTER_TYPE),
+            deploy_mode: deploy_mode.unwrap_or(defaults::DEPLOY_MODE),
+            api_port: port.unwrap_or(defaults::API_PORT),
+            cni: cni.unwrap_or(defaults::CNI),
+            images_registry,
+        })
+    }
+
+    /// The settings as if the declaration said nothing about the load balancer: what else is wrong with a declaration
+    /// can be found although this does not fit together.
+    ///
+    /// # Errors
+    /// As for [`Self::settings`], but for the load balancer.
+    pub fn settings_without_load_balancer(&self) -> Result<ClusterSettings, SettingsError> {
+        Self { load_balancer: None, external_load_balancer: None, ..self.clone() }.settings()
+    }
+}
+
+fn or_default<T: std::str::FromStr<Err = NameError>>(
+    given: Option<T>,
+    default: &str,
+) -> Result<T, SettingsError> {
+    given.map_or_else(|| default.parse(), Ok).map_err(SettingsError::Default)
+}
+
+fn balancer(given: DeclaredLoadBalancer, short: Option<Endpoint>) -> Result<LoadBalancer, SettingsError> {
+    let DeclaredLoadBalancer { mode, address, port } = given;
+    let address = match (address, short) {
+        (Some(address), Some(short)) if address != short => {
+            return Err(SettingsError::TwoAddresses { address, short });
+        }
+        (address, short) => address.or(short),
+    };
+    let port = port.unwrap_or(defaults::API_PORT);
+    match (mode, address) {
+        (None | Some(LoadBalancerMode::External), Some(address)) => {
+            Ok(LoadBalancer::External { address, port })
+        }
+        (Some(LoadBalancerMode::External), None) => Err(SettingsError::NoAddress),
+        (Some(mode), Some(address)) => Err(SettingsError::NotExternal { mode, address }),
+        (None | Some(LoadBalancerMode::Haproxy), None) => Ok(LoadBalancer::Haproxy),
+        (Some(LoadBalancerMode::Updater), None) => Ok(LoadBalancer::Updater),
+    }
+}
+
+impl ClusterSettings {
+    /// The fields under `spec.cluster` that say something else here than in `other`.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let Self {
+            api_domain,
+            cert_sans,
+            load_balancer,
+            pod_cidr,
+            service_cidr,
+            node_mask_size,
+            max_pods,
+            node_ports,
+            dns_domain,
+            proxy_mode,
+            // No field says them.
+            feature_gates: _,
+            ca_years,
+            cluster_type,
+            deploy_mode,
+            api_port,
+            cni,
+            images_registry,
+        } = self;
+        let fields = [
+            ("clusterType", *cluster_type != other.cluster_type),
+            ("deployMode", *deploy_mode != other.deploy_mode),
+            ("podCIDR", *pod_cidr != other.pod_cidr),
+            ("serviceCIDR", *service_cidr != other.service_cidr),
+            ("imagesRegistry", *images_registry != other.images_registry),
+            ("apiServer.domain", *api_domain != other.api_domain),
+            ("apiServer.port", *api_port != other.api_port),
+            ("apiServer.certSANs", !same_names(cert_sans, &other.cert_sans)),
+            ("loadBalancer", *load_balancer != other.load_balancer),
+            ("network.cni", *cni != other.cni),
+            ("network.proxyMode", *proxy_mode != other.proxy_mode),
+            ("network.dnsDomain", *dns_domain != other.dns_domain),
+            ("network.nodeMaskSize", *node_mask_size != other.node_mask_size),
+            ("network.maxPods", *max_pods != other.max_pods),
+            ("network.nodePortRange", *node_ports != other.node_ports),
+            ("certificates.caYears", *ca_years != other.ca_years),
+        ];
+        fields.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect()
+    }
+}
+
+/// Whether both lists hold the same names, in whatever order.
+fn same_names(one: &[Endpoint], other: &[Endpoint]) -> bool {
+    one.iter().all(|name| other.contains(name)) && other.iter().all(|name| one.contains(name))
+}
+
+/// What holds for a cluster whose state was written before the setting was.
+mod unwritten {
+    use super::super::defaults;
+    use super::{ClusterType, Cni, DeployMode};
+
+    pub(super) fn cluster_type() -> ClusterType {
+        defaults::CLUSTER_TYPE
+    }
+
+    pub(super) fn deploy_mode() -> DeployMode {
+        defaults::DEPLOY_MODE
+    }
+
+    pub(super) fn api_port() -> u16 {
+        defaults::API_PORT
+    }
+
+    pub(super) fn cni() -> Cni {
+        defaults::CNI
+    }
+}
+
+/// A range of ports as `[first, last]`: the form of the state files.
+mod port_pair {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    use super::PortRange;
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    pub(super) fn serialize<S: Serializer>(ports: &PortRange, serializer: S) -> Result<S::Ok, S::Error> {
+        (ports.first(), ports.last()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PortRange, D::Error> {
+        let (first, last) = <(u16, u16)>::deserialize(deserializer)?;
+        PortRange::new(first, last).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fills_in_every_default() {
+        let settings = DeclaredCluster::default().settings().unwrap();
+        assert_eq!(settings.pod_cidr.to_string(), "10.96.0.0/12");
+        assert_eq!(settings.service_cidr.to_string(), "10.64.0.0/12");
+        assert!(!settings.pod_cidr.overlaps(settings.service_cidr));
+        assert_eq!(settings.api_domain.as_str(), "apiserver.cluster.local");
+        assert_eq!(settings.load_balancer, LoadBalancer::Haproxy);
+        assert_eq!(settings.max_pods, 250);
+        assert_eq!(settings.node_ports.to_string(), "10000-30000");
+        assert_eq!((settings.ca_years, settings.api_port), (100, 6443));
+        assert_eq!(
+            (settings.cluster_type, settings.deploy_mode),
+            (ClusterType::Kubernetes, DeployMode::Binary)
+        );
+    }
+
+    #[test]
+    fn asks_for_no_more_pods_than_a_node_has_addresses() {
+        assert_eq!([24, 26, 28].map(defaults::pod_addresses), [253, 61, 13]);
+        let network = Network { node_mask_size: Some(26), ..Network::default() };
+        let cluster = DeclaredCluster { network: Some(network), ..DeclaredCluster::default() };
+        assert_eq!(cluster.settings().unwrap().max_pods, 61);
+    }
+
+    #[test]
+    fn takes_an_address_as_the_wish_for_an_external_load_balancer() {
+        let address: Endpoint = "10.0.0.100".parse().unwrap();
+        let cluster =
+            DeclaredCluster { external_load_balancer: Some(address.clone()), ..DeclaredCluster::default() };
+        let settings = cluster.settings().unwrap();
+        assert_eq!(settings.load_balancer, LoadBalancer::External { address, port: 6443 });
+    }
+
+    #[test]
+    fn refuses_a_load_balancer_that_contradicts_itself() {
+        let with = |mode, address: Option<&str>, short: Option<&str>| {
+            let address = address.map(|text| text.parse().unwrap());
+            let cluster = DeclaredCluster {
+                load_balancer: Some(DeclaredLoadBalancer { mode, address, port: None }),
+                external_load_balancer: short.map(|text| text.parse().unwrap()),
+                ..DeclaredCluster::default()
+            };
+            assert_eq!(cluster.settings_without_load_balancer(), DeclaredCluster::default().settings());
+            cluster.settings().unwrap_err().to_string()
+        };
+        assert_eq!(
+            with(Some(LoadBalancerMode::External), None, None),
+            "loadBalancer.mode external needs loadBalancer.address or externalLoadBalancer"
+        );
+        assert_eq!(
+            with(None, Some("a"), Some("b")),
+            "loadBalancer.address a and externalLoadBalancer b differ; keep one"
+        );
+        assert_eq!(
+            with(Some(LoadBalancerMode::Haproxy), Some("a"), None),
+            "loadBalancer.mode haproxy takes no address, but a is given; use mode external"
+        );
+    }
+
+    #[test]
+    fn settings_are_the_same_after_they_were_stored() {
+        let mut settings = DeclaredCluster::default().settings().unwrap();
+        for load_balancer in [
+            LoadBalancer::Haproxy,
+            LoadBalancer::Updater,
+            LoadBalancer::External { address: "10.0.0.9".parse().unwrap(), port: 7443 },
+        ] {
+            settings.load_balancer = load_balancer;
+            let text = serde_json::to_string(&settings).unwrap();
+            assert_eq!(serde_json::from_str::<ClusterSettings>(&text).unwrap(), settings, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_state_with_ports_the_wrong_way_round_is_not_read() {
+        let mut state = serde_json::to_value(DeclaredCluster::default().settings().unwrap()).unwrap();
+        state["nodePorts"] = serde_json::json!([32767, 30000]);
+        let error = serde_json::from_value::<ClusterSettings>(state).unwrap_err().to_string();
+        assert!(error.contains("the lower port first"), "{error}");
+    }
+}

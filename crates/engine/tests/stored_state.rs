@@ -1,0 +1,128 @@
+//! State files of older programs are read, and mean what they meant.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::path::{Path, PathBuf};
+
+use kubeon_api::kubernetes_cluster::{
+    ApiServer, Certificates, DeclaredCluster, DeclaredLoadBalancer, LoadBalancerMode, Network, ProxyMode,
+};
+use kubeon_api::{ClusterName, HostName, Version};
+use kubeon_engine::cluster_request::{HostRequest, RequestParts, from_parts};
+use kubeon_engine::engine::{StoredCluster, set_spec};
+use kubeon_engine::login_request::LoginRequest;
+use kubeon_plan::ClusterSpec;
+use kubeon_store::Store;
+use serde_json::Value;
+
+const VERSION: &str = "v1.36.3";
+
+fn name() -> ClusterName {
+    "demo".parse().unwrap()
+}
+
+fn fixture(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(file)
+}
+
+fn host(address: &str, name: Option<&str>, labels: &[(&str, &str)]) -> HostRequest {
+    HostRequest {
+        address: address.parse().unwrap(),
+        name: name.map(|name| name.parse::<HostName>().unwrap()),
+        labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        login: LoginRequest::default(),
+    }
+}
+
+/// The cluster that is requested by these settings.
+fn requested(declared: DeclaredCluster, feature_gates: &str) -> ClusterSpec {
+    let parts = RequestParts {
+        declared,
+        feature_gates: feature_gates.to_owned(),
+        masters: vec![host("172.30.0.11", Some("m1"), &[])],
+        workers: vec![
+            host("172.30.0.12", None, &[("disk", "ssd"), ("example.com/rack", "")]),
+            host("172.30.0.13", Some("w2"), &[]),
+        ],
+        ..RequestParts::default()
+    };
+    let supported: Version = VERSION.parse().unwrap();
+    (*from_parts("demo", VERSION, parts, &[supported]).unwrap().spec).clone()
+}
+
+/// Every setting at its default.
+fn plain() -> ClusterSpec {
+    requested(DeclaredCluster::default(), "")
+}
+
+/// Every setting that an older program could write, at another value than its default.
+fn otherwise() -> ClusterSpec {
+    let declared = DeclaredCluster {
+        pod_cidr: Some("10.100.0.0/16".parse().unwrap()),
+        service_cidr: Some("10.200.0.0/16".parse().unwrap()),
+        api_server: Some(ApiServer {
+            domain: Some("api.shop.test".parse().unwrap()),
+            port: None,
+            cert_sans: vec!["shop.example.com".parse().unwrap(), "203.0.113.9".parse().unwrap()],
+        }),
+        load_balancer: Some(DeclaredLoadBalancer {
+            mode: Some(LoadBalancerMode::External),
+            address: Some("172.30.9.9".parse().unwrap()),
+            port: Some(7443),
+        }),
+        network: Some(Network {
+            proxy_mode: Some(ProxyMode::Iptables),
+            dns_domain: Some("shop.internal".parse().unwrap()),
+            node_mask_size: Some(25),
+            max_pods: Some(77),
+            node_port_range: Some("31000-31999".parse().unwrap()),
+            ..Network::default()
+        }),
+        certificates: Some(Certificates { ca_years: Some(10) }),
+        ..DeclaredCluster::default()
+    };
+    requested(declared, "InPlacePodVerticalScaling=true,AllAlpha=false")
+}
+
+/// A store that holds this state file of an older program.
+fn store_with(file: &str) -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned());
+    std::fs::copy(fixture(file), store.state_path(&name())).unwrap();
+    (folder, store)
+}
+
+#[test]
+fn a_state_of_an_older_program_means_what_it_meant() {
+    for (file, spec) in [("state-v1-plain.json", plain()), ("state-v1-otherwise.json", otherwise())] {
+        let (_folder, store) = store_with(file);
+        let state: StoredCluster = store.load(&name()).unwrap();
+        assert_eq!(state.spec, spec, "{file}: the same request is no change");
+        let mut saved = state.clone();
+        set_spec(&mut saved, spec);
+        assert_eq!(saved, state, "{file}: the addresses that follow are the same");
+        assert_eq!((state.generation, state.leaving.len(), state.logins.len()), (7, 1, 4), "{file}");
+    }
+}
+
+/// Also by the older program, should somebody go back to it: it reads the fields that it knows.
+#[test]
+fn a_state_that_is_saved_again_keeps_every_field_in_its_form() {
+    for file in ["state-v1-plain.json", "state-v1-otherwise.json"] {
+        let (_folder, store) = store_with(file);
+        let mut state: StoredCluster = store.load(&name()).unwrap();
+        let lock = store.lock(&name(), "kubeon create").unwrap();
+        store.save(&lock, &mut state).unwrap();
+        let read = |path: &Path| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
+        let (old, new) = (read(&fixture(file)), read(&store.state_path(&name())));
+        for (field, value) in old.as_object().unwrap().iter().filter(|(field, _)| *field != "updatedAt") {
+            let fields = value.as_object().filter(|_| field == "spec");
+            match fields {
+                Some(fields) => {
+                    fields.iter().for_each(|(name, value)| assert_eq!(new[field][name], *value, "{name}"))
+                }
+                None => assert_eq!(new[field], *value, "{file}: {field}"),
+            }
+        }
+    }
+}
