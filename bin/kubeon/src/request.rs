@@ -1,8 +1,10 @@
 //! From flags to a cluster request: what flags declare, and what of them cannot be read.
 
+use std::str::FromStr;
+
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 use kubeon_api::kubernetes_cluster::{
-    ApiServer, Certificates, DeclaredCluster, DeclaredLoadBalancer, LoadBalancerMode, Network, ProxyMode,
+    ApiServer, Certificates, Cni, DeclaredCluster, DeclaredLoadBalancer, LoadBalancerMode, Network, ProxyMode,
 };
 use kubeon_api::{NameError, Version};
 use kubeon_engine::cluster_request::{ClusterRequest, RequestParts, from_parts};
@@ -71,14 +73,15 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
             port: port.and_then(|p| u16::try_from(p).ok()),
         }),
         network: Some(Network {
-            proxy_mode: (flags.proxy.as_deref() == Some("iptables")).then_some(ProxyMode::Iptables),
+            cni: choice(flags.cni.as_deref()).filter(|cni: &Cni| cni.unsupported().is_none()),
+            proxy_mode: choice(flags.proxy.as_deref())
+                .filter(|mode: &ProxyMode| mode.unsupported().is_none()),
             dns_domain: read.text("--dns-domain", flags.dns_domain.as_deref()),
             node_mask_size: read
                 .number("--node-mask-size", flags.node_mask_size, 16, 28)
                 .and_then(|bits| u8::try_from(bits).ok()),
             max_pods: read.number("--max-pods", flags.max_pods, 4, 65000),
             node_port_range: read.text("--port-range", flags.port_range.as_deref()),
-            ..Network::default()
         }),
         certificates: Some(Certificates {
             ca_years: read.number("--cert-years", flags.cert_years, 1, MAX_CA_YEARS),
@@ -87,12 +90,17 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
     }
 }
 
+/// The value of a flag that takes one word of a few. [`SettingFlags::refusals`] refuses other words.
+fn choice<T: FromStr>(text: Option<&str>) -> Option<T> {
+    text?.parse().ok()
+}
+
 struct Reader<'a> {
     refusals: &'a mut Vec<Refusal>,
 }
 
 impl Reader<'_> {
-    fn text<T: std::str::FromStr<Err = NameError>>(&mut self, flag: &str, text: Option<&str>) -> Option<T> {
+    fn text<T: FromStr<Err = NameError>>(&mut self, flag: &str, text: Option<&str>) -> Option<T> {
         let text = text?;
         match text.parse() {
             Ok(value) => Some(value),

@@ -211,7 +211,7 @@ fn a_file_says_it_all() {
     std::fs::write(&file, text.replace("nodeList", "nodelist")).unwrap();
     home.kubeon(&["create", "-f", shown]).refuses(&["1 mistake", "nodelist"]);
     std::fs::write(&file, text.replace("kubeVersion", "deployMode: container\n    kubeVersion")).unwrap();
-    home.kubeon(&["create", "-f", shown]).refuses(&["spec.cluster.deployMode", "only binary"]);
+    home.kubeon(&["create", "-f", shown]).refuses(&["spec.cluster.deployMode", "use binary"]);
     home.kubeon(&["create", "-f", "/nonexistent.yaml"]).refuses(&["cannot read /nonexistent.yaml"]);
 }
 

@@ -12,20 +12,47 @@ use crate::mistake::Mistake;
 use crate::tree::{Tree, Value};
 use crate::variables::{Kind, Remarks, Said, Variables, kind, meant};
 
-/// A choice of which a bundle carries only some values; worded as the command line words its flags.
+/// A variable that takes one word of a few; worded as the command line words its flags.
 struct Choice {
     variable: &'static str,
     noun: &'static str,
-    carried: &'static [&'static str],
+    /// Why a cluster cannot have the value, and what to use; `None` where it can.
+    refuses: fn(&str) -> Option<String>,
 }
 
 const CHOICES: &[Choice] = &[
-    Choice { variable: "kube_network_plugin", noun: "cni", carried: &["flannel"] },
-    Choice { variable: "container_manager", noun: "cri", carried: &["containerd"] },
-    Choice { variable: "kube_proxy_mode", noun: "proxy mode", carried: &["nftables", "iptables"] },
-    Choice { variable: "kube_apiserver_port", noun: "port of the API server", carried: &["6443"] },
-    Choice { variable: "dns_mode", noun: "dns mode", carried: &["coredns"] },
+    Choice {
+        variable: "kube_network_plugin",
+        noun: "cni",
+        refuses: |value| match value.parse::<Cni>() {
+            Ok(cni) => cni.unsupported().map(str::to_owned),
+            Err(_) => other_than(value, &["flannel"]),
+        },
+    },
+    Choice {
+        variable: "container_manager",
+        noun: "cri",
+        refuses: |value| other_than(value, &["containerd"]),
+    },
+    Choice {
+        variable: "kube_proxy_mode",
+        noun: "proxy mode",
+        refuses: |value| match value.parse::<ProxyMode>() {
+            Ok(mode) => mode.unsupported().map(str::to_owned),
+            Err(_) => other_than(value, &["nftables", "iptables"]),
+        },
+    },
+    Choice {
+        variable: "kube_apiserver_port",
+        noun: "port of the API server",
+        refuses: |value| other_than(value, &["6443"]),
+    },
+    Choice { variable: "dns_mode", noun: "dns mode", refuses: |value| other_than(value, &["coredns"]) },
 ];
+
+fn other_than(value: &str, carried: &[&str]) -> Option<String> {
+    (!carried.contains(&value)).then(|| format!("no bundle carries it; use {}", carried.join(" or ")))
+}
 
 /// Fills in what is said about the whole cluster.
 pub(crate) fn fill(
@@ -41,8 +68,8 @@ pub(crate) fn fill(
     cluster.service_cidr = read.parsed("kube_service_addresses");
     let domain = read.parsed("dns_domain");
     let network = Network {
-        cni: read.parsed::<Word>("kube_network_plugin").and_then(|word| word.is("flannel", Cni::Flannel)),
-        proxy_mode: read.proxy_mode(),
+        cni: read.choice("kube_network_plugin"),
+        proxy_mode: read.choice("kube_proxy_mode"),
         dns_domain: domain.or_else(|| read.parsed("cluster_name")),
         node_mask_size: read.number("kube_network_node_prefix", 16, 28).and_then(|n| u8::try_from(n).ok()),
         max_pods: read.number("kubelet_max_pods", 4, 65000),
@@ -58,22 +85,6 @@ pub(crate) fn fill(
     cluster.load_balancer = read.load_balancer();
     read.local_balancer(cluster.load_balancer.is_some(), remarks);
     read.rest(remarks);
-}
-
-/// Any word.
-struct Word(String);
-
-impl Word {
-    fn is<T>(&self, word: &str, value: T) -> Option<T> {
-        (self.0 == word).then_some(value)
-    }
-}
-
-impl FromStr for Word {
-    type Err = std::convert::Infallible;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.to_owned()))
-    }
 }
 
 /// Reads variables, and writes down what is wrong with them.
@@ -167,21 +178,18 @@ impl Reader<'_> {
     }
 
     fn choices(&mut self) {
-        for Choice { variable, noun, carried } in CHOICES {
+        for Choice { variable, noun, refuses } in CHOICES {
             let Some((said, text)) = self.text(variable) else { continue };
-            if !carried.contains(&text.as_str()) {
-                let reason = format!(
-                    "[check] Input {noun}[{text}] not support: no bundle carries it; use {}",
-                    carried.join(" or ")
-                );
+            if let Some(why) = refuses(&text) {
+                let reason = format!("[check] Input {noun}[{text}] not support: {why}");
                 self.refuse(&said, format!("{variable}: {text}"), reason);
             }
         }
     }
 
-    fn proxy_mode(&mut self) -> Option<ProxyMode> {
-        let word = self.parsed::<Word>("kube_proxy_mode")?;
-        word.is("iptables", ProxyMode::Iptables).or(word.is("nftables", ProxyMode::Nftables))
+    /// The value of a variable that takes one word of a few; [`Self::choices`] refuses other words.
+    fn choice<T: FromStr>(&mut self, name: &str) -> Option<T> {
+        self.text(name)?.1.parse().ok()
     }
 
     /// `loadbalancer_apiserver: {address, port}`: one that exists.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, builder::BoolishValueParser};
+use kubeon_api::kubernetes_cluster::{Cni, LoadBalancer, LoadBalancerMode, ProxyMode};
 use kubeon_plan::Refusal;
 
 /// What the cluster is to be.
@@ -65,30 +66,45 @@ pub(crate) struct SettingFlags {
     pub offline: Option<bool>,
 }
 
+/// A flag that takes one word of a few.
 struct Choice {
     flag: &'static str,
     noun: &'static str,
-    supported: &'static [&'static str],
-    /// Known to the contract, but in no bundle; and what to use.
-    missing: &'static [&'static str],
+    /// Why a cluster cannot have the value, and what to use; `None` where it can.
+    refuses: fn(&str) -> Option<String>,
 }
 
+/// Values that no field of a cluster has. Some are known to the contract of the command line.
 const CHOICES: [Choice; 4] = [
     Choice {
         flag: "cni",
         noun: "cni",
-        supported: &["flannel"],
-        missing: &["none", "bpf", "calico", "cilium"],
+        refuses: |value| match value.parse::<Cni>() {
+            Ok(cni) => cni.unsupported().map(str::to_owned),
+            Err(_) => foreign(value, &["flannel"], &["bpf"]),
+        },
     },
-    Choice { flag: "cri", noun: "cri", supported: &["containerd"], missing: &["docker"] },
-    Choice { flag: "ic", noun: "ingress", supported: &["none"], missing: &["contour", "istio"] },
+    Choice { flag: "cri", noun: "cri", refuses: |value| foreign(value, &["containerd"], &["docker"]) },
+    Choice { flag: "ic", noun: "ingress", refuses: |value| foreign(value, &["none"], &["contour", "istio"]) },
     Choice {
         flag: "proxy",
         noun: "proxy mode",
-        supported: &["nftables", "iptables"],
-        missing: &["ipvs", "bpf", "calico", "cilium"],
+        refuses: |value| match value.parse::<ProxyMode>() {
+            Ok(mode) => mode.unsupported().map(str::to_owned),
+            Err(_) => foreign(value, &["nftables", "iptables"], &["bpf", "calico", "cilium"]),
+        },
     },
 ];
+
+/// Why a value is refused that is not `supported`; the `missing` ones are known, and no bundle carries them.
+fn foreign(value: &str, supported: &[&str], missing: &[&str]) -> Option<String> {
+    if supported.contains(&value) {
+        return None;
+    }
+    let why =
+        if missing.contains(&value) { format!("no bundle carries {value}") } else { "unknown".to_owned() };
+    Some(format!("{why}; use {}", supported.join(" or ")))
+}
 
 impl SettingFlags {
     /// Values that no bundle can serve.
@@ -131,43 +147,37 @@ impl SettingFlags {
     }
 
     fn lb_refusals(&self) -> Option<Refusal> {
-        let refuse = |subject: String, reason: &str| Some(Refusal::argument(subject, reason));
-        match (self.lb_mode.as_deref(), &self.lb_ip) {
-            (Some("updater"), _) => refuse(
-                "--lb-mode updater".into(),
-                "[check] Input lb mode[updater] not support: no bundle carries apiserver-updater; use haproxy or external",
-            ),
-            (Some("external"), None) => {
-                refuse("--lb-mode external".into(), "needs --lb-ip ADDRESS of the load balancer that exists")
+        let refuse = |subject: String, reason: String| Some(Refusal::argument(subject, reason));
+        let unsupported = |mode: &str, why: &str| {
+            refuse(format!("--lb-mode {mode}"), format!("[check] Input lb mode[{mode}] not support: {why}"))
+        };
+        let mode = match self.lb_mode.as_deref().map(|mode| (mode, mode.parse::<LoadBalancerMode>())) {
+            None => None,
+            Some((_, Ok(mode))) => Some(mode),
+            Some((mode, Err(_))) => return unsupported(mode, "use haproxy or external"),
+        };
+        match (mode, &self.lb_ip) {
+            (Some(LoadBalancerMode::Updater), _) => {
+                LoadBalancer::Updater.unsupported().and_then(|setting| unsupported("updater", setting.reason))
             }
-            (Some("haproxy") | None, Some(address)) => refuse(
+            (Some(LoadBalancerMode::External), None) => refuse(
+                "--lb-mode external".to_owned(),
+                "needs --lb-ip ADDRESS of the load balancer that exists".to_owned(),
+            ),
+            (Some(LoadBalancerMode::Haproxy) | None, Some(address)) => refuse(
                 format!("--lb-ip {address}"),
-                "names a load balancer that exists: add --lb-mode external",
+                "names a load balancer that exists: add --lb-mode external".to_owned(),
             ),
-            (Some(mode), _) if !["haproxy", "external"].contains(&mode) => refuse(
-                format!("--lb-mode {mode}"),
-                &format!("[check] Input lb mode[{mode}] not support: use haproxy or external"),
-            ),
-            _ => None,
+            (Some(LoadBalancerMode::External), Some(_)) | (Some(LoadBalancerMode::Haproxy) | None, None) => {
+                None
+            }
         }
     }
 }
 
 impl Choice {
     fn refusal(&self, value: &str) -> Option<Refusal> {
-        if self.supported.contains(&value) {
-            return None;
-        }
-        let why = match value {
-            "none" => "without a pod network no pod gets an address".to_owned(),
-            _ if self.missing.contains(&value) => format!("no bundle carries {value}"),
-            _ => "unknown".to_owned(),
-        };
-        let reason = format!(
-            "[check] Input {}[{value}] not support: {why}; use {}",
-            self.noun,
-            self.supported.join(" or ")
-        );
+        let reason = format!("[check] Input {}[{value}] not support: {}", self.noun, (self.refuses)(value)?);
         Some(Refusal::argument(format!("--{} {value}", self.flag), reason))
     }
 }
