@@ -12,3 +12,4 @@ mod same;
 mod timeouts;
 mod waiting;
 mod without;
+mod written;
