@@ -77,13 +77,11 @@ async fn send(
     write: Write,
 ) -> Result<(), WriteFailure> {
     let Write { target, change, operation, .. } = write;
-    let verb = match change {
-        Change::Create(value) => Verb::Create(value),
-        Change::Merge(value) => Verb::Merge(value),
-        Change::Strategic(value) => Verb::Strategic(value),
-        Change::Status(value) => Verb::Status(value),
-        Change::Delete { uid } => Verb::Delete(uid),
-    };
+    let verb = verb(change).map_err(|error| WriteFailure::Refused {
+        operation: operation.clone(),
+        what: ("serialize", target.clone()),
+        trouble: WriteRefusal { text: error.to_string(), lasting: true },
+    })?;
     let answer = context.writer.send_with(permit, path(&target), &verb).await;
     let result = answer.as_ref().map_or_else(|error| error.category(), |_| "done");
     context.metrics.request(verb.word(), target.kind.as_str(), result);
@@ -101,6 +99,17 @@ async fn send(
         }
         Err(error) => refused(context, &target, &verb, operation, error).await,
     }
+}
+
+/// The request of a change, with its body as JSON.
+fn verb(change: Change) -> Result<Verb, serde_json::Error> {
+    Ok(match change {
+        Change::Create(object) => Verb::Create(serde_json::to_value(object)?),
+        Change::Merge(patch) => Verb::Merge(serde_json::to_value(patch)?),
+        Change::Strategic(patch) => Verb::Strategic(serde_json::to_value(patch)?),
+        Change::Status(patch) => Verb::Status(serde_json::to_value(patch)?),
+        Change::Delete { uid } => Verb::Delete(uid),
+    })
 }
 
 async fn refused(

@@ -164,8 +164,7 @@ fn yields(changes: &mut ClusterChanges, class: Urgency) -> bool {
 /// Whether it is the status of an operation that ended.
 fn tells_an_end(write: &Write) -> bool {
     let Change::Status(patch) = &write.change else { return false };
-    let ended =
-        patch["status"]["status"].as_str().is_some_and(|word| ["Succeeded", "Failed"].contains(&word));
+    let ended = patch.text("status").is_some_and(|word| ["Succeeded", "Failed"].contains(&word));
     ended && write.target.kind == ObjectKind::Operation
 }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::EnvVar;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::ClusterOperation;
-use kubeon_operations::{Change, ClusterChanges, ObjectKind, QueueKey, Write, names};
+use kubeon_operations::{Change, ClusterChanges, NewObject, ObjectKind, QueueKey, Write, names};
 use kubeon_traces::{Place, Span, Traces};
-use serde_json::{Value, json};
 
 /// Where a Job's trace goes on, for people and for other runners.
 const ANNOTATION: &str = "kubeon.io/traceparent";
@@ -52,7 +54,7 @@ impl OperatorSpans {
         let end = writes.iter().find_map(|write| end(write, &operation));
         let writes = writes.iter().map(|write| write.why.as_str()).collect::<Vec<_>>().join("; ");
         for write in changes.stages.iter_mut().flatten() {
-            if let (ObjectKind::Job, Change::Create(job)) = (write.target.kind, &mut write.change) {
+            if let Change::Create(NewObject::Job(job)) = &mut write.change {
                 mark(job, &place, &self.collector);
             }
         }
@@ -112,32 +114,39 @@ fn end(write: &Write, operation: &ClusterOperation) -> Option<(String, Option<St
     let Change::Status(patch) = &write.change else { return None };
     let own = write.target.kind == ObjectKind::Operation
         && Some(&write.target.name) == operation.metadata.name.as_ref();
-    let word =
-        patch["status"]["status"].as_str().filter(|word| own && ["Succeeded", "Failed"].contains(word))?;
-    let reason = patch["status"]["reason"].as_str().map(str::to_owned);
+    let word = patch.text("status").filter(|word| own && ["Succeeded", "Failed"].contains(word))?;
+    let reason = patch.text("reason").map(str::to_owned);
     let failed = (word == "Failed").then(|| reason.unwrap_or_else(|| "failed".to_owned()));
     Some((word.to_owned(), failed))
 }
 
-fn mark(job: &mut Value, place: &Place, collector: &str) {
+fn mark(job: &mut Job, place: &Place, collector: &str) {
     let text = place.to_string();
-    job["metadata"]["annotations"][ANNOTATION] = json!(text);
-    let template = &mut job["spec"]["template"];
-    template["metadata"]["annotations"][ANNOTATION] = json!(text);
-    // A secret in the address stays with the operator.
+    annotate(&mut job.metadata, &text);
+    let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
+    annotate(template.metadata.get_or_insert_default(), &text);
+    // An address with credentials stays with the operator.
     let collector = Some(collector).filter(|collector| !collector.contains('@'));
-    for container in template["spec"]["containers"].as_array_mut().into_iter().flatten() {
-        if container["env"].is_null() {
-            container["env"] = json!([]);
-        }
-        let Some(env) = container["env"].as_array_mut() else { continue };
-        env.push(json!({"name": "TRACEPARENT", "value": text}));
-        env.extend(collector.map(|url| json!({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": url})));
+    let variable = |name: &str, value: &str| EnvVar {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+        value_from: None,
+    };
+    for container in template.spec.iter_mut().flat_map(|pod| &mut pod.containers) {
+        let env = container.env.get_or_insert_default();
+        env.push(variable("TRACEPARENT", &text));
+        env.extend(collector.map(|url| variable("OTEL_EXPORTER_OTLP_ENDPOINT", url)));
     }
+}
+
+fn annotate(meta: &mut ObjectMeta, place: &str) {
+    meta.annotations.get_or_insert_default().insert(ANNOTATION.to_owned(), place.to_owned());
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -147,8 +156,10 @@ mod tests {
         assert_eq!(root(uid), Some(place));
         assert!(place.to_string().starts_with("00-0af7651916cd43dd8448eb211c80319c-"));
         assert_eq!(root("no uid"), None);
-        let mut job = json!({"metadata": {"name": "x"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
+        let job = json!({"metadata": {"name": "x"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
+        let mut job: Job = serde_json::from_value(job).unwrap();
         mark(&mut job, &place, "http://collector:4318");
+        let job = json!(job);
         let env = &job["spec"]["template"]["spec"]["containers"][0]["env"];
         assert_eq!((&env[0]["name"], &env[0]["value"]), (&json!("TRACEPARENT"), &json!(place.to_string())));
         assert_eq!(job["spec"]["template"]["metadata"]["annotations"][ANNOTATION], json!(place.to_string()));

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::kubeonkube::ClusterCondition;
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
-use serde_json::json;
 
+use crate::object::{ObjectPatch, StatusPatch};
 use crate::operation::wait::Wait;
-use crate::operation::{
-    OperationChanges, archive, guarded, name, running, shown, start, status, target, wait,
-};
+use crate::operation::{OperationChanges, archive, name, running, shown, start, status, target, wait};
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
 use crate::{QueueKey, job_state, names, order};
@@ -240,7 +238,10 @@ fn owned(s: &View<'_>, cluster: &Cluster) -> ClusterChanges {
         writes.push(Write {
             why: format!("{what} belongs to the cluster"),
             target,
-            change: Change::Strategic(json!({"metadata": {"ownerReferences": [owner(cluster)]}})),
+            change: Change::Strategic(ObjectPatch::of_metadata(ObjectMeta {
+                owner_references: Some(vec![owner(cluster)]),
+                ..ObjectMeta::default()
+            })),
             operation: None,
         });
     }
@@ -284,8 +285,8 @@ fn history(
         Some(text) => notice(cluster, true, "ReferenceMissing", text.clone()),
         None => notice(cluster, false, "ReferencesFound", "what it refers to is there".to_owned()),
     });
-    let was = if cluster.status.is_some() { json!(before) } else { json!({}) };
-    let patch = guarded(cluster.metadata.resource_version.as_deref(), &was, &json!(new))?;
+    let version = cluster.metadata.resource_version.as_deref();
+    let patch = StatusPatch::between(version, cluster.status.as_ref(), &new)?;
     let write = Write {
         why: "the history changed".to_owned(),
         target: ObjectRef::new(ObjectKind::Cluster, "", cluster.metadata.name.as_deref().unwrap_or_default()),

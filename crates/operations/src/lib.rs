@@ -18,6 +18,7 @@ pub mod image;
 pub mod job_state;
 pub mod kubernetes_cluster;
 pub mod names;
+pub mod object;
 pub mod operation;
 pub mod order;
 mod persisted;
@@ -26,6 +27,7 @@ pub mod settings;
 pub mod view;
 pub mod write;
 
+pub use object::{JobSpecPatch, NewObject, ObjectPatch, StatusPatch};
 pub use queue_key::QueueKey;
 pub use settings::OperatorSettings;
 pub use view::{ClusterObject, Data, ObjectOwnership, Objects, Observed, View, WriteRefusal};

@@ -5,9 +5,9 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::{DataRef, labels};
-use serde_json::{Value, json};
 
 use crate::names;
+use crate::object::{NewObject, ObjectPatch};
 use crate::operation::inputs::Obstacle;
 use crate::operation::wait::Wait;
 use crate::view::View;
@@ -53,14 +53,17 @@ pub(crate) fn hand_over(
         }
         Some(meta) if meta.job.as_deref() == Some(&job.name) => return Ok(None),
         Some(_) => {
-            let named = json!({"metadata": {"annotations": {labels::JOB: job.name}}});
-            ("what its runner keeps is handed over to it", Change::Merge(named))
+            let named = ObjectMeta {
+                annotations: Some([(labels::JOB.to_owned(), job.name.clone())].into()),
+                ..ObjectMeta::default()
+            };
+            ("what its runner keeps is handed over to it", Change::Merge(ObjectPatch::of_metadata(named)))
         }
     };
     Ok(Some(Write { why: why.to_owned(), target, change, operation: Some(operation.to_owned()) }))
 }
 
-fn empty(target: &ObjectRef, object: PersistedObject<'_>, job: &str) -> Value {
+fn empty(target: &ObjectRef, object: PersistedObject<'_>, job: &str) -> NewObject {
     let metadata = ObjectMeta {
         name: Some(target.name.clone()),
         namespace: Some(target.namespace.clone()),
@@ -70,8 +73,8 @@ fn empty(target: &ObjectRef, object: PersistedObject<'_>, job: &str) -> Value {
         ..ObjectMeta::default()
     };
     if target.kind == ObjectKind::Secret {
-        json!(Secret { metadata, type_: Some("Opaque".to_owned()), ..Secret::default() })
+        Secret { metadata, type_: Some("Opaque".to_owned()), ..Secret::default() }.into()
     } else {
-        json!(ConfigMap { metadata, ..ConfigMap::default() })
+        ConfigMap { metadata, ..ConfigMap::default() }.into()
     }
 }

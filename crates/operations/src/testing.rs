@@ -285,7 +285,7 @@ impl World {
         match (&write.change, current) {
             (Change::Create(_), Some(_)) | (Change::Delete { .. }, None) => true,
             (Change::Create(value), None) => {
-                self.put(target.kind, &target.namespace, &target.name, value.clone());
+                self.put(target.kind, &target.namespace, &target.name, json!(value));
                 true
             }
             (Change::Delete { .. }, Some(_)) => {
@@ -293,7 +293,8 @@ impl World {
                 true
             }
             (_, None) => false,
-            (Change::Merge(patch) | Change::Status(patch), Some(mut value)) => {
+            (Change::Merge(_) | Change::Status(_), Some(mut value)) => {
+                let patch = &body(&write.change);
                 let guard = patch.pointer("/metadata/resourceVersion");
                 if guard.is_some_and(|guard| *guard != value["metadata"]["resourceVersion"]) {
                     return false;
@@ -309,12 +310,24 @@ impl World {
             }
             (Change::Strategic(patch), Some(mut value)) => {
                 let mut owners = value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-                owners.extend(patch["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default());
+                owners.extend(
+                    json!(patch)["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default(),
+                );
                 value["metadata"]["ownerReferences"] = json!(owners);
                 self.put(target.kind, &target.namespace, &target.name, value);
                 true
             }
         }
+    }
+}
+
+/// The JSON of a write, as the API server gets it.
+pub(crate) fn body(change: &Change) -> Value {
+    match change {
+        Change::Create(object) => json!(object),
+        Change::Merge(patch) | Change::Strategic(patch) => json!(patch),
+        Change::Status(patch) => json!(patch),
+        Change::Delete { uid } => json!({"uid": uid}),
     }
 }
 

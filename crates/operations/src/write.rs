@@ -1,7 +1,8 @@
 //! What a plan consists of.
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
+
+use crate::object::{NewObject, ObjectPatch, StatusPatch};
 
 /// What kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,13 +61,13 @@ impl ObjectRef {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// Made. One that exists already is read and taken for it when it is the same: content, or owner for a Job.
-    Create(Value),
+    Create(NewObject),
     /// A JSON merge patch. With a `resourceVersion` in it, only that version is changed.
-    Merge(Value),
+    Merge(ObjectPatch),
     /// A strategic merge patch; only for kinds that Kubernetes itself has.
-    Strategic(Value),
+    Strategic(ObjectPatch),
     /// A JSON merge patch of the status.
-    Status(Value),
+    Status(StatusPatch),
     /// Removed, in the background, when it still has this UID. One that is gone is as wanted.
     Delete {
         /// The UID; any when empty.
@@ -230,8 +231,6 @@ pub(crate) struct NeedsReads(pub Vec<ObjectRef>);
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn write(name: &str, change: Change) -> Write {
@@ -244,7 +243,7 @@ mod tests {
     }
 
     fn status(name: &str) -> Write {
-        write(name, Change::Status(json!({})))
+        write(name, Change::Status(StatusPatch::default()))
     }
 
     fn notice(about: &str, with: &str) -> Notice {
@@ -263,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_notice_is_told_with_its_write_whatever_becomes_of_the_others() {
-        let meta = write("a", Change::Merge(json!({})));
+        let meta = write("a", Change::Merge(ObjectPatch::default()));
         let stages = vec![vec![meta, status("b")], vec![status("a")]];
         let notices = vec![notice("a", "a"), notice("b", "b"), notice("of b", "b")];
         let mut changes = ClusterChanges { stages, notices, wake: None };

@@ -1,31 +1,40 @@
 //! The Job of an operation, as contracts A (1.5) and B (2.4) describe it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value, json};
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::core::v1::{
+    Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, PodSecurityContext,
+    PodSpec, PodTemplateSpec, ProjectedVolumeSource, ResourceRequirements, SeccompProfile,
+    SecretVolumeSource, SecurityContext, ServiceAccountTokenProjection, Volume, VolumeMount,
+    VolumeProjection,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 /// The user and group of our images; files that are mounted belong to the group.
 const NONROOT: i64 = 65532;
-/// Where the image of a bundle copies it to.
+/// The mode of files that only their owner reads.
+const OWNER_READS: i32 = 0o400;
+/// The folder that the image of a bundle copies its files to.
 const FILLED: &str = "/target";
-/// The only folder of a runner's container that it may write in.
+/// The only folder of a runner's container that is writable.
 const SCRATCH: &str = "/tmp";
 /// The file of a token in its volume.
 pub const TOKEN: &str = "token";
-/// Seconds between the signal that ends a pod and its death: hooks that always run need them.
+/// Seconds between SIGTERM and SIGKILL of a pod: hooks that always run need them.
 const GRACE_SECONDS: i64 = 120;
-/// What of them the runner leaves to its work.
+/// The part of [`GRACE_SECONDS`] that the runner leaves to its work.
 const WORK_GRACE: &str = "100";
 
-/// A Job, in plain values.
+/// The values of a Job that differ between operations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperationJob<'a> {
     /// Its name, at most 63 characters.
     pub name: &'a str,
     /// Its namespace.
     pub namespace: &'a str,
-    /// The `ownerReferences` entry of what controls it.
-    pub owner: Option<Value>,
+    /// The object that controls it.
+    pub owner: Option<OwnerReference>,
     /// Labels of the Job and its pods.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the Job and its pods.
@@ -40,18 +49,18 @@ pub struct OperationJob<'a> {
     pub env: Vec<(String, String)>,
     /// Files.
     pub mounts: Vec<Mount>,
-    /// What the container may use.
-    pub resources: Option<Value>,
-    /// Seconds after which it is ended.
+    /// Requests and limits of the container.
+    pub resources: Option<ResourceRequirements>,
+    /// Seconds after which Kubernetes ends it; zero and less mean no deadline.
     pub deadline_seconds: Option<i64>,
-    /// Seconds after its end when it is removed.
-    pub ttl_seconds: Option<i64>,
+    /// Seconds between its end and its removal.
+    pub ttl_seconds: Option<i32>,
 }
 
 /// What process 1 of the Job is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
-    /// The mounted script, in an image that kubeon knows nothing of; without any token.
+    /// The mounted script, in an image that is not ours. It gets no token.
     Script,
     /// `kubeon-runner run`, under the service account `kubeon-runner`.
     Runner {
@@ -69,229 +78,243 @@ pub enum Program {
 pub struct Mount {
     /// The volume's name; mounts of one name share a volume.
     pub volume: &'static str,
-    /// What it is made of.
-    pub source: Source,
-    /// Where it is.
+    /// The content of the volume.
+    pub source: MountSource,
+    /// The path in the container.
     pub path: String,
-    /// The key that it shows; all of them when absent.
+    /// The key that is mounted; all of them when absent.
     pub key: Option<String>,
 }
 
-/// What a volume is made of.
+/// The content of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// A ConfigMap. It need not be there when `optional`.
+pub enum MountSource {
+    /// A ConfigMap.
     ConfigMap {
         /// Its name.
         name: String,
-        /// Its files' mode, where it is not the usual one.
-        mode: Option<u32>,
-        /// Whether the volume is empty without it.
+        /// The mode of its files; Kubernetes' default when absent.
+        mode: Option<i32>,
+        /// Whether the pod starts without the ConfigMap, with an empty volume.
         optional: bool,
     },
-    /// A Secret, whose files only the owner reads. It need not be there when `optional`.
+    /// A Secret, whose files only the owner reads.
     Secret {
         /// Its name.
         name: String,
-        /// Whether the volume is empty without it.
+        /// Whether the pod starts without the Secret, with an empty volume.
         optional: bool,
     },
-    /// A token of the pod's service account for nobody but this audience, file `token`. The kubelet renews it in time.
+    /// A token of the pod's service account for one audience, file `token`. The kubelet renews it before it expires.
     Token {
-        /// Who takes it.
+        /// The audience.
         audience: String,
-        /// For how many seconds it is good, 600 at least.
+        /// Seconds until it expires, 600 at least.
         seconds: u32,
     },
-    /// Nothing at first. The init container that is named after the volume fills it: its image copies files that it
-    /// brings along to `/target`.
+    /// An empty folder. An init container with the name of the volume runs this image, which copies its files to
+    /// `/target`.
     FilledBy(String),
 }
 
 impl Mount {
-    /// The bundle of a Kubernetes version, at `/bundle`; `{version}` in the image's name stands for the version.
+    /// The bundle of a Kubernetes version, at `/bundle`. `{version}` in the image's name is replaced by the version.
     #[must_use]
     pub fn bundle(image: &str, version: &str) -> Self {
-        let source = Source::FilledBy(image.replace("{version}", version));
+        let source = MountSource::FilledBy(image.replace("{version}", version));
         Self { volume: "bundle", source, path: "/bundle".to_owned(), key: None }
     }
 }
 
-/// The Job as JSON.
+/// The Job.
 #[must_use]
-pub fn job(wanted: &OperationJob<'_>) -> Value {
-    let mut spec = json!({
-        "backoffLimit": 0,
-        "completions": 1,
-        "parallelism": 1,
-        // A pod that was taken away is a failure, never a reason for a second one beside it.
-        "podReplacementPolicy": "Failed",
-        "template": {
-            "metadata": {"labels": wanted.labels, "annotations": wanted.annotations},
-            "spec": pod(wanted),
-        },
-    });
-    if let Some(seconds) = wanted.deadline_seconds.filter(|seconds| *seconds > 0) {
-        spec["activeDeadlineSeconds"] = json!(seconds);
-    }
-    if let Some(seconds) = wanted.ttl_seconds {
-        spec["ttlSecondsAfterFinished"] = json!(seconds);
-    }
-    let mut metadata = json!({
-        "name": wanted.name,
-        "namespace": wanted.namespace,
-        "labels": wanted.labels,
-        "annotations": wanted.annotations,
-    });
-    if let Some(owner) = &wanted.owner {
-        metadata["ownerReferences"] = json!([owner]);
-    }
-    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
-}
-
-fn pod(wanted: &OperationJob<'_>) -> Value {
-    let runner = wanted.program != Program::Script;
-    let mut container = json!({
-        "name": wanted.container,
-        "image": wanted.image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": command(&wanted.program),
-        "env": env(wanted),
-        "volumeMounts": wanted.mounts.iter().map(mount).collect::<Vec<_>>(),
-        "securityContext": privileges(runner),
-    });
-    if let Some(resources) = &wanted.resources {
-        container["resources"] = resources.clone();
-    }
-    let mut pod = json!({
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "automountServiceAccountToken": runner,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "volumes": volumes(&wanted.mounts),
-    });
-    if runner {
-        let security = &mut pod["securityContext"];
-        security["runAsNonRoot"] = json!(true);
-        for field in ["runAsUser", "runAsGroup", "fsGroup"] {
-            security[field] = json!(NONROOT);
-        }
-        pod["serviceAccountName"] = json!("kubeon-runner");
-        append(&mut pod["volumes"], json!({"name": "scratch", "emptyDir": {}}));
-        append(&mut container["volumeMounts"], json!({"name": "scratch", "mountPath": SCRATCH}));
-    }
-    pod["containers"] = json!([container]);
-    let fillers = fillers(&wanted.mounts);
-    if !fillers.is_empty() {
-        pod["initContainers"] = json!(fillers);
-    }
-    pod
-}
-
-fn append(list: &mut Value, item: Value) {
-    if let Value::Array(items) = list {
-        items.push(item);
-    }
-}
-
-fn command(program: &Program) -> Vec<&str> {
-    match program {
-        Program::Script => vec!["/bin/entrypoint.sh"],
-        Program::Runner { operation, action, more } => {
-            let mut words = vec!["kubeon-runner", "run", "--operation", operation, "--action", action];
-            words.extend(["--grace", WORK_GRACE]);
-            words.extend(more.iter().map(String::as_str));
-            words
-        }
-    }
-}
-
-fn env(wanted: &OperationJob<'_>) -> Vec<Value> {
-    // Whatever looks for a home finds the folder that may be written in.
-    let own = (wanted.program != Program::Script).then_some(("HOME", SCRATCH));
-    let given = wanted.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    given.chain(own).map(|(name, value)| json!({"name": name, "value": value})).collect()
-}
-
-/// What a container may do: ours as little as can be, any other what its image is made for.
-fn privileges(ours: bool) -> Value {
-    if ours {
-        return json!({
-            "allowPrivilegeEscalation": false,
-            "readOnlyRootFilesystem": true,
-            "capabilities": {"drop": ["ALL"]},
-        });
-    }
-    json!({"allowPrivilegeEscalation": false})
-}
-
-fn fillers(mounts: &[Mount]) -> Vec<Value> {
-    let filler = |mount: &Mount| match &mount.source {
-        Source::FilledBy(image) => Some(json!({
-            "name": mount.volume,
-            "image": image,
-            "imagePullPolicy": "IfNotPresent",
-            "volumeMounts": [{"name": mount.volume, "mountPath": FILLED}],
-            "securityContext": privileges(true),
-        })),
-        Source::ConfigMap { .. } | Source::Secret { .. } | Source::Token { .. } => None,
+pub fn job(operation: &OperationJob<'_>) -> Job {
+    let metadata = ObjectMeta {
+        labels: Some(operation.labels.clone()),
+        annotations: Some(operation.annotations.clone()),
+        ..ObjectMeta::default()
     };
-    mounts.iter().filter_map(filler).collect()
+    let spec = JobSpec {
+        backoff_limit: Some(0),
+        completions: Some(1),
+        parallelism: Some(1),
+        // A pod that was removed is a failure; the Job must not start a second pod beside it.
+        pod_replacement_policy: Some("Failed".to_owned()),
+        template: PodTemplateSpec { metadata: Some(metadata.clone()), spec: Some(pod(operation)) },
+        active_deadline_seconds: operation.deadline_seconds.filter(|seconds| *seconds > 0),
+        ttl_seconds_after_finished: operation.ttl_seconds,
+        ..JobSpec::default()
+    };
+    let metadata = ObjectMeta {
+        name: Some(operation.name.to_owned()),
+        namespace: Some(operation.namespace.to_owned()),
+        owner_references: operation.owner.clone().map(|owner| vec![owner]),
+        ..metadata
+    };
+    Job { metadata, spec: Some(spec), status: None }
 }
 
-fn mount(mount: &Mount) -> Value {
-    let mut value = json!({"name": mount.volume, "mountPath": mount.path, "readOnly": true});
-    if let Some(key) = &mount.key {
-        value["subPath"] = json!(key);
+fn pod(operation: &OperationJob<'_>) -> PodSpec {
+    let runner = operation.program != Program::Script;
+    let fillers: Vec<Container> = operation.mounts.iter().filter_map(filler).collect();
+    let mut volumes = volumes(&operation.mounts);
+    volumes.extend(runner.then(|| Volume {
+        name: "scratch".to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Volume::default()
+    }));
+    PodSpec {
+        restart_policy: Some("Never".to_owned()),
+        termination_grace_period_seconds: Some(GRACE_SECONDS),
+        automount_service_account_token: Some(runner),
+        service_account_name: runner.then(|| "kubeon-runner".to_owned()),
+        security_context: Some(pod_security(runner)),
+        volumes: Some(volumes),
+        init_containers: Some(fillers).filter(|fillers| !fillers.is_empty()),
+        containers: vec![container(operation, runner)],
+        ..PodSpec::default()
     }
-    value
 }
 
-fn volumes(mounts: &[Mount]) -> Vec<Value> {
-    let mut volumes: Vec<Value> = Vec::new();
-    for mount in mounts {
-        if volumes.iter().any(|volume| volume["name"] == mount.volume) {
-            continue;
+fn container(operation: &OperationJob<'_>, runner: bool) -> Container {
+    let scratch = || VolumeMount {
+        name: "scratch".to_owned(),
+        mount_path: SCRATCH.to_owned(),
+        ..VolumeMount::default()
+    };
+    let mounts = operation.mounts.iter().map(mount).chain(runner.then(scratch));
+    Container {
+        name: operation.container.to_owned(),
+        image: Some(operation.image.to_owned()),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        command: Some(command(&operation.program)),
+        env: Some(env(operation, runner)),
+        volume_mounts: Some(mounts.collect()),
+        security_context: Some(privileges(runner)),
+        resources: operation.resources.clone(),
+        ..Container::default()
+    }
+}
+
+fn command(program: &Program) -> Vec<String> {
+    let words = match program {
+        Program::Script => return vec!["/bin/entrypoint.sh".to_owned()],
+        Program::Runner { operation, action, more } => {
+            let words = ["kubeon-runner", "run", "--operation", operation, "--action", action];
+            words.into_iter().chain(["--grace", WORK_GRACE]).chain(more.iter().map(String::as_str))
         }
-        let mut volume = Map::from_iter([("name".to_owned(), json!(mount.volume))]);
-        match &mount.source {
-            Source::ConfigMap { name, mode, optional } => {
-                let mut map = json!({"name": name});
-                if let Some(mode) = mode {
-                    map["defaultMode"] = json!(mode);
-                }
-                if *optional {
-                    map["optional"] = json!(true);
-                }
-                volume.insert("configMap".to_owned(), map)
-            }
-            Source::Secret { name, optional } => {
-                let mut secret = json!({"secretName": name, "defaultMode": 0o400});
-                if *optional {
-                    secret["optional"] = json!(true);
-                }
-                volume.insert("secret".to_owned(), secret)
-            }
-            Source::Token { audience, seconds } => {
-                let token = json!({"audience": audience, "expirationSeconds": seconds, "path": TOKEN});
-                let sources = json!([{"serviceAccountToken": token}]);
-                volume.insert("projected".to_owned(), json!({"sources": sources, "defaultMode": 0o400}))
-            }
-            Source::FilledBy(_) => volume.insert("emptyDir".to_owned(), json!({})),
-        };
-        volumes.push(Value::Object(volume));
+    };
+    words.map(str::to_owned).collect()
+}
+
+fn env(operation: &OperationJob<'_>, runner: bool) -> Vec<EnvVar> {
+    // Programs that need a home directory find the folder that is writable.
+    let home = runner.then(|| ("HOME".to_owned(), SCRATCH.to_owned()));
+    let variable = |(name, value)| EnvVar { name, value: Some(value), value_from: None };
+    operation.env.iter().cloned().chain(home).map(variable).collect()
+}
+
+fn pod_security(runner: bool) -> PodSecurityContext {
+    let nonroot = runner.then_some(NONROOT);
+    PodSecurityContext {
+        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
+        run_as_non_root: runner.then_some(true),
+        run_as_user: nonroot,
+        run_as_group: nonroot,
+        fs_group: nonroot,
+        ..PodSecurityContext::default()
     }
-    volumes
+}
+
+/// Rights of a container. One of ours has none; an image that is not ours may need those that it was made for.
+fn privileges(ours: bool) -> SecurityContext {
+    let dropped = || Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None };
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: ours.then_some(true),
+        capabilities: ours.then(dropped),
+        ..SecurityContext::default()
+    }
+}
+
+/// The init container that fills the volume of this mount, if it needs one.
+fn filler(mount: &Mount) -> Option<Container> {
+    let MountSource::FilledBy(image) = &mount.source else { return None };
+    Some(Container {
+        name: mount.volume.to_owned(),
+        image: Some(image.clone()),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        volume_mounts: Some(vec![VolumeMount {
+            name: mount.volume.to_owned(),
+            mount_path: FILLED.to_owned(),
+            ..VolumeMount::default()
+        }]),
+        security_context: Some(privileges(true)),
+        ..Container::default()
+    })
+}
+
+fn mount(mount: &Mount) -> VolumeMount {
+    VolumeMount {
+        name: mount.volume.to_owned(),
+        mount_path: mount.path.clone(),
+        read_only: Some(true),
+        sub_path: mount.key.clone(),
+        ..VolumeMount::default()
+    }
+}
+
+/// One volume for each name, made from the first mount with that name.
+fn volumes(mounts: &[Mount]) -> Vec<Volume> {
+    let mut names = BTreeSet::new();
+    mounts.iter().filter(|mount| names.insert(mount.volume)).map(volume).collect()
+}
+
+fn volume(mount: &Mount) -> Volume {
+    let mut volume = Volume { name: mount.volume.to_owned(), ..Volume::default() };
+    match &mount.source {
+        MountSource::ConfigMap { name, mode, optional } => {
+            volume.config_map = Some(ConfigMapVolumeSource {
+                name: name.clone(),
+                default_mode: *mode,
+                optional: optional.then_some(true),
+                items: None,
+            });
+        }
+        MountSource::Secret { name, optional } => {
+            volume.secret = Some(SecretVolumeSource {
+                secret_name: Some(name.clone()),
+                default_mode: Some(OWNER_READS),
+                optional: optional.then_some(true),
+                items: None,
+            });
+        }
+        MountSource::Token { audience, seconds } => volume.projected = Some(token(audience, *seconds)),
+        MountSource::FilledBy(_) => volume.empty_dir = Some(EmptyDirVolumeSource::default()),
+    }
+    volume
+}
+
+fn token(audience: &str, seconds: u32) -> ProjectedVolumeSource {
+    let token = ServiceAccountTokenProjection {
+        audience: Some(audience.to_owned()),
+        expiration_seconds: Some(i64::from(seconds)),
+        path: TOKEN.to_owned(),
+    };
+    let source = VolumeProjection { service_account_token: Some(token), ..VolumeProjection::default() };
+    ProjectedVolumeSource { sources: Some(vec![source]), default_mode: Some(OWNER_READS) }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json, to_value};
+
     use super::*;
 
     fn with_key(key: bool, program: Program) -> Value {
         let conf = |volume, mode, path: &str, key: &str| Mount {
             volume,
-            source: Source::ConfigMap { name: "myops-entrypoint-0".into(), mode, optional: false },
+            source: MountSource::ConfigMap { name: "myops-entrypoint-0".into(), mode, optional: false },
             path: path.into(),
             key: Some(key.into()),
         };
@@ -303,15 +326,15 @@ mod tests {
         if key {
             mounts.push(Mount {
                 volume: "ssh-auth",
-                source: Source::Secret { name: "key-0".into(), optional: false },
+                source: MountSource::Secret { name: "key-0".into(), optional: false },
                 path: "/auth/ssh-privatekey".into(),
                 key: Some("ssh-privatekey".into()),
             });
         }
-        job(&OperationJob {
+        to_value(job(&OperationJob {
             name: "kubeonkube-myops-job",
             namespace: "mynamespace",
-            owner: Some(json!({"kind": "ClusterOperation"})),
+            owner: Some(OwnerReference { kind: "ClusterOperation".into(), ..OwnerReference::default() }),
             labels: BTreeMap::new(),
             annotations: [("sidecar.istio.io/inject".to_owned(), "false".to_owned())].into(),
             container: "kubeonkube",
@@ -319,10 +342,11 @@ mod tests {
             program,
             env: vec![("CLUSTER_NAME".into(), "sample".into())],
             mounts,
-            resources: Some(json!({"limits": {"cpu": "1m"}})),
+            resources: Some(serde_json::from_value(json!({"limits": {"cpu": "1m"}})).unwrap()),
             deadline_seconds: Some(10),
             ttl_seconds: None,
-        })
+        }))
+        .unwrap()
     }
 
     /// Contract A, cases 13 to 17.
@@ -405,20 +429,26 @@ mod tests {
 
     #[test]
     fn a_token_is_for_one_audience_and_a_bounded_time() {
-        let source = Source::Token { audience: "kubeon-callback/uid-1".into(), seconds: 3600 };
+        let source = MountSource::Token { audience: "kubeon-callback/uid-1".into(), seconds: 3600 };
         let mount = Mount { volume: "callback-token", source, path: "/callback".into(), key: None };
         let token = json!({"audience": "kubeon-callback/uid-1", "expirationSeconds": 3600, "path": "token"});
         let projected = json!({"sources": [{"serviceAccountToken": token}], "defaultMode": 0o400});
-        assert_eq!(volumes(&[mount]), [json!({"name": "callback-token", "projected": projected})]);
+        assert_eq!(
+            to_value(volumes(&[mount])).unwrap(),
+            json!([{"name": "callback-token", "projected": projected}])
+        );
     }
 
     #[test]
     fn a_bundle_is_copied_into_an_empty_volume_before_the_work() {
         let wanted = Mount::bundle("kubeon/kubeon-bundle:{version}", "v1.36.3");
-        assert_eq!(wanted.source, Source::FilledBy("kubeon/kubeon-bundle:v1.36.3".into()));
-        let fillers = fillers(std::slice::from_ref(&wanted));
-        assert_eq!(fillers[0]["volumeMounts"], json!([{"name": "bundle", "mountPath": "/target"}]));
-        assert_eq!(fillers[0]["securityContext"]["readOnlyRootFilesystem"], true);
-        assert_eq!(mount(&wanted), json!({"name": "bundle", "mountPath": "/bundle", "readOnly": true}));
+        assert_eq!(wanted.source, MountSource::FilledBy("kubeon/kubeon-bundle:v1.36.3".into()));
+        let filler = to_value(filler(&wanted)).unwrap();
+        assert_eq!(filler["volumeMounts"], json!([{"name": "bundle", "mountPath": "/target"}]));
+        assert_eq!(filler["securityContext"]["readOnlyRootFilesystem"], true);
+        assert_eq!(
+            to_value(mount(&wanted)).unwrap(),
+            json!({"name": "bundle", "mountPath": "/bundle", "readOnly": true})
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! that says which operation it speaks for.
 
 use kubeon_api::ClusterOperation;
-use kubeon_render::job::{Mount, Source, TOKEN};
+use kubeon_render::job::{Mount, MountSource, TOKEN};
 
 use super::job::CONF;
 use crate::names;
@@ -24,7 +24,7 @@ pub(super) fn authorities(settings: &OperatorSettings) -> Option<&str> {
 /// The token of the runner's account that no API server takes, and a listener only for this operation.
 pub(super) fn token(settings: &OperatorSettings, operation: &ClusterOperation) -> Option<Mount> {
     settings.callback.as_ref()?;
-    let source = Source::Token { audience: names::callback_audience(uid(operation)), seconds: SECONDS };
+    let source = MountSource::Token { audience: names::callback_audience(uid(operation)), seconds: SECONDS };
     Some(Mount { volume: "callback", source, path: FOLDER.to_owned(), key: None })
 }
 

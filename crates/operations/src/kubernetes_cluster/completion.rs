@@ -1,19 +1,22 @@
 //! After an operation: what was applied is written down, then the phase says how it went.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_api::refusal::FAILED_WITH;
 use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels};
-use serde_json::{Map, Value, json};
 
 use super::cluster_action::ClusterAction;
 use super::{
-    derived_operation, has_finalizer, history, namespace, node_status, object_name, object_notice,
-    object_write, our_finalizer, status, status_write,
+    derived_operation, finalizers_patch, has_finalizer, history, namespace, node_status, object_name,
+    object_notice, object_write, our_finalizer, status, status_write,
 };
 use crate::cluster;
 use crate::condition::{self, PRECHECKED, STEP_FAILED};
 use crate::job_state::{self, JobState};
+use crate::object::ObjectPatch;
 use crate::operation::{at, running};
 use crate::view::{Data, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
@@ -37,30 +40,33 @@ pub(super) fn settle(
         return moved_on(s, object, operation, phase);
     }
     let (finished, failed) = derived_operation::words(action);
-    let mut wanted = Map::new();
+    let mut wanted = BTreeMap::new();
     let word = if succeeded { finished } else { failed };
-    wanted.insert(labels::OPERATION.to_owned(), json!(word.as_str()));
+    wanted.insert(labels::OPERATION.to_owned(), word.as_str().to_owned());
     let spec = operation.metadata.annotations.as_ref().and_then(|all| all.get(labels::APPLIED_SPEC));
     if let (true, Some(spec)) = (succeeded, spec) {
-        wanted.insert(labels::APPLIED_SPEC.to_owned(), json!(spec));
+        wanted.insert(labels::APPLIED_SPEC.to_owned(), spec.clone());
     }
     annotate(object, wanted).unwrap_or_else(|| ended(s, object, operation, succeeded))
 }
 
 /// The annotations that are not there yet.
-fn annotate(object: &KubernetesCluster, mut wanted: Map<String, Value>) -> Option<ClusterChanges> {
+fn annotate(object: &KubernetesCluster, mut wanted: BTreeMap<String, String>) -> Option<ClusterChanges> {
     let there = object.metadata.annotations.as_ref();
-    wanted.retain(|key, value| there.and_then(|all| all.get(key)).map(String::as_str) != value.as_str());
+    wanted.retain(|key, value| there.and_then(|all| all.get(key)) != Some(value));
     if wanted.is_empty() {
         return None;
     }
-    let patch = Change::Merge(json!({"metadata": {"annotations": wanted}}));
+    let patch = Change::Merge(ObjectPatch::of_metadata(ObjectMeta {
+        annotations: Some(wanted),
+        ..ObjectMeta::default()
+    }));
     Some(ClusterChanges::of(object_write(object, "how it went, for older clients", patch)))
 }
 
 /// Tells who asked by annotation that nothing is left to do.
 pub(super) fn answer(object: &KubernetesCluster, word: &Operation) -> ClusterChanges {
-    let wanted = Map::from_iter([(labels::OPERATION.to_owned(), json!(word.as_str()))]);
+    let wanted = BTreeMap::from([(labels::OPERATION.to_owned(), word.as_str().to_owned())]);
     annotate(object, wanted).unwrap_or_default()
 }
 
@@ -237,10 +243,8 @@ pub(super) fn release(s: &View<'_>, object: &KubernetesCluster, why: &str) -> Cl
         })
         .collect();
     let ours = our_finalizer(object);
-    let left: Vec<&String> =
-        object.metadata.finalizers.iter().flatten().filter(|one| **one != ours).collect();
-    let metadata = json!({"finalizers": left, "resourceVersion": object.metadata.resource_version});
-    let free = object_write(object, why, Change::Merge(json!({"metadata": metadata})));
+    let left = object.metadata.finalizers.iter().flatten().filter(|one| **one != ours).cloned().collect();
+    let free = object_write(object, why, Change::Merge(finalizers_patch(object, left)));
     ClusterChanges {
         stages: vec![removed, vec![free]],
         notices: vec![object_notice(object, false, "DeleteKubeJobSuccess", why)],

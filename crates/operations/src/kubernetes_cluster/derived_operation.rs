@@ -1,7 +1,9 @@
 //! The operation that a wish becomes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubeon_api::kubeonkube::{Action, ClusterOperationSpec};
 use kubeon_api::kubernetes_cluster::TimeoutMins;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
 use serde_json::json;
@@ -41,7 +43,7 @@ pub(super) fn begin(
     let made = Write {
         why: desired.why.clone(),
         target: ObjectRef::new(ObjectKind::Operation, "", &operation),
-        change: Change::Create(operation_object(s, object, desired, &operation)),
+        change: Change::Create(operation_object(s, object, desired, &operation).into()),
         operation: None,
     };
     let there = mine.iter().any(|one| name(one) == operation);
@@ -89,37 +91,36 @@ fn operation_object(
     object: &KubernetesCluster,
     desired: &DesiredOperation,
     name: &str,
-) -> serde_json::Value {
+) -> ClusterOperation {
     let timeout = object.spec.cluster.timeout_mins.unwrap_or(TimeoutMins::DEFAULT).duration().as_secs();
     let hosts: Vec<String> = desired.hosts.iter().map(ToString::to_string).collect();
-    let mut annotations = json!({
-        labels::APPLIED_SPEC: json!(desired.spec).to_string(),
-        WHY_ANNOTATION: desired.why,
-        HOSTS_ANNOTATION: hosts.join(","),
-    });
-    for (key, text) in LENIENT.iter().filter_map(|key| Some((key, history::said(object, key)?))) {
-        annotations[*key] = json!(text);
-    }
-    json!({
-        "apiVersion": "kubeonkube.clay.io/v1alpha1",
-        "kind": ObjectKind::Operation.as_str(),
-        "metadata": {
-            "name": name,
-            "labels": {
-                names::CLUSTER_LABEL: names::label(object_name(object)),
-                DERIVED_NAMESPACE_LABEL: namespace(object),
-                DERIVED_UID_LABEL: object.metadata.uid,
-            },
-            "annotations": annotations,
+    let mut annotations = BTreeMap::from([
+        (labels::APPLIED_SPEC.to_owned(), json!(desired.spec).to_string()),
+        (WHY_ANNOTATION.to_owned(), desired.why.clone()),
+        (HOSTS_ANNOTATION.to_owned(), hosts.join(",")),
+    ]);
+    let lenient = LENIENT.iter().filter_map(|key| Some((*key, history::said(object, key)?)));
+    annotations.extend(lenient.map(|(key, text)| (key.to_owned(), text.to_owned())));
+    let labels = BTreeMap::from([
+        (names::CLUSTER_LABEL.to_owned(), names::label(object_name(object))),
+        (DERIVED_NAMESPACE_LABEL.to_owned(), namespace(object).to_owned()),
+        (DERIVED_UID_LABEL.to_owned(), object.metadata.uid.clone().unwrap_or_default()),
+    ]);
+    let spec = ClusterOperationSpec {
+        cluster: object_name(object).to_owned(),
+        main: Action {
+            action_type: "kubeon".to_owned(),
+            action: desired.action.as_str().to_owned(),
+            ..Action::default()
         },
-        "spec": {
-            "cluster": object_name(object),
-            "actionType": "kubeon",
-            "action": desired.action.as_str(),
-            "image": s.settings.runner_images.last().cloned().unwrap_or_default(),
-            "activeDeadlineSeconds": timeout,
-        },
-    })
+        image: s.settings.runner_images.last().cloned().unwrap_or_default(),
+        active_deadline_seconds: i64::try_from(timeout).ok(),
+        ..ClusterOperationSpec::default()
+    };
+    let mut operation = ClusterOperation::new(name, spec);
+    operation.metadata.labels = Some(labels);
+    operation.metadata.annotations = Some(annotations);
+    operation
 }
 
 /// The words that an action ends with: after a success, after a failure. One that nobody knows ends as taking down does.

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::kubernetes_cluster::AuthConfig;
 use kubeon_api::{
     ClusterOperation, DataRef, KubernetesCluster, KubernetesClusterSpec, PrivateKey, PrivateKeyError, labels,
 };
-use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
-use serde_json::{Value, json};
+use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
+use serde_json::json;
 
 use super::cluster_action::ClusterAction;
 use super::{callback, inventory, namespace, object_name};
@@ -28,9 +29,9 @@ const MOST_IN_ENV: usize = 96 * 1024;
 const ATTEMPTS: u8 = 16;
 /// Seconds that a Job stays when it ended. Its log is kept by then; an operator that was away for longer would take it for
 /// one that somebody deleted.
-const STAYS: i64 = 7 * 24 * 3600;
+const STAYS: i32 = 7 * 24 * 3600;
 /// The same of the one that takes the cluster down, contract B.
-const LAST_STAYS: i64 = 3600;
+const LAST_STAYS: i32 = 3600;
 
 /// Where the ConfigMap is mounted.
 pub(super) const CONF: &str = "/conf";
@@ -74,7 +75,7 @@ fn prepared(
         copies.push(Write {
             why: "the Job uses the credentials as they are now".to_owned(),
             target: ObjectRef::new(ObjectKind::Secret, ns, &copy),
-            change: Change::Create(json!(common::secret(ns, &copy, &credentials, "Opaque", &labels, &owner))),
+            change: Change::Create(common::secret(ns, &copy, &credentials, "Opaque", &labels, &owner).into()),
             operation: Some(name(operation).to_owned()),
         });
         secret = Some(copy);
@@ -84,7 +85,7 @@ fn prepared(
     let made = Write {
         why: "the operation starts".to_owned(),
         target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
-        change: Change::Create(the_job(s, object, operation, &spec, &at, &map.target.name, secret)),
+        change: Change::Create(the_job(s, object, operation, &spec, &at, &map.target.name, secret).into()),
         operation: Some(name(operation).to_owned()),
     };
     let mut progress = OperationChanges { claims: true, ..OperationChanges::default() };
@@ -289,7 +290,7 @@ fn config(
     Ok(Write {
         why: "the Job uses the declaration as it is now".to_owned(),
         target,
-        change: Change::Create(json!(map)),
+        change: Change::Create(map.into()),
         operation: Some(name(operation).to_owned()),
     })
 }
@@ -334,17 +335,17 @@ fn the_job(
     at: &DataRef,
     map: &str,
     secret: Option<String>,
-) -> Value {
+) -> Job {
     let whole = |volume, source, path: &str| Mount { volume, source, path: path.to_owned(), key: None };
     let state = names::state(namespace(object), object_name(object));
     let known_hosts = names::known_hosts(namespace(object), object_name(object));
-    let map_of = |name, optional| Source::ConfigMap { name, mode: None, optional };
+    let map_of = |name, optional| MountSource::ConfigMap { name, mode: None, optional };
     let mut mounts = vec![
         whole("conf", map_of(map.to_owned(), false), CONF),
-        whole("state", Source::Secret { name: state, optional: true }, "/state"),
+        whole("state", MountSource::Secret { name: state, optional: true }, "/state"),
         whole("known-hosts", map_of(known_hosts, true), "/known-hosts"),
     ];
-    mounts.extend(secret.map(|name| whole("auth", Source::Secret { name, optional: false }, "/auth")));
+    mounts.extend(secret.map(|name| whole("auth", MountSource::Secret { name, optional: false }, "/auth")));
     if let Some(image) = &s.settings.bundle_image {
         let version =
             spec.cluster.kube_version.map_or_else(|| s.settings.default_version.clone(), |v| v.to_string());
@@ -353,15 +354,13 @@ fn the_job(
     mounts.extend(callback::token(s.settings, operation));
     let leaving = takes_down(operation);
     // Deleting the object would take its Jobs along: the one that takes the cluster down belongs to nobody.
-    let owner = (!leaving).then(|| {
-        json!({
-            "apiVersion": "ecs.yun.com/v1",
-            "kind": "KubernetesCluster",
-            "name": object_name(object),
-            "uid": object.metadata.uid,
-            "controller": true,
-            "blockOwnerDeletion": true,
-        })
+    let owner = (!leaving).then(|| OwnerReference {
+        api_version: "ecs.yun.com/v1".to_owned(),
+        kind: ObjectKind::KubernetesCluster.as_str().to_owned(),
+        name: object_name(object).to_owned(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
     });
     let mut annotations = common::annotations(operation, s.queue_key);
     annotations.remove(labels::APPLIED_SPEC);
@@ -381,7 +380,7 @@ fn the_job(
         },
         env: environment(object, operation, spec),
         mounts,
-        resources: operation.spec.resources.as_ref().map(|resources| json!(resources)),
+        resources: operation.spec.resources.clone(),
         deadline_seconds: operation.spec.active_deadline_seconds,
         ttl_seconds: Some(if leaving { LAST_STAYS } else { STAYS }),
     })

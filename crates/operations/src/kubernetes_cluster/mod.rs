@@ -20,14 +20,15 @@ mod status;
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Version, labels};
-use serde_json::{Value, json};
 
 use crate::names::{self, DERIVED_UID_LABEL};
+use crate::object::{ObjectPatch, StatusPatch};
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::{Wait, refusal};
-use crate::operation::{OperationChanges, archive, guarded, name, running, target, uid, wait};
+use crate::operation::{OperationChanges, archive, name, running, target, uid, wait};
 use crate::order;
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
@@ -330,11 +331,11 @@ fn needs_finalizer(object: &KubernetesCluster) -> bool {
 fn finalizer(object: &KubernetesCluster, action: ClusterAction) -> ClusterChanges {
     let mut all = object.metadata.finalizers.clone().unwrap_or_default();
     all.push(our_finalizer(object));
-    let metadata = json!({"finalizers": all, "resourceVersion": object.metadata.resource_version});
+    let metadata = finalizers_patch(object, all);
     let mut changes = ClusterChanges::of(object_write(
         object,
         format!("before {} touches a host", action.as_str()),
-        Change::Merge(json!({"metadata": metadata})),
+        Change::Merge(metadata),
     ));
     changes.notices.push(object_notice(
         object,
@@ -343,6 +344,15 @@ fn finalizer(object: &KubernetesCluster, action: ClusterAction) -> ClusterChange
         "deleting it will take the cluster down first",
     ));
     changes
+}
+
+/// A patch that leaves these finalizers of the version that was seen.
+fn finalizers_patch(object: &KubernetesCluster, finalizers: Vec<String>) -> ObjectPatch {
+    ObjectPatch::of_metadata(ObjectMeta {
+        finalizers: Some(finalizers),
+        resource_version: object.metadata.resource_version.clone(),
+        ..ObjectMeta::default()
+    })
 }
 
 pub(crate) fn object_write(object: &KubernetesCluster, why: impl Into<String>, change: Change) -> Write {
@@ -366,7 +376,7 @@ pub(crate) fn status_write(
     new: &kubeon_api::KubernetesClusterStatus,
     why: impl Into<String>,
 ) -> Option<Write> {
-    let before: Value = json!(object.status.clone().unwrap_or_default());
-    let patch = guarded(object.metadata.resource_version.as_deref(), &before, &json!(new))?;
+    let before = object.status.clone().unwrap_or_default();
+    let patch = StatusPatch::between(object.metadata.resource_version.as_deref(), Some(&before), new)?;
     Some(object_write(object, why, Change::Status(patch)))
 }

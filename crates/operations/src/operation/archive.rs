@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::SignedDuration;
 use kubeon_api::ClusterOperation;
-use serde_json::json;
 
 use super::{name, target, uid};
 use crate::job_state;
@@ -80,7 +79,7 @@ fn log(
     Ok(Some(ClusterChanges::of(Write {
         why: "the log outlives its pod".to_owned(),
         target: archive,
-        change: Change::Create(json!(map)),
+        change: Change::Create(map.into()),
         operation: None,
     })))
 }

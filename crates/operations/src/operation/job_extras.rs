@@ -3,7 +3,7 @@
 
 use kubeon_api::kubeonkube::ClusterOperationSpec;
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
-use kubeon_render::job::{Mount, Source};
+use kubeon_render::job::{Mount, MountSource};
 
 use super::inputs::{Inputs, Obstacle, References, actions, kept_as};
 use super::name;
@@ -61,7 +61,7 @@ pub(crate) fn job_extras(
         };
         job_extras.secrets.extend(persisted::hand_over(s, kept, job, name(operation))?);
     }
-    let source = Source::Secret { name: state.clone(), optional: true };
+    let source = MountSource::Secret { name: state.clone(), optional: true };
     job_extras.mounts.push(Mount { volume: "state", source, path: "/state".to_owned(), key: None });
     let brings = called || playbooks.iter().any(|playbook| !WITHOUT_BUNDLE.contains(playbook));
     if let Some(image) = s.settings.bundle_image.as_deref().filter(|_| brings) {

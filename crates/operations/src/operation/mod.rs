@@ -12,8 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::{ClusterCondition, ClusterOperationStatus};
-use serde_json::{Map, Value, json};
 
+use crate::object::StatusPatch;
 use crate::write::{Change, ClusterChanges, Notice, ObjectKind, ObjectRef, Write};
 
 /// What an operation does in this turn, and how its cluster shows it then.
@@ -79,37 +79,13 @@ pub(crate) fn status_write(
     why: impl Into<String>,
 ) -> Option<Write> {
     let before = operation.status.clone().unwrap_or_default();
-    let patch = guarded(operation.metadata.resource_version.as_deref(), &json!(before), &json!(new))?;
+    let patch = StatusPatch::between(operation.metadata.resource_version.as_deref(), Some(&before), new)?;
     Some(Write {
         why: why.into(),
         target: target(operation),
         change: Change::Status(patch),
         operation: Some(name(operation).to_owned()),
     })
-}
-
-/// A merge patch of a status from `before` to `new` that only fits the version `version`.
-pub(crate) fn guarded(version: Option<&str>, before: &Value, new: &Value) -> Option<Value> {
-    let difference = difference(before, new)?;
-    let mut patch = json!({"status": difference});
-    if let Some(version) = version {
-        patch["metadata"] = json!({"resourceVersion": version});
-    }
-    Some(patch)
-}
-
-/// The JSON merge patch (RFC 7386) that makes `new` of `before`; `None` when they are the same.
-pub(crate) fn difference(before: &Value, new: &Value) -> Option<Value> {
-    let (Value::Object(old), Value::Object(fresh)) = (before, new) else {
-        return (before != new).then(|| new.clone());
-    };
-    let gone = old.keys().filter(|key| !fresh.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let changed = fresh.iter().filter_map(|(key, value)| {
-        let was = old.get(key).unwrap_or(&Value::Null);
-        difference(was, value).map(|value| (key.clone(), value))
-    });
-    let patch: Map<String, Value> = gone.chain(changed).collect();
-    (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
 /// How the history shows an operation with this status.

@@ -5,7 +5,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 use kubeon_api::{ClusterOperation, DataRef};
-use serde_json::json;
 
 use super::finish::{CANCELLED, End, finish, finish_from};
 use super::wait::changed;
@@ -15,6 +14,7 @@ use crate::condition::{self, ConditionText, INPUTS_FOUND, STOPPING};
 use crate::job_state::{self, JobState, Stuck};
 use crate::kubernetes_cluster::ClusterAction;
 use crate::names::{self, OPERATION_LABEL, SPEC_ANNOTATION};
+use crate::object::{JobSpecPatch, ObjectPatch};
 use crate::queue_key::QueueKey;
 use crate::view::{ClusterObject, Data, Observed, View};
 use crate::write::{Change, NeedsReads, ObjectKind, ObjectRef, Write};
@@ -291,9 +291,13 @@ pub(crate) fn told_to_end(job: &Job, operation: Option<&str>) -> Option<Write> {
     Some(Write {
         why: "its pod gets the signal to end, so that hooks that always run do".to_owned(),
         target: ObjectRef::new(ObjectKind::Job, text(&job.metadata.namespace), text(&job.metadata.name)),
-        change: Change::Merge(json!({"spec": {"suspend": true}})),
+        change: patched(JobSpecPatch { suspend: Some(true), ..JobSpecPatch::default() }),
         operation: operation.map(str::to_owned),
     })
+}
+
+fn patched(spec: JobSpecPatch) -> Change {
+    Change::Merge(ObjectPatch { metadata: None, spec: Some(spec) })
 }
 
 /// Nobody ends it: a change of its spec is marked, its Job has as long as it may take by now, and what it waits for is
@@ -342,13 +346,15 @@ fn deadline(operation: &ClusterOperation, at: &DataRef, job: &Job) -> Option<Wri
     (works && has != Some(wanted)).then(|| Write {
         why: format!("it may take {wanted} s by now"),
         target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
-        change: Change::Merge(json!({"spec": {"activeDeadlineSeconds": wanted}})),
+        change: patched(JobSpecPatch { active_deadline_seconds: Some(wanted), ..JobSpecPatch::default() }),
         operation: Some(name(operation).to_owned()),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::testing::World;
 

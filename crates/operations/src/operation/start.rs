@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, ResourceRequirements, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 use kubeon_render::entrypoint::entrypoint;
-use kubeon_render::job::{Mount, OperationJob, Program, Source, job};
-use serde_json::{Value, json};
+use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
+use serde_json::json;
 
 use super::inputs::{self, Inputs, Obstacle, References};
 use super::job_extras::{JobExtras, job_extras};
 use super::wait::{Wait, refusal, waits};
 use super::{OperationChanges, archive, left_behind, name, shown, status, target, uid};
 use crate::names::{self, CLUSTER_LABEL, OPERATION_LABEL, QUEUE_KEY_ANNOTATION};
+use crate::object::ObjectPatch;
 use crate::operation::finish::{End, finish};
 use crate::queue_key::QueueKey;
 use crate::view::{Observed, View};
@@ -125,14 +127,9 @@ fn start(s: &View<'_>, operation: &ClusterOperation, ready: Ready<'_>) -> Operat
     let made = Write {
         why: "the operation starts".to_owned(),
         target: ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name),
-        change: Change::Create(the_job(
-            s,
-            operation,
-            (&references, job_extras),
-            &at,
-            &map.target.name,
-            secret,
-        )),
+        change: Change::Create(
+            the_job(s, operation, (&references, job_extras), &at, &map.target.name, secret).into(),
+        ),
         operation: Some(name(operation).to_owned()),
     };
     let mut progress = OperationChanges { claims: true, ..OperationChanges::default() };
@@ -166,7 +163,7 @@ fn copy_of_files(s: &View<'_>, operation: &ClusterOperation, files: &BTreeMap<St
     Write {
         why: "the Job uses the inputs as they are now".to_owned(),
         target: ObjectRef::new(ObjectKind::ConfigMap, &s.settings.namespace, copy),
-        change: Change::Create(json!(map)),
+        change: Change::Create(map.into()),
         operation: Some(name(operation).to_owned()),
     }
 }
@@ -185,7 +182,7 @@ fn copy_of_key(
     let mut parts: Vec<&[u8]> = vec![text.as_bytes(), kind.as_bytes()];
     parts.extend(values.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]));
     let copy = names::secret_copy(original, &names::hash(&parts, 10));
-    let write = secret(
+    let copy_of_it = secret(
         &s.settings.namespace,
         &copy,
         values,
@@ -196,7 +193,7 @@ fn copy_of_key(
     Write {
         why: "the Job uses the key as it is now".to_owned(),
         target: ObjectRef::new(ObjectKind::Secret, &s.settings.namespace, copy),
-        change: Change::Create(json!(write)),
+        change: Change::Create(copy_of_it.into()),
         operation: Some(name(operation).to_owned()),
     }
 }
@@ -250,13 +247,13 @@ fn the_job(
     at: &DataRef,
     map: &str,
     secret: Option<String>,
-) -> Value {
+) -> Job {
     let ours = s.settings.is_runner(&operation.spec.image);
     // Ours is not the owner of what is mounted, but of its group.
     let executable = if ours { 0o750 } else { 0o700 };
     let file = |volume, mode, path: &str, key: &str| Mount {
         volume,
-        source: Source::ConfigMap { name: map.to_owned(), mode, optional: false },
+        source: MountSource::ConfigMap { name: map.to_owned(), mode, optional: false },
         path: path.to_owned(),
         key: Some(key.to_owned()),
     };
@@ -268,7 +265,7 @@ fn the_job(
     if let Some(name) = secret {
         mounts.push(Mount {
             volume: "ssh-auth",
-            source: Source::Secret { name, optional: false },
+            source: MountSource::Secret { name, optional: false },
             path: "/auth/ssh-privatekey".to_owned(),
             key: Some(inputs::KEY.to_owned()),
         });
@@ -287,11 +284,10 @@ fn the_job(
     } else {
         Program::Script
     };
-    let resources = spec.resources.as_ref().map(|resources| json!(resources));
     job(&OperationJob {
         name: &at.name,
         namespace: &at.namespace,
-        owner: Some(json!(archive::owner(operation))),
+        owner: Some(archive::owner(operation)),
         labels: labels(operation),
         annotations: annotations(operation, s.queue_key),
         container: "kubeonkube",
@@ -299,7 +295,7 @@ fn the_job(
         program,
         env: vec![("CLUSTER_NAME".to_owned(), spec.cluster.clone())],
         mounts,
-        resources: resources.filter(|value| value.as_object().is_some_and(|object| !object.is_empty())),
+        resources: spec.resources.clone().filter(|resources| *resources != ResourceRequirements::default()),
         deadline_seconds: spec.active_deadline_seconds,
         ttl_seconds: None,
     })
@@ -324,9 +320,9 @@ pub(crate) fn meta(operation: &ClusterOperation, cluster: Option<&Cluster>, done
     if wanted.is_empty() && cluster.is_none() {
         return None;
     }
-    let mut metadata = json!({});
+    let mut metadata = ObjectMeta::default();
     if !wanted.is_empty() {
-        metadata["labels"] = json!(wanted);
+        metadata.labels = Some(wanted.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
     }
     if let Some(cluster) = cluster {
         let mut all = owners.clone();
@@ -334,13 +330,13 @@ pub(crate) fn meta(operation: &ClusterOperation, cluster: Option<&Cluster>, done
         let controlled = owners.iter().any(|owner| owner.controller == Some(true));
         owner.controller = Some(!controlled);
         all.push(owner);
-        metadata["ownerReferences"] = json!(all);
-        metadata["resourceVersion"] = json!(operation.metadata.resource_version);
+        metadata.owner_references = Some(all);
+        metadata.resource_version.clone_from(&operation.metadata.resource_version);
     }
     Some(Write {
         why: if done { "it ended" } else { "it belongs to its cluster" }.to_owned(),
         target: target(operation),
-        change: Change::Merge(json!({"metadata": metadata})),
+        change: Change::Merge(ObjectPatch::of_metadata(metadata)),
         operation: None,
     })
 }
