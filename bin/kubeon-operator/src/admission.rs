@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kubeon_admission::{AddressBook, CertificateSource, Keeping, Readiness, ServeOptions, Server, follow};
+use kubeon_admission::{
+    AddressBook, CertificateSource, Keeping, Readiness, ServeOptions, WebhookServer, follow,
+};
 use kubeon_api::Version;
 use kubeon_link_kube::Client;
 use tokio::sync::watch;
@@ -43,7 +45,7 @@ pub(crate) async fn start(
     let book = Arc::new(AddressBook::new(asked.versions));
     let keeping =
         Keeping { client: client.clone(), namespace: namespace.to_owned(), leads, names: asked.names };
-    let server = Server::bind(ServeOptions {
+    let server = WebhookServer::bind(ServeOptions {
         address: asked.address,
         certificate: CertificateSource::Kept(keeping),
         lookup: book.clone(),

@@ -1,4 +1,4 @@
-//! The webhook's own authority and certificate: made, judged and renewed without any I/O.
+//! The webhook's own authority and certificate: made, checked and renewed without I/O.
 //!
 //! ```text
 //!   authority  10 years  ──signs──►  leaf  90 days, renewed after 60
@@ -17,10 +17,10 @@ use x509_parser::prelude::{FromDer as _, GeneralName, Pem, X509Certificate};
 pub const AUTHORITY_LIFE: Duration = Duration::days(3650);
 /// Life of a leaf.
 pub const LEAF_LIFE: Duration = Duration::days(90);
-/// Clocks that go wrong by less than this disturb nobody.
+/// WebhookCertificates start this much in the past, to tolerate wrong clocks.
 const BACKDATED: Duration = Duration::minutes(10);
 
-/// Why there is no certificate.
+/// Why a certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A key or certificate was not made.
@@ -32,7 +32,7 @@ pub enum CertificateError {
         #[source]
         source: rcgen::Error,
     },
-    /// What is kept cannot be read.
+    /// A stored certificate cannot be read.
     #[error("{what} cannot be read: {why}")]
     Unreadable {
         /// Which part.
@@ -55,41 +55,41 @@ impl CertificateError {
 
 /// Authority and leaf with their keys, all PEM. `Debug` shows no key.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Certificates {
-    /// What an API server is to trust: the authority that signs, then those before it.
+pub struct WebhookCertificates {
+    /// The authorities that an API server trusts: the one that signs, then earlier ones.
     pub authorities: String,
     /// Key of the first authority.
     pub authority_key: String,
-    /// What the webhook shows.
+    /// The certificate of the webhook.
     pub leaf: String,
     /// Key of the leaf.
     pub leaf_key: String,
 }
 
-impl std::fmt::Debug for Certificates {
+impl std::fmt::Debug for WebhookCertificates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Certificates")
+        f.debug_struct("WebhookCertificates")
             .field("authorities", &self.authorities)
             .field("leaf", &self.leaf)
             .finish()
     }
 }
 
-/// What of a certificate matters here.
-struct Facts {
+/// Lifetime and names of a certificate.
+struct CertificateFacts {
     not_before: OffsetDateTime,
     not_after: OffsetDateTime,
     names: Vec<String>,
 }
 
-impl Facts {
-    /// Two thirds of its life.
+impl CertificateFacts {
+    /// The time of renewal: two thirds of its lifetime.
     fn due(&self) -> OffsetDateTime {
         self.not_before + (self.not_after - self.not_before) * 2 / 3
     }
 }
 
-impl Certificates {
+impl WebhookCertificates {
     /// An authority and a leaf for these DNS names or addresses.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Certificates {
         Ok(Self { authorities: authority, authority_key, leaf, leaf_key })
     }
 
-    /// When [`Self::renewed`] has something to do next.
+    /// When [`Self::renewed`] next renews a part.
     ///
     /// # Errors
     /// When what is kept cannot be read.
@@ -108,7 +108,7 @@ impl Certificates {
         Ok(self.authority()?.due().min(facts("the leaf", &self.leaf)?.due()))
     }
 
-    /// What takes their place now, if anything: one part at a time, the authority first. Nothing where all is well.
+    /// The renewed certificates; `None` when none is due. It renews one part at a time, the authority first.
     ///
     /// # Errors
     /// When what is kept cannot be read, or the new part cannot be made.
@@ -117,7 +117,7 @@ impl Certificates {
         if now >= signer.due() {
             let (new, authority_key) = authority(now)?;
             let kept = if now < signer.not_after { first_pem(&self.authorities) } else { "" };
-            // The leaf stays until its own time, unless the authority before it is over.
+            // The leaf stays until it is due, unless its authority has expired.
             let (leaf, leaf_key) = if kept.is_empty() {
                 leaf(&new, &authority_key, names, now)?
             } else {
@@ -132,7 +132,7 @@ impl Certificates {
         Ok(Some(Self { leaf, leaf_key, ..self.clone() }))
     }
 
-    fn authority(&self) -> Result<Facts, CertificateError> {
+    fn authority(&self) -> Result<CertificateFacts, CertificateError> {
         facts("the authority", first_pem(&self.authorities))
     }
 }
@@ -143,7 +143,7 @@ fn first_pem(bundle: &str) -> &str {
     bundle.find(END).and_then(|at| bundle.get(..at + END.len())).unwrap_or(bundle)
 }
 
-fn facts(what: &'static str, pem: &str) -> Result<Facts, CertificateError> {
+fn facts(what: &'static str, pem: &str) -> Result<CertificateFacts, CertificateError> {
     let unreadable = |why: String| CertificateError::Unreadable { what, why };
     let pem = Pem::iter_from_buffer(pem.as_bytes())
         .next()
@@ -154,7 +154,7 @@ fn facts(what: &'static str, pem: &str) -> Result<Facts, CertificateError> {
     let alternatives = certificate.subject_alternative_name().ok().flatten();
     let names = alternatives.map(|names| names.value.general_names.iter().filter_map(name).collect());
     let validity = certificate.validity();
-    Ok(Facts {
+    Ok(CertificateFacts {
         not_before: validity.not_before.to_datetime(),
         not_after: validity.not_after.to_datetime(),
         names: names.unwrap_or_default(),
@@ -175,7 +175,7 @@ fn authority(now: OffsetDateTime) -> Result<(String, String), CertificateError> 
     let failed = |source| CertificateError::Make { what: "the webhook's authority", source };
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
     let mut params = params(now, AUTHORITY_LIFE);
-    // Told apart by name, or a bundle of two could not be searched by issuer.
+    // Each authority has its own name, so that a bundle can be searched by issuer.
     params.distinguished_name.push(DnType::CommonName, format!("kubeon-webhook-ca-{}", now.unix_timestamp()));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -208,7 +208,7 @@ fn params(now: OffsetDateTime, life: Duration) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     let mut serial: [u8; 16] = rand::random();
-    // Positive, and never shorter than written.
+    // The number is positive and always has 16 bytes.
     serial[0] = serial[0] & 0x3f | 0x40;
     params.serial_number = Some(SerialNumber::from_slice(&serial));
     params.not_before = now - BACKDATED;
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn renews_the_leaf_after_two_thirds_of_its_life_and_not_before() {
         let now = OffsetDateTime::now_utc();
-        let made = Certificates::make(&names(), now).unwrap();
+        let made = WebhookCertificates::make(&names(), now).unwrap();
         assert_eq!(made.renewed(&names(), now + Duration::days(59)).unwrap(), None);
         let due = made.due().unwrap();
         assert!(due > now + Duration::days(59) && due < now + Duration::days(61), "{due}");
@@ -241,15 +241,15 @@ mod tests {
     #[test]
     fn renews_a_leaf_that_lacks_a_name() {
         let now = OffsetDateTime::now_utc();
-        let made = Certificates::make(&names()[..1], now).unwrap();
+        let made = WebhookCertificates::make(&names()[..1], now).unwrap();
         assert!(made.renewed(&names(), now).unwrap().is_some());
     }
 
     /// Clients that trust the bundle from before the renewal and clients that trust the one from after it accept the leaf.
     #[test]
-    fn renews_the_authority_without_a_moment_of_distrust() {
+    fn clients_with_the_old_or_the_new_bundle_trust_every_renewed_leaf() {
         let now = OffsetDateTime::now_utc();
-        let made = Certificates::make(&names(), now).unwrap();
+        let made = WebhookCertificates::make(&names(), now).unwrap();
         let later = now + Duration::days(2500);
         let first = made.renewed(&names(), later).unwrap().unwrap();
         assert_eq!(first.leaf, made.leaf, "signed by the one that everyone trusts");
@@ -260,9 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn replaces_an_authority_whose_time_is_over() {
+    fn replaces_an_expired_authority() {
         let now = OffsetDateTime::now_utc();
-        let made = Certificates::make(&names(), now).unwrap();
+        let made = WebhookCertificates::make(&names(), now).unwrap();
         let renewed = made.renewed(&names(), now + AUTHORITY_LIFE + Duration::days(1)).unwrap().unwrap();
         assert!(!renewed.authorities.contains(&made.authorities));
         assert_ne!(renewed.leaf, made.leaf);
@@ -271,8 +271,8 @@ mod tests {
     #[test]
     fn says_what_cannot_be_read_and_shows_no_key() {
         let now = OffsetDateTime::now_utc();
-        let made = Certificates::make(&names(), now).unwrap();
-        let damaged = Certificates { leaf: "x".into(), ..made.clone() };
+        let made = WebhookCertificates::make(&names(), now).unwrap();
+        let damaged = WebhookCertificates { leaf: "x".into(), ..made.clone() };
         assert_eq!(damaged.due().unwrap_err().category(), "certificate-unreadable");
         assert!(!format!("{made:?}").contains("PRIVATE"));
     }

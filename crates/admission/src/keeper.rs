@@ -1,4 +1,5 @@
-//! Keeps the webhook's certificate: in a Secret that all replicas share, renewed in time, trusted by the API server.
+//! Manages the webhook's certificate: stores it in a Secret that all replicas share, renews it in time, and publishes its
+//! authority to the API server.
 //!
 //! ```text
 //!   Secret ──watch──► read, or make, or renew ──► shown by this replica          any replica may write; the API server's
@@ -21,21 +22,21 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
-use crate::certificate::{CertificateError, Certificates};
+use crate::certificate::{CertificateError, WebhookCertificates};
 
-/// Where the certificate is kept, and who is to trust it.
+/// Where the certificate is stored.
 pub struct Keeping {
-    /// A client that may do this.
+    /// A client with the rights for this.
     pub client: Client,
     /// The operator's namespace: the Secret's and the Service's.
     pub namespace: String,
-    /// Whether this replica leads. Only then it writes the webhook's configuration.
+    /// Whether this replica is the leader; only the leader writes the webhook's configuration.
     pub leads: watch::Receiver<bool>,
-    /// Further names or addresses for the certificate; for a webhook that is reached by URL.
+    /// More names or addresses for the certificate of a webhook that is reached by URL.
     pub names: Vec<String>,
 }
 
-/// What went wrong while keeping; logged, and tried again.
+/// Why the certificate could not be managed; logged and retried.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepingError {
     /// The Secret could not be written.
@@ -68,20 +69,20 @@ impl KeepingError {
     }
 }
 
-/// After something went wrong.
-const AGAIN: Duration = Duration::from_secs(5);
-/// The longest wait for a renewal, so that a clock that was set is noticed.
+/// Pause after an error.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// The longest wait for a renewal, so that changes of the clock are noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// What was last seen. The outer `None`: not yet.
+/// The objects that were last seen. The outer `None` means: not yet.
 #[derive(Default)]
 struct Seen {
     secret: Option<Option<Secret>>,
     configuration: Option<Option<ValidatingWebhookConfiguration>>,
 }
 
-/// Keeps it until dropped. `show` gets every certificate that is to be shown from now on.
-pub(crate) async fn keep(mut keeping: Keeping, show: impl Fn(&Certificates) -> Result<(), String>) {
+/// Manages the certificate until dropped. `show` gets every new certificate.
+pub(crate) async fn keep(mut keeping: Keeping, show: impl Fn(&WebhookCertificates) -> Result<(), String>) {
     let names = names(&keeping);
     let secrets: Api<Secret> = Api::namespaced(keeping.client.clone(), &keeping.namespace);
     let configurations: Api<ValidatingWebhookConfiguration> = Api::all(keeping.client.clone());
@@ -90,11 +91,11 @@ pub(crate) async fn keep(mut keeping: Keeping, show: impl Fn(&Certificates) -> R
     let mut seen = Seen::default();
     loop {
         let leads = *keeping.leads.borrow_and_update();
-        let wait = match turn(&secrets, &configurations, &names, &mut seen, leads, &show).await {
+        let wait = match reconcile(&secrets, &configurations, &names, &mut seen, leads, &show).await {
             Ok(wait) => wait,
             Err(error) => {
                 tracing::warn!(category = error.category(), error = %with_source(&error), "keeping the webhook's certificate");
-                AGAIN
+                RETRY_PAUSE
             }
         };
         tokio::select! {
@@ -106,25 +107,25 @@ pub(crate) async fn keep(mut keeping: Keeping, show: impl Fn(&Certificates) -> R
     }
 }
 
-/// One look at what was seen, and what follows from it. Returns when to look again without being told.
-async fn turn(
+/// Reconciles the certificate with the last seen objects. Returns the time until the next reconcile without a change.
+async fn reconcile(
     secrets: &Api<Secret>,
     configurations: &Api<ValidatingWebhookConfiguration>,
     names: &[String],
     seen: &mut Seen,
     leads: bool,
-    show: impl Fn(&Certificates) -> Result<(), String>,
+    show: impl Fn(&WebhookCertificates) -> Result<(), String>,
 ) -> Result<Duration, KeepingError> {
     let Some(secret) = &seen.secret else { return Ok(LONGEST_WAIT) };
     let now = OffsetDateTime::now_utc();
     let kept = secret.as_ref().and_then(read);
     let next = match &kept {
-        None => Some(Certificates::make(names, now)?),
+        None => Some(WebhookCertificates::make(names, now)?),
         Some(kept) => match kept.renewed(names, now) {
             Ok(next) => next,
             Err(error) => {
                 tracing::warn!(%error, "the webhook's certificate cannot be used; a new one is created");
-                Some(Certificates::make(names, now)?)
+                Some(WebhookCertificates::make(names, now)?)
             }
         },
     };
@@ -132,17 +133,17 @@ async fn turn(
         match store(secrets, secret.as_ref(), &next).await {
             Ok(stored) => seen.secret = Some(Some(stored)),
             // Another replica was faster; the watch brings what it wrote.
-            Err(kube::Error::Api(status)) if status.code == 409 => return Ok(AGAIN),
+            Err(kube::Error::Api(status)) if status.code == 409 => return Ok(RETRY_PAUSE),
             Err(error) => return Err(KeepingError::Store(error)),
         }
     }
-    let Some(current) = seen.secret.iter().flatten().next().and_then(read) else { return Ok(AGAIN) };
+    let Some(current) = seen.secret.iter().flatten().next().and_then(read) else { return Ok(RETRY_PAUSE) };
     show(&current).map_err(KeepingError::Show)?;
     if let Some(Some(configuration)) = seen.configuration.as_ref().filter(|_| leads) {
         trust(configurations, configuration, &current.authorities).await?;
     }
     let left = (current.due()? - now).unsigned_abs();
-    Ok(left.clamp(AGAIN, LONGEST_WAIT))
+    Ok(left.clamp(RETRY_PAUSE, LONGEST_WAIT))
 }
 
 /// One object over time: `None` while it is not there. A watch that fails is begun again, with growing pauses.
@@ -183,11 +184,11 @@ fn names(keeping: &Keeping) -> Vec<String> {
 
 const FIELDS: [&str; 4] = ["ca.crt", "ca.key", "tls.crt", "tls.key"];
 
-fn read(secret: &Secret) -> Option<Certificates> {
+fn read(secret: &Secret) -> Option<WebhookCertificates> {
     let data = secret.data.as_ref()?;
     let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
     let [authorities, authority_key, leaf, leaf_key] = FIELDS.map(text);
-    Some(Certificates {
+    Some(WebhookCertificates {
         authorities: authorities?,
         authority_key: authority_key?,
         leaf: leaf?,
@@ -195,13 +196,13 @@ fn read(secret: &Secret) -> Option<Certificates> {
     })
 }
 
-/// Creates the Secret, or replaces the one that was seen. 409 when another one did.
+/// Creates the Secret or replaces the seen one. 409 when another replica was first.
 async fn store(
     secrets: &Api<Secret>,
     seen: Option<&Secret>,
-    certificates: &Certificates,
+    certificates: &WebhookCertificates,
 ) -> Result<Secret, kube::Error> {
-    let Certificates { authorities, authority_key, leaf, leaf_key } = certificates;
+    let WebhookCertificates { authorities, authority_key, leaf, leaf_key } = certificates;
     let data: BTreeMap<String, ByteString> = FIELDS
         .into_iter()
         .zip([authorities, authority_key, leaf, leaf_key])
@@ -227,7 +228,7 @@ async fn store(
     }
 }
 
-/// Writes the authorities where the API server looks for them, unless they are there.
+/// Writes the authorities into the webhook configuration unless they are there.
 async fn trust(
     configurations: &Api<ValidatingWebhookConfiguration>,
     configuration: &ValidatingWebhookConfiguration,
@@ -257,7 +258,7 @@ async fn trust(
             tracing::info!("the API server trusts the webhook's authority");
             Ok(())
         }
-        // It changed meanwhile: the watch brings it.
+        // The configuration has changed: the watch delivers the new one.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(()),
         Err(error) => Err(KeepingError::Trust(error)),
     }

@@ -1,13 +1,13 @@
-//! Admission: what a change of an object may not do, where other objects or the catalogue must be looked at.
+//! Admission: rules for changes of objects that need other objects or the catalogue.
 //!
 //! ```text
 //!   API server ──TLS──► server ──► review (JSON) ──► rules::decide ──► allowed, or: field, reason
 //!                          ▲                              │ asks
-//!              certificate, kept in a Secret           Lookup: versions, who holds an address
+//!              certificate, kept in a Secret           Lookup: versions, the cluster of an address
 //! ```
 //!
-//! The first line is the schema (CEL), the second the policies of `kubeon-install`; only what neither can tell is
-//! judged here. `rules` does no I/O. Every replica answers, whether it leads or not.
+//! The schema (CEL) is checked first, then the policies of `kubeon-install`; this crate has only the rules that neither can
+//! check. `rules` does no I/O. Every replica answers, not only the leader.
 
 mod addresses;
 pub mod certificate;
@@ -23,5 +23,5 @@ pub use keeper::{Keeping, KeepingError};
 pub use lookup::{Lookup, NotReady, ObjectName};
 pub use review::answer;
 pub use rules::decide;
-pub use server::{CertificateSource, Readiness, ServeError, ServeOptions, Server, serve};
+pub use server::{CertificateSource, Readiness, ServeError, ServeOptions, WebhookServer, serve};
 pub use verdict::{Denial, Verdict};

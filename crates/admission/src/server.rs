@@ -1,4 +1,4 @@
-//! The webhook: HTTP/1.1 over TLS, one path, bounded in everything.
+//! The webhook: HTTP/1.1 over TLS, one path, with limits on size, time and connections.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,35 +21,35 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::certificate::Certificates;
+use crate::certificate::WebhookCertificates;
 use crate::keeper::{Keeping, keep};
 use crate::lookup::Lookup;
 use crate::review::answer;
 
-/// Longest body in bytes. An API server takes objects of 3 MiB at most; a review holds the new and the old one.
+/// Longest body in bytes. An API server accepts objects up to 3 MiB; a review has the new and the old one.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
-/// Connections at once; an API server needs few. More wait.
+/// Parallel connections; an API server needs few. Others wait.
 const CONNECTIONS: usize = 256;
-/// For a handshake, for a request's head, and for its body.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// For requests that are being answered when the process is told to end.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// Time limit for a handshake, for a request's head, and for its body.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for running requests when the process shuts down.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the webhook is made of.
+/// Address, certificate and lookup of the webhook.
 pub struct ServeOptions {
-    /// Where it listens.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// What it shows.
+    /// Its certificate.
     pub certificate: CertificateSource,
-    /// What the rules ask.
+    /// The lookup for the rules.
     pub lookup: Arc<dyn Lookup>,
 }
 
 /// Where the certificate comes from.
 pub enum CertificateSource {
-    /// It is given; nobody renews it.
-    Given(Box<Certificates>),
-    /// It is kept in a Secret, renewed in time, and made known to the API server.
+    /// A given certificate, which is not renewed.
+    Given(Box<WebhookCertificates>),
+    /// A certificate in a Secret, which is renewed in time and published to the API server.
     Kept(Keeping),
 }
 
@@ -61,20 +61,20 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The TLS library refuses its settings.
     #[error("setting up TLS")]
     Tls(#[source] rustls::Error),
-    /// A given certificate is none.
+    /// A given certificate is invalid.
     #[error("the certificate cannot be used: {0}")]
     Certificate(String),
 }
 
 impl ServeError {
-    /// A word for labels and machines.
+    /// The error category for labels.
     #[must_use]
     pub fn category(&self) -> &'static str {
         match self {
@@ -85,17 +85,17 @@ impl ServeError {
     }
 }
 
-/// Listens and answers until `stop`; then lets go of what is being answered, for at most five seconds.
+/// Listens and answers until `stop`; then waits at most five seconds for running requests.
 ///
 /// # Errors
-/// When it cannot begin. What goes wrong later is logged and tried again.
+/// When it cannot start. Later errors are logged and retried.
 pub async fn serve(options: ServeOptions, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-    Server::bind(options).await?.run(stop).await;
+    WebhookServer::bind(options).await?.run(stop).await;
     Ok(())
 }
 
 /// A webhook that listens and does not answer yet.
-pub struct Server {
+pub struct WebhookServer {
     listener: TcpListener,
     address: SocketAddr,
     acceptor: TlsAcceptor,
@@ -112,7 +112,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// What it still waits for; nothing when it can answer.
+    /// What it still waits for; `None` when it can answer.
     #[must_use]
     pub fn waits_for(&self) -> Option<&'static str> {
         if self.shown.0.borrow().is_none() {
@@ -122,11 +122,11 @@ impl Readiness {
     }
 }
 
-impl Server {
+impl WebhookServer {
     /// Listens.
     ///
     /// # Errors
-    /// When the address is taken or a given certificate is none.
+    /// When the address is in use or a given certificate is invalid.
     pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
         let shown = Arc::new(Shown(watch::Sender::new(None)));
         if let CertificateSource::Given(given) = &options.certificate {
@@ -153,13 +153,13 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether it can answer, to be asked from elsewhere.
+    /// A handle that reports whether it can answer.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         Readiness { shown: self.shown.clone(), lookup: self.lookup.clone() }
@@ -191,7 +191,7 @@ impl Server {
     }
 }
 
-/// Takes connections. Never ends by itself.
+/// Accepts connections until it is dropped.
 async fn accept(
     listener: &TcpListener,
     acceptor: &TlsAcceptor,
@@ -205,7 +205,7 @@ async fn accept(
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of file descriptors, most likely: a pause lets others close theirs.
+                // The usual cause is that no file descriptor is free: wait until other connections are closed.
                 tracing::warn!(%error, "accepting a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -226,7 +226,7 @@ async fn connection(
     lookup: Arc<dyn Lookup>,
     mut ended: watch::Receiver<bool>,
 ) {
-    let stream = match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+    let stream = match tokio::time::timeout(REQUEST_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake"),
         Err(_) => return tracing::debug!("TLS handshake took too long"),
@@ -237,14 +237,14 @@ async fn connection(
     });
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(REQUEST_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     let mut serving = std::pin::pin!(serving);
     let result = tokio::select! {
         result = serving.as_mut() => result,
-        () = told(&mut ended) => {
+        () = shutdown(&mut ended) => {
             serving.as_mut().graceful_shutdown();
-            match tokio::time::timeout(FAREWELL, serving).await {
+            match tokio::time::timeout(SHUTDOWN_TIMEOUT, serving).await {
                 Ok(result) => result,
                 Err(_) => return tracing::warn!("a review took too long to end with the process"),
             }
@@ -255,9 +255,9 @@ async fn connection(
     }
 }
 
-/// Until the server ends.
-async fn told(ended: &mut watch::Receiver<bool>) {
-    // An error says that the server is gone already.
+/// Waits until the server ends.
+async fn shutdown(ended: &mut watch::Receiver<bool>) {
+    // An error means that the server has already ended.
     drop(ended.wait_for(|ended| *ended).await);
 }
 
@@ -271,7 +271,7 @@ async fn respond(request: Request<Incoming>, lookup: &dyn Lookup) -> Response<Fu
         return text(StatusCode::METHOD_NOT_ALLOWED, "reviews are POSTed\n");
     }
     let body = Limited::new(request.into_body(), BODY_LIMIT).collect();
-    let body = match tokio::time::timeout(PATIENCE, body).await {
+    let body = match tokio::time::timeout(REQUEST_TIMEOUT, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             return text(StatusCode::PAYLOAD_TOO_LARGE, "a review has at most 8 MiB\n");
@@ -296,7 +296,7 @@ fn reply(code: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Byt
 struct Shown(watch::Sender<Option<Arc<CertifiedKey>>>);
 
 impl Shown {
-    fn show(&self, certificates: &Certificates) -> Result<(), ServeError> {
+    fn show(&self, certificates: &WebhookCertificates) -> Result<(), ServeError> {
         let refused = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
         let chain = CertificateDer::pem_slice_iter(certificates.leaf.as_bytes())
             .collect::<Result<Vec<_>, _>>()

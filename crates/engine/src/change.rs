@@ -10,7 +10,7 @@ use kubeon_api::HostAddress;
 use kubeon_bundle::Bundle;
 use kubeon_plan::{ClusterSpec, HostSpec, Intent, Plan, Snapshot};
 use kubeon_reconcile::{Planned, Reconciled};
-use kubeon_store::{Lock, Status};
+use kubeon_store::{ClusterLock, Status};
 use kubeon_wire::Op;
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +66,7 @@ pub struct PreparedChange<'a> {
     engine: &'a Engine<'a>,
     bundle: Bundle,
     contact: Contact,
-    lock: Lock,
+    lock: ClusterLock,
     state: StoredCluster,
     /// Whether the state was stored before this change.
     known: bool,

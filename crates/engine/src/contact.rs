@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubeon_api::ClusterName;
 use kubeon_link_host::{HostKeys, Limits, Login, NodeProgram, SshHosts, SshSettings};
-use kubeon_store::Lock;
+use kubeon_store::ClusterLock;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -86,7 +86,7 @@ impl Contact {
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn pin(&self, engine: &Engine<'_>, lock: &Lock) -> Result<(), EngineError> {
+    pub fn pin(&self, engine: &Engine<'_>, lock: &ClusterLock) -> Result<(), EngineError> {
         if self.keys.new_keys().is_empty() {
             return Ok(());
         }

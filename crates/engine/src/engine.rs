@@ -7,7 +7,7 @@ use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_api::{ClusterName, HostAddress, Version};
 use kubeon_plan::{ClusterSpec, HostSpec, Intent, Valid};
 use kubeon_ports::Clock;
-use kubeon_store::{Addresses, ClusterState, Lock, Store, StoreError};
+use kubeon_store::{Addresses, ClusterLock, ClusterState, Store, StoreError};
 
 use crate::environment::EngineEnvironment;
 use crate::error::EngineError;
@@ -79,7 +79,12 @@ impl<'a> Engine<'a> {
     ///
     /// # Errors
     /// Refuses while another command has it, and when another command changed the state since it was read.
-    pub fn lock(&self, state: &StoredCluster, known: bool, command: &str) -> Result<Lock, EngineError> {
+    pub fn lock(
+        &self,
+        state: &StoredCluster,
+        known: bool,
+        command: &str,
+    ) -> Result<ClusterLock, EngineError> {
         Ok(self.store.lock_as_read(&state.name, command, known.then_some(state))?)
     }
 

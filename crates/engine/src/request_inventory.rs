@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, NodeList};
 use kubeon_api::{ClusterName, HostAddress, Version};
-use kubeon_inventory::{File, Inventory, InventoryLogin, Mistake};
+use kubeon_inventory::{Inventory, InventoryFile, InventoryLogin, InventoryMistake};
 use kubeon_plan::{ClusterSpec, Note};
 
 use crate::cluster_request::ClusterRequest;
@@ -108,10 +108,10 @@ fn read(files: &InventoryFiles, name: &ClusterName) -> Result<Inventory, EngineE
 }
 
 /// The file and the line of a mistake, as users know them.
-fn row(files: &InventoryFiles, mistake: Mistake) -> (String, String) {
+fn row(files: &InventoryFiles, mistake: InventoryMistake) -> (String, String) {
     let path = match mistake.file {
-        File::Hosts => &files.hosts,
-        File::Variables => &files.variables,
+        InventoryFile::Hosts => &files.hosts,
+        InventoryFile::Variables => &files.variables,
     };
     let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     // A playbook passes text through a file descriptor: users cannot open that file.

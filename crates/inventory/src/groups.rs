@@ -2,28 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::mistake::{File, Mistake};
-use crate::tree::{self, Field, Tree, Value};
-use crate::variables::{Said, Variables};
+use crate::mistake::{InventoryFile, InventoryMistake};
+use crate::tree::{self, Field, Value, YamlNode};
+use crate::variables::{Assignment, Variables};
 
-/// How deep groups may nest. Ansible has no limit; nobody has so many.
-const DEEPEST: usize = 16;
+/// The deepest nesting of groups. Ansible has no limit.
+const MAX_DEPTH: usize = 16;
 
 /// An inventory.
 #[derive(Default)]
 pub(crate) struct Groups {
     /// Hosts in the order in which they are first named.
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<InventoryHost>,
     /// Groups by name, `all` included.
     pub(crate) groups: BTreeMap<String, Group>,
-    /// Where a host stands in the list.
+    /// The position of a host in the list.
     index: BTreeMap<String, usize>,
     /// For each host its groups, the shallow ones first.
     memberships: Vec<Vec<String>>,
 }
 
 /// A host as the inventory names it.
-pub(crate) struct Host {
+pub(crate) struct InventoryHost {
     pub(crate) name: String,
     pub(crate) line: u64,
     own: Variables,
@@ -40,16 +40,25 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// What the group itself says of a variable.
-    pub(crate) fn said(&self, name: &str) -> Option<Said> {
+    /// The group's own value of a variable.
+    pub(crate) fn own_variable(&self, name: &str) -> Option<Assignment> {
         self.variables.get(name).cloned()
     }
 }
 
-/// Reads `hosts.yml`; `None` when nothing can be made of it.
-pub(crate) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Groups> {
-    let tree = tree::read(text, File::Hosts, found)?;
-    let mut reader = Reader { groups: Groups::default(), found };
+/// How ranges of hosts, such as `h[1:9]`, are treated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostRanges {
+    /// They are mistakes.
+    Refuse,
+    /// They are skipped: Ansible expands them.
+    Skip,
+}
+
+/// Reads `hosts.yml`; `None` when it contains no groups.
+pub(crate) fn read(text: &str, ranges: HostRanges, found: &mut Vec<InventoryMistake>) -> Option<Groups> {
+    let tree = tree::read(text, InventoryFile::Hosts, found)?;
+    let mut reader = Reader { groups: Groups::default(), ranges, found };
     match tree.fields() {
         Ok([]) => reader.report(tree.line, "", "is empty; it should hold groups of hosts"),
         Ok(fields) if fields.iter().any(|field| field.name == "plugin") => {
@@ -77,18 +86,19 @@ pub(crate) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Groups> {
 
 struct Reader<'a> {
     groups: Groups,
-    found: &'a mut Vec<Mistake>,
+    ranges: HostRanges,
+    found: &'a mut Vec<InventoryMistake>,
 }
 
 impl Reader<'_> {
     fn report(&mut self, line: u64, subject: &str, reason: &str) {
         let (subject, reason) = (subject.to_owned(), reason.to_owned());
-        self.found.push(Mistake { file: File::Hosts, line, subject, reason });
+        self.found.push(InventoryMistake { file: InventoryFile::Hosts, line, subject, reason });
     }
 
     fn group(&mut self, field: &Field, depth: usize) {
         let (name, line) = (&field.name, field.line);
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return self.report(line, &format!("group {name}"), "is nested too deeply");
         }
         let group = self.groups.groups.entry(name.clone()).or_default();
@@ -118,11 +128,11 @@ impl Reader<'_> {
         }
     }
 
-    fn hosts(&mut self, group: &str, tree: &Tree) {
+    fn hosts(&mut self, group: &str, tree: &YamlNode) {
         let single = match &tree.value {
             Value::Text(name) => {
                 let name = name.clone();
-                vec![Field { name, line: tree.line, tree: Tree { line: tree.line, value: Value::Null } }]
+                vec![Field { name, line: tree.line, tree: YamlNode { line: tree.line, value: Value::Null } }]
             }
             _ => Vec::new(),
         };
@@ -141,12 +151,15 @@ impl Reader<'_> {
 
     fn host(&mut self, group: &str, field: &Field) {
         if field.name.contains('[') {
+            if self.ranges == HostRanges::Skip {
+                return;
+            }
             let reason =
                 "is a range; name the hosts one by one, or let Ansible read it: playbook cluster.yml";
             return self.report(field.line, &format!("host {}", field.name), reason);
         }
         let variables = match field.tree.fields() {
-            Ok(fields) => said(fields),
+            Ok(fields) => assignments(fields),
             Err(kind) => {
                 let reason = format!("holds {kind}; it should hold variables");
                 return self.report(field.line, &format!("host {}", field.name), &reason);
@@ -160,13 +173,13 @@ impl Reader<'_> {
             Some(host) => host.own.extend(variables),
             None => {
                 self.groups.index.insert(field.name.clone(), self.groups.hosts.len());
-                let host = Host { name: field.name.clone(), line: field.line, own: variables };
+                let host = InventoryHost { name: field.name.clone(), line: field.line, own: variables };
                 self.groups.hosts.push(host);
             }
         }
     }
 
-    fn children(&mut self, group: &str, tree: &Tree, depth: usize) {
+    fn children(&mut self, group: &str, tree: &YamlNode, depth: usize) {
         match tree.fields() {
             Ok(fields) => {
                 for field in fields {
@@ -183,11 +196,11 @@ impl Reader<'_> {
         }
     }
 
-    fn variables(&mut self, group: &str, tree: &Tree) {
+    fn variables(&mut self, group: &str, tree: &YamlNode) {
         match tree.fields() {
             Ok(fields) => {
                 if let Some(group) = self.groups.groups.get_mut(group) {
-                    group.variables.extend(said(fields));
+                    group.variables.extend(assignments(fields));
                 }
             }
             Err(kind) => {
@@ -198,9 +211,12 @@ impl Reader<'_> {
     }
 }
 
-fn said(fields: &[Field]) -> Variables {
+fn assignments(fields: &[Field]) -> Variables {
     let say = |field: &Field| {
-        (field.name.clone(), Said { file: File::Hosts, line: field.line, tree: field.tree.clone() })
+        (
+            field.name.clone(),
+            Assignment { file: InventoryFile::Hosts, line: field.line, tree: field.tree.clone() },
+        )
     };
     fields.iter().map(say).collect()
 }
@@ -246,15 +262,15 @@ impl Groups {
         memberships
     }
 
-    /// What holds for a host: its groups, the shallow ones first, then itself, then `group_vars.yml`.
-    pub(crate) fn variables(&self, host: &Host, extra: &Variables) -> Variables {
+    /// The variables of a host: those of its groups, shallow ones first, then its own, then `group_vars.yml`.
+    pub(crate) fn variables(&self, host: &InventoryHost, extra: &Variables) -> Variables {
         let mut variables = self.of_groups(&host.name);
         variables.extend(host.own.clone());
         variables.extend(extra.clone());
         variables
     }
 
-    /// What holds for the cluster: what the groups of its first master say, then `group_vars.yml`.
+    /// The variables of the cluster: those of the groups of its first master, then `group_vars.yml`.
     pub(crate) fn shared(&self, masters: &[String], extra: &Variables) -> Variables {
         let mut variables = masters.first().map(|first| self.of_groups(first)).unwrap_or_default();
         variables.extend(extra.clone());
@@ -279,7 +295,7 @@ impl Groups {
     }
 }
 
-/// What was met on the way through a group and its children.
+/// The visited groups and hosts while the members of a group are collected.
 #[derive(Default)]
 struct Walk<'a> {
     groups: BTreeSet<&'a str>,

@@ -1,4 +1,4 @@
-//! What the inventory says about each host: address, name, login, labels.
+//! Address, name, login and labels of each host.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -6,13 +6,13 @@ use std::net::Ipv4Addr;
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode, NodeList};
 use kubeon_api::{HostAddress, HostName, LabelKey, LabelValue, LoginName, Secret};
 
-use crate::groups::{Groups, Host};
+use crate::groups::{Groups, InventoryHost};
 use crate::login::InventoryLogin;
-use crate::mistake::{File, Mistake};
-use crate::roles::Roles;
+use crate::mistake::{InventoryFile, InventoryMistake};
+use crate::roles::InventoryRoles;
 use crate::settings::{Reader, remark};
 use crate::tree::Value;
-use crate::variables::{Kind, Remarks, Said, Variables, kind};
+use crate::variables::{Assignment, Remarks, VariableKind, Variables, kind};
 
 const USER: &[&str] = &["ansible_user", "ansible_ssh_user"];
 const PORT: &[&str] = &["ansible_port", "ansible_ssh_port"];
@@ -29,9 +29,9 @@ pub(crate) fn fill(
     cluster: &mut DeclaredCluster,
     logins: &mut BTreeMap<HostAddress, InventoryLogin>,
     groups: &Groups,
-    roles: &Roles,
+    roles: &InventoryRoles,
     extra: &Variables,
-    found: &mut Vec<Mistake>,
+    found: &mut Vec<InventoryMistake>,
     remarks: &mut Remarks,
 ) {
     let mut nodes = BTreeMap::new();
@@ -43,7 +43,7 @@ pub(crate) fn fill(
         if let Some(first) = owners.insert(node.ip, &host.name) {
             let reason = format!("has the address {} of host {first}; every host needs its own", node.ip);
             let subject = format!("host {}", host.name);
-            found.push(Mistake { file: File::Hosts, line: host.line, subject, reason });
+            found.push(InventoryMistake { file: InventoryFile::Hosts, line: host.line, subject, reason });
         }
         logins.insert(node.ip, login);
         nodes.insert(host.name.as_str(), node);
@@ -56,14 +56,14 @@ pub(crate) fn fill(
     (cluster.master_list, cluster.node_list) = (list(&roles.masters), list(&roles.workers));
     cluster.etcd_list = list(&roles.etcd);
     for name in groups.given().into_keys().filter(|name| !extra.contains_key(*name)) {
-        if !matches!(kind(name), Kind::Part(_)) {
+        if !matches!(kind(name), VariableKind::Part(_)) {
             remark(name, kind(name), remarks);
         }
     }
 }
 
 struct OneHost<'a> {
-    host: &'a Host,
+    host: &'a InventoryHost,
     read: Reader<'a>,
 }
 
@@ -84,16 +84,16 @@ impl OneHost<'_> {
 
     fn refuse(&mut self, reason: String) {
         let (line, subject) = (self.host.line, format!("host {}", self.host.name));
-        self.read.found.push(Mistake { file: File::Hosts, line, subject, reason });
+        self.read.found.push(InventoryMistake { file: InventoryFile::Hosts, line, subject, reason });
     }
 
-    /// The first of several spellings that is given.
-    fn first(&mut self, names: &[&'static str]) -> Option<(Said, String)> {
+    /// The first of several spellings that is used.
+    fn first(&mut self, names: &[&'static str]) -> Option<(Assignment, String)> {
         let name = names.iter().find(|name| self.read.variables.contains_key(**name))?;
         self.read.text(name)
     }
 
-    /// What it is called as a node; `None` inside where its name is its address, outside where it can be neither.
+    /// Its node name; `Some(None)` when its name is its address, `None` when its name is invalid.
     fn name(&mut self) -> Option<Option<HostName>> {
         let name = self.host.name.clone();
         if name.parse::<Ipv4Addr>().is_ok() {
@@ -108,7 +108,7 @@ impl OneHost<'_> {
         }
     }
 
-    /// The one address under which the cluster and kubeon know the host.
+    /// The address that the cluster and kubeon use for the host.
     fn address(&mut self, named: bool) -> Option<HostAddress> {
         let mut given: Vec<(&str, HostAddress)> = Vec::new();
         let mut unread = false;
@@ -166,7 +166,7 @@ impl OneHost<'_> {
         port
     }
 
-    /// Never repeats what it read.
+    /// Reads a secret. Mistakes never repeat it.
     fn secret(&mut self, names: &[&'static str]) -> Option<Secret> {
         let name = names.iter().find(|name| self.read.variables.contains_key(**name))?;
         let said = self.read.variables.get(*name)?.clone();
@@ -219,7 +219,7 @@ impl OneHost<'_> {
                     labels.insert(key, value);
                 }
                 (Err(error), _) | (_, Err(error)) => {
-                    let said = Said { line: field.line, ..said.clone() };
+                    let said = Assignment { line: field.line, ..said.clone() };
                     self.read.refuse(
                         &said,
                         format!("{subject}.{}", field.name),

@@ -6,10 +6,10 @@
 //!   group_vars.yml ─► variables ──► served, refused, or remarked on ─┘
 //! ```
 //!
-//! Ansible's precedence holds: what a group says, deeper groups before shallower ones; then the host; then
-//! `group_vars.yml`, which is handed to Ansible with `-e`. Nothing is dropped in silence: a variable that has no
-//! effect is named with what that means, one that asks for what no bundle carries is a mistake. The crate performs no
-//! effect, fills in no template and opens no vault; those it names.
+//! Ansible's precedence applies: variables of groups, where deeper groups override shallower ones; then those of the host;
+//! then `group_vars.yml`, which Ansible gets with `-e`. Nothing is dropped silently: a variable without effect gets a
+//! remark, one that requests a component that no bundle has is a mistake. The crate performs no effect. It reports
+//! templates and vaults as mistakes.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -29,18 +29,18 @@ use kubeon_api::kubernetes_cluster::DeclaredCluster;
 use kubeon_api::{ClusterName, HostAddress, KubernetesCluster, KubernetesClusterSpec};
 
 pub use login::InventoryLogin;
-pub use mistake::{File, Mistake, Mistakes};
+pub use mistake::{InventoryFile, InventoryMistake, Mistakes};
 pub use outline::{Outline, outline};
 pub use variables::Remark;
 
-/// What an inventory and its variables declare.
+/// The cluster that an inventory and its variables declare.
 #[derive(Debug, Clone)]
 pub struct Inventory {
     /// The cluster, with every host's address, name, port, account and labels.
     pub cluster: KubernetesCluster,
-    /// What else is said about logging in, for each host.
+    /// The credentials of each host.
     pub logins: BTreeMap<HostAddress, InventoryLogin>,
-    /// Variables without effect and what that means, and what else a person should know.
+    /// Remarks for the user, such as variables without effect.
     pub remarks: Vec<Remark>,
 }
 
@@ -50,7 +50,7 @@ pub struct Inventory {
 /// All mistakes at once, those of `hosts.yml` first, each in the order of the file.
 pub fn read(name: &ClusterName, hosts: &str, variables: &str) -> Result<Inventory, Mistakes> {
     let mut found = Vec::new();
-    let groups = groups::read(hosts, &mut found);
+    let groups = groups::read(hosts, groups::HostRanges::Refuse, &mut found);
     let extra = variables::read(variables, &mut found);
     let mut remarks = variables::Remarks::default();
     let mut cluster = DeclaredCluster::default();

@@ -1,18 +1,18 @@
-//! What is wrong with an inventory, and where.
+//! Mistakes in an inventory, with their place.
 
 use std::fmt;
 
-/// Which of the two files.
+/// One of the two files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum File {
+pub enum InventoryFile {
     /// `hosts.yml`.
     Hosts,
     /// `group_vars.yml`.
     Variables,
 }
 
-impl File {
-    /// What Ansible's users call it.
+impl InventoryFile {
+    /// Its usual name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -22,20 +22,20 @@ impl File {
     }
 }
 
-/// One thing that is wrong. Never holds a secret.
+/// A mistake in an inventory. Never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct InventoryMistake {
     /// The file.
-    pub file: File,
+    pub file: InventoryFile,
     /// The line, from 1.
     pub line: u64,
     /// The host, group or variable, with its value where that helps; empty for the whole file.
     pub subject: String,
-    /// What is wrong with it, and the way out: the end of a sentence that begins with the subject.
+    /// The cause and the remedy: the end of a sentence that starts with the subject.
     pub reason: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for InventoryMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} line {}: ", self.file.name(), self.line)?;
         if !self.subject.is_empty() {
@@ -48,25 +48,25 @@ impl fmt::Display for Mistake {
 /// Every mistake of both files; never empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", listed(.0))]
-pub struct Mistakes(pub Vec<Mistake>);
+pub struct Mistakes(pub Vec<InventoryMistake>);
 
 impl Mistakes {
-    /// Sorts them: by file, then by line. A mistake that several hosts share is told once.
-    pub(crate) fn new(mut mistakes: Vec<Mistake>) -> Self {
+    /// Sorts them by file and line and removes repetitions.
+    pub(crate) fn new(mut mistakes: Vec<InventoryMistake>) -> Self {
         mistakes.sort_by_key(|mistake| (mistake.file, mistake.line));
         mistakes.dedup();
         Self(mistakes)
     }
 
-    /// A word for programs. Trying again does not help; the files must change.
+    /// The error category for labels. Retrying does not help; the files must change.
     #[must_use]
     pub fn category(&self) -> &'static str {
         "bad-inventory"
     }
 }
 
-fn listed(mistakes: &[Mistake]) -> String {
-    let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
+fn listed(mistakes: &[InventoryMistake]) -> String {
+    let lines: Vec<String> = mistakes.iter().map(InventoryMistake::to_string).collect();
     match lines.as_slice() {
         [only] => only.clone(),
         several => format!("{} mistakes\n  {}", several.len(), several.join("\n  ")),

@@ -1,34 +1,33 @@
-//! A first look at both files, without filling in templates: what nobody can work with, and which version is wanted.
+//! A quick check of both files, without filling in templates: mistakes that Ansible cannot accept either, and the version.
 
 use kubeon_api::Version;
 
-use crate::mistake::{File, Mistake, Mistakes};
+use crate::groups::HostRanges;
+use crate::mistake::{InventoryFile, InventoryMistake, Mistakes};
 use crate::{groups, variables};
 
-/// What can be told before Ansible has looked.
+/// What is known without Ansible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outline {
     /// `kube_version`, where it is written out.
     pub version: Option<Version>,
 }
 
-/// Looks at the shape of `hosts.yml` and `group_vars.yml`: that they are YAML, and that hosts are named like hosts.
+/// Checks that `hosts.yml` and `group_vars.yml` are YAML and that hosts have valid names.
 ///
 /// # Errors
-/// What is wrong with that; what a template or a plugin might still mend is no mistake here.
+/// The mistakes, without those that a template or a plugin may still correct.
 pub fn outline(hosts: &str, extra: &str) -> Result<Outline, Mistakes> {
     let mut found = Vec::new();
-    let groups = groups::read(hosts, &mut found);
+    let groups = groups::read(hosts, HostRanges::Skip, &mut found);
     let mut said = variables::read(extra, &mut found);
-    // Ranges are Ansible's to read.
-    found.retain(|mistake| !mistake.reason.starts_with("is a range"));
     if let Some(groups) = groups {
         for host in groups.hosts.iter().filter(|host| !is_name(&host.name)) {
             let reason = "is no name and no address: letters, digits, '.', '_', '-' and ':' only".to_owned();
             let subject = format!("host {:?}", host.name);
-            found.push(Mistake { file: File::Hosts, line: host.line, subject, reason });
+            found.push(InventoryMistake { file: InventoryFile::Hosts, line: host.line, subject, reason });
         }
-        let everywhere = groups.groups.get("all").map(|all| all.said("kube_version"));
+        let everywhere = groups.groups.get("all").map(|all| all.own_variable("kube_version"));
         if let Some(Some(version)) = everywhere {
             said.entry("kube_version".to_owned()).or_insert(version);
         }
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_nobody_can_work_with() {
+    fn reports_mistakes_that_ansible_cannot_accept_either() {
         let mistakes = |hosts: &str, extra: &str| outline(hosts, extra).unwrap_err().to_string();
         assert!(mistakes("all: {hosts: {'x;rm -rf /': {}}}\n", "").contains("\"x;rm -rf /\": is no name"));
         assert!(mistakes(HOSTS, "a: [1,\n").starts_with("group_vars.yml line"));

@@ -1,30 +1,34 @@
-//! What each host does: from the groups that kubespray knows, in either spelling.
+//! The role of each host, from the groups that kubespray knows, in either spelling.
 
 use std::collections::BTreeSet;
 
 use crate::groups::Groups;
-use crate::mistake::{File, Mistake};
+use crate::mistake::{InventoryFile, InventoryMistake};
 use crate::variables::{Remarks, closest};
 
 const MASTERS: &[&str] = &["kube_control_plane", "kube-control-plane", "kube_master", "kube-master"];
 const WORKERS: &[&str] = &["kube_node", "kube-node"];
 const ETCD: &[&str] = &["etcd"];
-/// Groups that say nothing by themselves.
-const FRAMES: &[&str] = &["all", "ungrouped", "k8s_cluster", "k8s-cluster"];
+/// Groups without a role.
+const NEUTRAL: &[&str] = &["all", "ungrouped", "k8s_cluster", "k8s-cluster"];
 const REFLECTORS: &[&str] = &["calico_rr", "calico-rr"];
 const BASTION: &[&str] = &["bastion"];
 
 /// The names of hosts by role, each once, in order.
 #[derive(Default)]
-pub(crate) struct Roles {
+pub(crate) struct InventoryRoles {
     pub(crate) masters: Vec<String>,
     pub(crate) workers: Vec<String>,
-    /// Empty where the masters run etcd.
+    /// Empty when the masters run etcd.
     pub(crate) etcd: Vec<String>,
 }
 
 /// Gives every host its role.
-pub(crate) fn assign(groups: &Groups, found: &mut Vec<Mistake>, remarks: &mut Remarks) -> Roles {
+pub(crate) fn assign(
+    groups: &Groups,
+    found: &mut Vec<InventoryMistake>,
+    remarks: &mut Remarks,
+) -> InventoryRoles {
     let (masters, workers, etcd) = (union(groups, MASTERS), union(groups, WORKERS), union(groups, ETCD));
     let roles: BTreeSet<&str> = masters.iter().chain(&workers).chain(&etcd).map(String::as_str).collect();
     refuse_groups(groups, found);
@@ -57,15 +61,15 @@ pub(crate) fn assign(groups: &Groups, found: &mut Vec<Mistake>, remarks: &mut Re
         }
     }
     let same = etcd.iter().collect::<BTreeSet<_>>() == masters.iter().collect();
-    Roles { masters, workers, etcd: if same { Vec::new() } else { etcd } }
+    InventoryRoles { masters, workers, etcd: if same { Vec::new() } else { etcd } }
 }
 
-fn report(found: &mut Vec<Mistake>, line: u64, subject: String, reason: String) {
-    found.push(Mistake { file: File::Hosts, line, subject, reason });
+fn report(found: &mut Vec<InventoryMistake>, line: u64, subject: String, reason: String) {
+    found.push(InventoryMistake { file: InventoryFile::Hosts, line, subject, reason });
 }
 
 fn known(name: &str) -> bool {
-    [MASTERS, WORKERS, ETCD, FRAMES, REFLECTORS, BASTION].iter().any(|names| names.contains(&name))
+    [MASTERS, WORKERS, ETCD, NEUTRAL, REFLECTORS, BASTION].iter().any(|names| names.contains(&name))
 }
 
 fn union(groups: &Groups, names: &[&str]) -> Vec<String> {
@@ -74,8 +78,8 @@ fn union(groups: &Groups, names: &[&str]) -> Vec<String> {
     members.filter(|host| seen.insert(*host)).map(str::to_owned).collect()
 }
 
-/// Groups that are known and whose hosts kubeon cannot serve.
-fn refuse_groups(groups: &Groups, found: &mut Vec<Mistake>) {
+/// Refuses known groups with roles that kubeon does not support.
+fn refuse_groups(groups: &Groups, found: &mut Vec<InventoryMistake>) {
     let reasons = [
         (REFLECTORS, "names route reflectors of calico, and no bundle carries calico: leave it empty"),
         (BASTION, "names a host to log in through; kubeon logs in to every host directly: leave it out"),
@@ -88,8 +92,13 @@ fn refuse_groups(groups: &Groups, found: &mut Vec<Mistake>) {
     }
 }
 
-/// A group of the user's own is fine as long as each of its hosts has a role; else it was meant to give one.
-fn unknown_groups(groups: &Groups, roles: &BTreeSet<&str>, found: &mut Vec<Mistake>, remarks: &mut Remarks) {
+/// An unknown group is accepted when each of its hosts has a role; otherwise it was meant to give one.
+fn unknown_groups(
+    groups: &Groups,
+    roles: &BTreeSet<&str>,
+    found: &mut Vec<InventoryMistake>,
+    remarks: &mut Remarks,
+) {
     for (name, group) in groups.groups.iter().filter(|(name, _)| !known(name)) {
         let members = groups.members(name);
         let meant = closest(name, [MASTERS, WORKERS, ETCD].concat().into_iter());

@@ -1,4 +1,4 @@
-//! What the variables say about the cluster as a whole.
+//! The settings of the whole cluster.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -8,15 +8,15 @@ use kubeon_api::kubernetes_cluster::{
     ApiServer, Cni, DeclaredCluster, DeclaredLoadBalancer, LoadBalancerMode, Network, ProxyMode,
 };
 
-use crate::mistake::Mistake;
-use crate::tree::{Tree, Value};
-use crate::variables::{Kind, Remarks, Said, Variables, kind, meant};
+use crate::mistake::InventoryMistake;
+use crate::tree::{Value, YamlNode};
+use crate::variables::{Assignment, Remarks, VariableKind, Variables, kind, meant};
 
-/// A variable that takes one word of a few; worded as the command line words its flags.
+/// A variable with few values, with the noun of the command line's flag.
 struct Choice {
     variable: &'static str,
     noun: &'static str,
-    /// Why a cluster cannot have the value, and what to use; `None` where it can.
+    /// Why a cluster cannot have the value, and what to use; `None` when it can.
     refuses: fn(&str) -> Option<String>,
 }
 
@@ -50,15 +50,15 @@ const CHOICES: &[Choice] = &[
     Choice { variable: "dns_mode", noun: "dns mode", refuses: |value| other_than(value, &["coredns"]) },
 ];
 
-fn other_than(value: &str, carried: &[&str]) -> Option<String> {
-    (!carried.contains(&value)).then(|| format!("no bundle carries it; use {}", carried.join(" or ")))
+fn other_than(value: &str, supported: &[&str]) -> Option<String> {
+    (!supported.contains(&value)).then(|| format!("no bundle carries it; use {}", supported.join(" or ")))
 }
 
 /// Fills in what is said about the whole cluster.
 pub(crate) fn fill(
     cluster: &mut DeclaredCluster,
     variables: &Variables,
-    found: &mut Vec<Mistake>,
+    found: &mut Vec<InventoryMistake>,
     remarks: &mut Remarks,
 ) {
     let mut read = Reader { variables, found };
@@ -90,20 +90,20 @@ pub(crate) fn fill(
 /// Reads variables, and writes down what is wrong with them.
 pub(crate) struct Reader<'a> {
     pub(crate) variables: &'a Variables,
-    pub(crate) found: &'a mut Vec<Mistake>,
+    pub(crate) found: &'a mut Vec<InventoryMistake>,
 }
 
 impl Reader<'_> {
-    pub(crate) fn refuse(&mut self, said: &Said, subject: String, reason: String) {
-        self.found.push(Mistake { file: said.file, line: said.line, subject, reason });
+    pub(crate) fn refuse(&mut self, said: &Assignment, subject: String, reason: String) {
+        self.found.push(InventoryMistake { file: said.file, line: said.line, subject, reason });
     }
 
-    fn said(&self, name: &str) -> Option<Said> {
+    fn said(&self, name: &str) -> Option<Assignment> {
         self.variables.get(name).filter(|said| !matches!(said.tree.value, Value::Null)).cloned()
     }
 
-    /// A scalar's text. Empty text is nothing, as in kubespray's own defaults.
-    pub(crate) fn text(&mut self, name: &str) -> Option<(Said, String)> {
+    /// A scalar's text; `None` when it is empty, as in kubespray's own defaults.
+    pub(crate) fn text(&mut self, name: &str) -> Option<(Assignment, String)> {
         let said = self.said(name)?;
         match said.tree.value.scalar() {
             Some(text) if text.is_empty() => None,
@@ -119,8 +119,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Text that needs nobody to fill it in or to open it. Never repeats the text: it may be a secret.
-    fn plain(&mut self, said: &Said, name: &str, text: String) -> Option<String> {
+    /// Text without templates and vaults. The mistake never repeats the text: it may be a secret.
+    fn plain(&mut self, said: &Assignment, name: &str, text: String) -> Option<String> {
         let reason = if text.contains("{{") || text.contains("{%") {
             "is a template, which only Ansible fills in: write the value, or run the playbook cluster.yml"
         } else if text.starts_with("$ANSIBLE_VAULT;") {
@@ -155,14 +155,14 @@ impl Reader<'_> {
 
     fn list(&mut self, name: &str) -> Vec<Endpoint> {
         let Some(said) = self.said(name) else { return Vec::new() };
-        let items: Vec<Tree> = match &said.tree.value {
+        let items: Vec<YamlNode> = match &said.tree.value {
             Value::List(items) => items.clone(),
             Value::Text(text) if text.is_empty() => Vec::new(),
             _ => vec![said.tree.clone()],
         };
         let mut list = Vec::new();
         for item in items {
-            let place = Said { line: item.line, ..said.clone() };
+            let place = Assignment { line: item.line, ..said.clone() };
             let Some(text) = item.value.scalar() else {
                 let reason = format!("holds {}; it should hold addresses and names", item.value.name());
                 self.refuse(&place, name.to_owned(), reason);
@@ -206,7 +206,7 @@ impl Reader<'_> {
             }
         };
         let inner = fields.iter().map(|field| {
-            let inner = Said { file: said.file, line: field.line, tree: field.tree.clone() };
+            let inner = Assignment { file: said.file, line: field.line, tree: field.tree.clone() };
             (format!("{name}.{}", field.name), inner)
         });
         let inner: Variables = inner.collect();
@@ -220,7 +220,7 @@ impl Reader<'_> {
         Some(DeclaredLoadBalancer { mode: Some(LoadBalancerMode::External), address, port })
     }
 
-    /// What kubespray puts before the masters on every worker.
+    /// The load balancer that kubespray runs on every worker.
     fn local_balancer(&mut self, external: bool, remarks: &mut Remarks) {
         let off =
             self.said("loadbalancer_apiserver_localhost").is_some_and(|said| !said.tree.value.is_true());
@@ -245,24 +245,24 @@ impl Reader<'_> {
     fn rest(&mut self, remarks: &mut Remarks) {
         for (name, said) in self.variables.clone() {
             match kind(&name) {
-                Kind::Served => {}
-                Kind::Part(part) if said.tree.value.is_true() => {
+                VariableKind::Served => {}
+                VariableKind::Part(part) if said.tree.value.is_true() => {
                     let reason = format!("[check] not support: no bundle carries {part}; leave it out");
                     self.refuse(&said, format!("{name}: true"), reason);
                 }
-                Kind::Part(_) => {}
+                VariableKind::Part(_) => {}
                 other => remark(&name, other, remarks),
             }
         }
     }
 }
 
-/// Tells of a variable that has no effect.
-pub(crate) fn remark(name: &str, kind: Kind, remarks: &mut Remarks) {
+/// Remarks on a variable that has no effect.
+pub(crate) fn remark(name: &str, kind: VariableKind, remarks: &mut Remarks) {
     match (kind, meant(name)) {
-        (Kind::Served, _) => {}
+        (VariableKind::Served, _) => {}
         (_, Some(meant)) => remarks.note(name.to_owned(), &format!("is unknown; did you mean {meant}?")),
-        (Kind::Idle(meaning), None) => remarks.note(name.to_owned(), meaning),
+        (VariableKind::Idle(meaning), None) => remarks.note(name.to_owned(), meaning),
         (_, None) => remarks.note(name.to_owned(), "is unknown to kubeon and has no effect"),
     }
 }

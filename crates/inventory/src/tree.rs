@@ -1,27 +1,27 @@
-//! YAML in which every value knows its line and scalars keep their text.
+//! YAML values with their line numbers; scalars keep their text.
 
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use crate::mistake::{File, Mistake};
+use crate::mistake::{InventoryFile, InventoryMistake};
 
 /// A value and its line, from 1.
 #[derive(Clone)]
-pub(crate) struct Tree {
+pub(crate) struct YamlNode {
     pub(crate) line: u64,
     pub(crate) value: Value,
 }
 
-/// What a value is. No `Debug`: it may be a password.
+/// A YAML value. No `Debug`: it may be a password.
 #[derive(Clone)]
 pub(crate) enum Value {
     Null,
     Bool(bool),
     Number(String),
     Text(String),
-    List(Vec<Tree>),
+    List(Vec<YamlNode>),
     Map(Vec<Field>),
 }
 
@@ -30,11 +30,11 @@ pub(crate) enum Value {
 pub(crate) struct Field {
     pub(crate) name: String,
     pub(crate) line: u64,
-    pub(crate) tree: Tree,
+    pub(crate) tree: YamlNode,
 }
 
-impl Tree {
-    /// The fields of a mapping; none when nothing is written. `Err` for any other value.
+impl YamlNode {
+    /// The fields of a mapping; none for an empty value. `Err` with the kind of any other value.
     pub(crate) fn fields(&self) -> Result<&[Field], &'static str> {
         match &self.value {
             Value::Map(fields) => Ok(fields),
@@ -71,7 +71,7 @@ impl Value {
         }
     }
 
-    /// Whether Ansible takes it for true.
+    /// Whether Ansible treats it as true.
     pub(crate) fn is_true(&self) -> bool {
         match self {
             Self::Bool(yes) => *yes,
@@ -85,19 +85,19 @@ impl Value {
     }
 }
 
-/// Reads the only document of a text. What is wrong with it is added to `found`.
-pub(crate) fn read(text: &str, file: File, found: &mut Vec<Mistake>) -> Option<Tree> {
+/// Reads the only document of a text. Adds mistakes to `found`.
+pub(crate) fn read(text: &str, file: InventoryFile, found: &mut Vec<InventoryMistake>) -> Option<YamlNode> {
     let options = serde_saphyr::options! { with_snippet: false, emit_comments: false };
     let mut report =
-        |line, reason: String| found.push(Mistake { file, line, subject: String::new(), reason });
-    match serde_saphyr::from_multiple_with_options::<Tree>(text, options) {
+        |line, reason: String| found.push(InventoryMistake { file, line, subject: String::new(), reason });
+    match serde_saphyr::from_multiple_with_options::<YamlNode>(text, options) {
         Ok(documents) => {
             let mut written = documents.into_iter().filter(|tree| !matches!(tree.value, Value::Null));
             let first = written.next();
             if let Some(second) = written.next() {
                 report(second.line, "begins a second document; keep one in the file".to_owned());
             }
-            Some(first.unwrap_or(Tree { line: 1, value: Value::Null }))
+            Some(first.unwrap_or(YamlNode { line: 1, value: Value::Null }))
         }
         Err(error) => {
             let line = error.location().map_or(1, |at| at.line().max(1));
@@ -107,12 +107,12 @@ pub(crate) fn read(text: &str, file: File, found: &mut Vec<Mistake>) -> Option<T
     }
 }
 
-fn explain(error: &serde_saphyr::Error, text: &str, file: File) -> String {
+fn explain(error: &serde_saphyr::Error, text: &str, file: InventoryFile) -> String {
     if let serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() {
         return format!("gives {key} twice; keep one");
     }
     let section = |line: &str| line.starts_with('[') && line.trim_end().ends_with(']');
-    if file == File::Hosts && text.lines().any(section) {
+    if file == InventoryFile::Hosts && text.lines().any(section) {
         return "is not YAML but looks like INI: ansible-inventory -i hosts.ini --list --yaml writes it as YAML"
             .to_owned();
     }
@@ -121,7 +121,7 @@ fn explain(error: &serde_saphyr::Error, text: &str, file: File) -> String {
     format!("is not YAML: {}", reason.trim_end_matches([':', ',', ' ']))
 }
 
-impl<'de> Deserialize<'de> for Tree {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<Value>::deserialize(deserializer)?;
         Ok(Self { line: spanned.referenced.line().max(1), value: spanned.value })

@@ -1,31 +1,31 @@
-//! Variables: what kubeon serves, what it refuses, and what the rest would mean.
+//! Variables: those that kubeon reads, those that it refuses, and the meaning of the rest.
 
 use std::collections::BTreeMap;
 
-use crate::mistake::{File, Mistake};
-use crate::tree::{self, Tree};
+use crate::mistake::{InventoryFile, InventoryMistake};
+use crate::tree::{self, YamlNode};
 
-/// A variable's value and where it is said.
+/// A variable's value and its place.
 #[derive(Clone)]
-pub(crate) struct Said {
-    pub(crate) file: File,
+pub(crate) struct Assignment {
+    pub(crate) file: InventoryFile,
     pub(crate) line: u64,
-    pub(crate) tree: Tree,
+    pub(crate) tree: YamlNode,
 }
 
 /// Variables by name.
-pub(crate) type Variables = BTreeMap<String, Said>;
+pub(crate) type Variables = BTreeMap<String, Assignment>;
 
-/// Something that a person should know: variables, hosts or groups, and what about them.
+/// A remark for the user about variables, hosts or groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// What it is about, in order; never empty.
+    /// The variables, hosts or groups, in order; never empty.
     pub subjects: Vec<String>,
     /// What it means: the end of a sentence that begins with the subjects.
     pub meaning: String,
 }
 
-/// Remarks with the same meaning are told once.
+/// Remarks; those with the same meaning are merged.
 #[derive(Default)]
 pub(crate) struct Remarks(Vec<Remark>);
 
@@ -44,32 +44,34 @@ impl Remarks {
 }
 
 /// Reads `group_vars.yml`.
-pub(crate) fn read(text: &str, found: &mut Vec<Mistake>) -> Variables {
-    let file = File::Variables;
+pub(crate) fn read(text: &str, found: &mut Vec<InventoryMistake>) -> Variables {
+    let file = InventoryFile::Variables;
     let Some(tree) = tree::read(text, file, found) else { return Variables::new() };
     match tree.fields() {
         Ok(fields) => fields
             .iter()
-            .map(|field| (field.name.clone(), Said { file, line: field.line, tree: field.tree.clone() }))
+            .map(|field| {
+                (field.name.clone(), Assignment { file, line: field.line, tree: field.tree.clone() })
+            })
             .collect(),
         Err(kind) => {
             let reason = format!("holds {kind}; it should hold variables, NAME: VALUE");
-            found.push(Mistake { file, line: tree.line, subject: String::new(), reason });
+            found.push(InventoryMistake { file, line: tree.line, subject: String::new(), reason });
             Variables::new()
         }
     }
 }
 
-/// What becomes of a variable.
+/// How a variable is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum VariableKind {
     /// It is read, or changes nothing.
     Served,
-    /// It asks for a part; refused where it is true.
+    /// It requests a component that no bundle has; refused when it is true.
     Part(&'static str),
-    /// It has no effect, which means this.
+    /// It has no effect, with the consequence.
     Idle(&'static str),
-    /// Nobody knows it.
+    /// It is unknown.
     Unknown,
 }
 
@@ -111,7 +113,7 @@ const SERVED: &[&str] = &[
     "supplementary_addresses_in_ssl_keys",
 ];
 
-/// Variables of playbooks, of Ansible and of the inventory's own bookkeeping: nothing about the cluster.
+/// Variables of playbooks, of Ansible and of the inventory itself, which do not concern the cluster.
 const SILENT: &[&str] = &[
     "allow_ungraceful_removal",
     "ansible_*",
@@ -228,16 +230,16 @@ const IDLE: &[(&str, &str)] = &[
     ("deploy_*", OWN_ARGUMENTS),
 ];
 
-/// What becomes of a variable of this name.
-pub(crate) fn kind(name: &str) -> Kind {
+/// How a variable of this name is treated.
+pub(crate) fn kind(name: &str) -> VariableKind {
     if SERVED.contains(&name) || SILENT.iter().any(|pattern| fits(pattern, name)) {
-        return Kind::Served;
+        return VariableKind::Served;
     }
     if let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) {
-        return Kind::Part(part);
+        return VariableKind::Part(part);
     }
     let idle = IDLE.iter().find(|(pattern, _)| fits(pattern, name));
-    idle.map_or(Kind::Unknown, |(_, meaning)| Kind::Idle(meaning))
+    idle.map_or(VariableKind::Unknown, |(_, meaning)| VariableKind::Idle(meaning))
 }
 
 /// Whether a pattern, with a `*` at one end, fits.
@@ -270,15 +272,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_what_becomes_of_variables() {
-        assert_eq!(kind("kube_version"), Kind::Served);
-        assert_eq!(kind("ansible_python_interpreter"), Kind::Served);
-        assert_eq!(kind("metrics_server_enabled"), Kind::Part("metrics-server"));
-        assert_eq!(kind("download_run_once"), Kind::Idle(FROM_BUNDLE));
-        assert_eq!(kind("kubelet_download_url"), Kind::Idle(FROM_BUNDLE));
-        assert_eq!(kind("etcd_data_dir"), Kind::Idle(OWN_PLACES));
-        assert_eq!(kind("kube_log_level"), Kind::Idle(OWN_ARGUMENTS));
-        assert_eq!(kind("favourite_colour"), Kind::Unknown);
+    fn classifies_variables() {
+        assert_eq!(kind("kube_version"), VariableKind::Served);
+        assert_eq!(kind("ansible_python_interpreter"), VariableKind::Served);
+        assert_eq!(kind("metrics_server_enabled"), VariableKind::Part("metrics-server"));
+        assert_eq!(kind("download_run_once"), VariableKind::Idle(FROM_BUNDLE));
+        assert_eq!(kind("kubelet_download_url"), VariableKind::Idle(FROM_BUNDLE));
+        assert_eq!(kind("etcd_data_dir"), VariableKind::Idle(OWN_PLACES));
+        assert_eq!(kind("kube_log_level"), VariableKind::Idle(OWN_ARGUMENTS));
+        assert_eq!(kind("favourite_colour"), VariableKind::Unknown);
     }
 
     #[test]

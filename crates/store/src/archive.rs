@@ -18,7 +18,7 @@ use tar::{Archive, Builder, EntryType, Header};
 
 use crate::error::StoreError;
 use crate::file;
-use crate::lock::Lock;
+use crate::lock::ClusterLock;
 use crate::store::Store;
 
 /// Longest archive that is taken, in bytes before compression; a state has some tens of KiB, one of 5,000
@@ -96,7 +96,7 @@ impl Store {
     ///
     /// # Errors
     /// When the archive is none or of another cluster, when what is here is newer, or a file cannot be written.
-    pub fn import(&self, lock: &Lock, archive: impl Read) -> Result<Imported, StoreError> {
+    pub fn import(&self, lock: &ClusterLock, archive: impl Read) -> Result<Imported, StoreError> {
         let cluster = lock.cluster();
         let files = unpack(archive).map_err(StoreError::Archive)?;
         let state = files.get(STATE).ok_or_else(|| StoreError::Archive("it holds no state".to_owned()))?;
@@ -185,7 +185,7 @@ impl Store {
         }
         if folder.exists() {
             // What was there is removed with the name that it has now.
-            return file::exchange(new.path(), &folder).map_err(StoreError::file("write", folder));
+            return file::swap_folders(new.path(), &folder).map_err(StoreError::file("write", folder));
         }
         fs::rename(new.keep(), &folder).map_err(StoreError::file("write", folder))
     }

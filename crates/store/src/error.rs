@@ -1,4 +1,4 @@
-//! What can go wrong with the local state, in words that name the file and the way out.
+//! Why the local state could not be read or written.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,20 +10,20 @@ use crate::holder::Holder;
 /// The local state could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Neither `$KUBEON_HOME` nor `$HOME` says where the state lies.
+    /// Neither `$KUBEON_HOME` nor `$HOME` is set.
     #[error("neither KUBEON_HOME nor HOME is set: set KUBEON_HOME to the folder that shall hold the state")]
     NoHome,
     /// No cluster of that name was made here.
     #[error("Cluster[{0}] not exist, please create")]
     Missing(ClusterName),
-    /// A state file is there but cannot be understood. The backup is named, never used silently.
+    /// A state file cannot be parsed. The message names the backup, which is never used silently.
     #[error("{path} is damaged: {why}; {way_out}")]
     Damaged {
         /// The state file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
-        /// What to type, or what to look for.
+        /// The remedy.
         way_out: String,
     },
     /// A newer kubeon wrote the file.
@@ -46,15 +46,15 @@ pub enum StoreError {
         /// The state file.
         path: PathBuf,
     },
-    /// Somebody works on the cluster.
+    /// Another process has the lock of the cluster.
     #[error("{cluster} is locked by {holder}")]
     Locked {
         /// The cluster.
         cluster: ClusterName,
-        /// Who.
+        /// The process.
         holder: Holder,
     },
-    /// Somebody changed the cluster between the look at its state and the lock.
+    /// Another process changed the cluster before this one took the lock.
     #[error("{0} was changed by another command a moment ago; nothing was done: type the command again")]
     Changed(ClusterName),
     /// A lock of one cluster was used for another.
@@ -65,7 +65,7 @@ pub enum StoreError {
         /// The cluster to be written.
         wanted: ClusterName,
     },
-    /// What should be an archive of a cluster's state is none.
+    /// The file is not an archive of a cluster's state.
     #[error("this is no archive of the cluster's state: {0}")]
     Archive(String),
     /// An archive would replace a newer state.

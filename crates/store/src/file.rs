@@ -1,4 +1,4 @@
-//! Private files, written whole.
+//! Private files and folders.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -10,7 +10,7 @@ use rustix::fs::RenameFlags;
 
 use crate::error::StoreError;
 
-/// Makes the folder and its parents with mode 0700; an existing one is narrowed to it.
+/// Creates the folder and its parents with mode 0700, or sets that mode.
 pub(crate) fn private_folder(path: &Path) -> Result<(), StoreError> {
     let made = DirBuilder::new()
         .recursive(true)
@@ -20,23 +20,23 @@ pub(crate) fn private_folder(path: &Path) -> Result<(), StoreError> {
     made.map_err(StoreError::file("make folder", path))
 }
 
-/// Replaces the file with `content`, mode 0600. After a crash it is the old or the new one, never a mix.
+/// Replaces the file atomically, with mode 0600.
 pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     private_folder(folder)?;
     write_atomically(path, content, 0o600).map_err(StoreError::file("write", path))
 }
 
-/// Makes `copy` a second name of what `path` holds now, replacing an older copy in one step.
-pub(crate) fn keep_as(path: &Path, copy: &Path) -> io::Result<()> {
+/// Hard-links the present file at `path` to `copy` and replaces an older copy atomically.
+pub(crate) fn link_backup(path: &Path, copy: &Path) -> io::Result<()> {
     let new = copy.with_extension("bak.new");
     remove(&new)?;
     fs::hard_link(path, &new)?;
     fs::rename(&new, copy)
 }
 
-/// Two folders change places in one step.
-pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+/// Exchanges two folders atomically.
+pub(crate) fn swap_folders(one: &Path, other: &Path) -> io::Result<()> {
     rustix::fs::renameat_with(rustix::fs::CWD, one, rustix::fs::CWD, other, RenameFlags::EXCHANGE)?;
     Ok(())
 }
@@ -49,7 +49,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a folder, with all in it, that may be missing.
+/// Removes a folder that may be missing, with its contents.
 pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -13,26 +13,26 @@ use kubeon_api::ClusterName;
 use crate::error::StoreError;
 use crate::holder::Holder;
 
-/// How often, and how long apart, the holder's name is looked for: it writes it just after locking.
-const LOOKS: u32 = 5;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// Attempts to read the holder, and the pause between them: it is written just after the lock is taken.
+const HOLDER_ATTEMPTS: u32 = 5;
+const HOLDER_PAUSE: Duration = Duration::from_millis(20);
 
-/// The right to change a cluster's state; let go when dropped, or by the kernel when the process dies.
-/// The lock file itself stays: removing it would let two holders in.
+/// The lock of a cluster's state. It is released when dropped, or by the kernel when the process ends. The lock file
+/// stays: without it two processes could hold the lock.
 #[derive(Debug)]
-pub struct Lock {
+pub struct ClusterLock {
     cluster: ClusterName,
     file: File,
 }
 
-impl Lock {
+impl ClusterLock {
     /// The cluster that it covers.
     #[must_use]
     pub fn cluster(&self) -> &ClusterName {
         &self.cluster
     }
 
-    /// The same open file once more.
+    /// A second handle of the open file.
     #[cfg(test)]
     pub(crate) fn elsewhere(&self) -> File {
         self.file.try_clone().unwrap()
@@ -66,10 +66,10 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
-    /// Closing the file would not do: a process that is just being started holds it too until it becomes its program.
+impl Drop for ClusterLock {
+    /// Unlocks explicitly: a child that is being started shares the open file until its exec.
     fn drop(&mut self) {
-        // The kernel lets go of it with the last of those in any case.
+        // On failure the kernel releases it when the last copy is closed.
         let _ = self.file.unlock();
     }
 }
@@ -81,9 +81,9 @@ fn write_holder(file: &mut File, holder: &Holder) -> std::io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
-/// Who holds it; the name may not be written yet, so it is looked for a few times.
+/// The holder. It may not be written yet, so this is tried a few times.
 fn read_holder(file: &mut File) -> Holder {
-    for _ in 0..LOOKS {
+    for _ in 0..HOLDER_ATTEMPTS {
         let mut text = String::new();
         let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
         if read.is_ok()
@@ -91,7 +91,7 @@ fn read_holder(file: &mut File) -> Holder {
         {
             return holder;
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(HOLDER_PAUSE);
     }
     Holder { pid: 0, command: "an unknown program".to_owned(), host: host_name(), since: Timestamp::now() }
 }

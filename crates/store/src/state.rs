@@ -1,4 +1,4 @@
-//! What is remembered of a cluster.
+//! The state of a cluster.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -9,35 +9,35 @@ use kubeon_api::{ClusterName, HostAddress, HostName, Version};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The form of the state file that this program writes, and the newest that it reads.
+/// The schema version of the state file that this program writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;
 
-/// The state of one cluster. `S` is what was wanted of it: the specification that plans are made from.
+/// The state of one cluster. `S` is the specification that plans are made from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterState<S> {
-    /// The form of the file: [`SCHEMA`].
+    /// The schema version, [`SCHEMA`].
     pub schema: u32,
     /// The cluster's name, also that of its file.
     pub name: ClusterName,
     /// The cluster's identity: two clusters of one name differ here.
     pub uid: String,
-    /// The generation of the last plan that wrote; only grows.
+    /// The generation of the last applied plan; it only grows.
     pub generation: u64,
-    /// What is going on.
+    /// The phase of its life.
     pub status: Status,
     /// When it was first saved, UTC.
     pub created_at: Timestamp,
     /// When it was last saved, UTC.
     pub updated_at: Timestamp,
-    /// The Kubernetes version that stands; `None` before the first success.
+    /// The installed Kubernetes version; `None` before the first success.
     pub version: Option<Version>,
-    /// What was wanted.
+    /// The specification.
     pub spec: S,
-    /// Addresses that follow from the spec, for people and programs that read the file.
+    /// Addresses derived from the spec, for readers of the file.
     #[serde(flatten)]
     pub addresses: Addresses,
-    /// Workers that are no longer wanted and did not leave yet, with their names as nodes where they have one.
+    /// Workers that must still be removed, with their node names if they have one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub leaving: BTreeMap<HostAddress, Option<HostName>>,
     /// How to log in to the hosts, without anything secret.
@@ -72,13 +72,13 @@ impl<S> ClusterState<S> {
         self.generation > 0 || self.status != Status::Creating
     }
 
-    /// What tells one save of a cluster from every other.
+    /// Identifies one saved version of the state.
     pub(crate) fn saving(&self) -> (&str, u64, Timestamp) {
         (&self.uid, self.generation, self.updated_at)
     }
 }
 
-/// Where a cluster's own services answer.
+/// Addresses of a cluster's own services.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
     /// The API, from inside the cluster.
@@ -87,12 +87,12 @@ pub struct Addresses {
     /// DNS, from inside the cluster.
     #[serde(rename = "dnsIP", default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<Ipv4Addr>,
-    /// The way of workers to the masters.
+    /// The load balancer between workers and masters.
     #[serde(rename = "lbIP", default, skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<Ipv4Addr>,
 }
 
-/// What is going on with a cluster.
+/// The phase of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Status {
@@ -102,11 +102,11 @@ pub enum Status {
     Running,
     /// A change of version is not finished.
     Upgrading,
-    /// It is being taken down.
+    /// It is being removed.
     Destroying,
 }
 
-/// How to log in to a host. Passwords and passphrases are asked for again; there is no field for them.
+/// How to log in to a host. There is no field for passwords and passphrases: they must be given again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HostLogin {
@@ -114,7 +114,7 @@ pub struct HostLogin {
     pub user: String,
     /// The port.
     pub port: u16,
-    /// Private keys to try, in order; when empty, the usual ones.
+    /// Private keys in order; when empty, the default keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key_files: Vec<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The folder that holds it all.
+//! The folder of the local state.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use crate::error::StoreError;
 use crate::file;
-use crate::lock::Lock;
+use crate::lock::ClusterLock;
 use crate::state::{ClusterState, SCHEMA};
 
-/// Where the state lies: `kubeon_home` (`$KUBEON_HOME`), else `.kubeon` in `home` (`$HOME`).
+/// The folder of the state: `kubeon_home` (`$KUBEON_HOME`), or else `.kubeon` in `home` (`$HOME`).
 ///
 /// # Errors
 /// [`StoreError::NoHome`] when neither is set.
@@ -26,14 +26,14 @@ pub fn base_folder(kubeon_home: Option<OsString>, home: Option<OsString>) -> Res
     set(kubeon_home).or_else(|| set(home).map(|home| home.join(".kubeon"))).ok_or(StoreError::NoHome)
 }
 
-/// The local state. Reading needs no lock; every change needs the cluster's [`Lock`].
+/// The local state. Reading needs no lock; every change needs the cluster's [`ClusterLock`].
 #[derive(Debug, Clone)]
 pub struct Store {
     base: PathBuf,
 }
 
 impl Store {
-    /// The state in `base`, a folder that may not exist yet; nothing is made before the first change.
+    /// The state in the folder `base`, which is created by the first change.
     #[must_use]
     pub fn new(base: PathBuf) -> Self {
         Self { base }
@@ -51,7 +51,7 @@ impl Store {
         self.base.join(format!("{cluster}.json"))
     }
 
-    /// The last state before the present one.
+    /// The previous state.
     #[must_use]
     pub fn backup_path(&self, cluster: &ClusterName) -> PathBuf {
         self.base.join(format!("{cluster}.json.bak"))
@@ -75,7 +75,7 @@ impl Store {
         self.base.join("known_hosts").join(cluster.as_str())
     }
 
-    /// Names of the clusters here, sorted. Files that are not named like a cluster are left out.
+    /// Names of the clusters, sorted. Other files are ignored.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -95,7 +95,7 @@ impl Store {
         Ok(names)
     }
 
-    /// Whether a cluster of that name is here, readable or not.
+    /// Whether a state file of that name exists, readable or not.
     #[must_use]
     pub fn exists(&self, cluster: &ClusterName) -> bool {
         self.state_path(cluster).exists()
@@ -116,7 +116,7 @@ impl Store {
         };
         let state = self.parse::<S>(cluster, &path, &text)?;
         if state.name != *cluster {
-            return Err(self.damaged(cluster, path, format!("it speaks of {}", state.name)));
+            return Err(self.damaged(cluster, path, format!("it is the state of {}", state.name)));
         }
         Ok(state)
     }
@@ -158,29 +158,29 @@ impl Store {
         StoreError::Damaged { path, why, way_out }
     }
 
-    /// Takes the lock of a cluster, at once or not at all. `command` says what for: `kubeon create`.
+    /// Takes the lock of a cluster without waiting. `command` is shown to others, such as `kubeon create`.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] with the holder when somebody has it.
-    pub fn lock(&self, cluster: &ClusterName, command: &str) -> Result<Lock, StoreError> {
+    /// [`StoreError::Locked`] with the holder when another process has it.
+    pub fn lock(&self, cluster: &ClusterName, command: &str) -> Result<ClusterLock, StoreError> {
         let folder = self.base.join("lock");
         file::private_folder(&self.base)?;
         file::private_folder(&folder)?;
-        Lock::take(&folder.join(cluster.as_str()), cluster, command)
+        ClusterLock::take(&folder.join(cluster.as_str()), cluster, command)
     }
 
-    /// As [`Store::lock`], for a caller that decided by a state that it `read` before (`None` where there was none): a state
-    /// that another process saved meanwhile is not overwritten.
+    /// As [`Store::lock`], for a caller that has already `read` the state (`None` when there was none). Fails when another
+    /// process has saved the state since, so that it is not overwritten.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] with the holder when somebody has it; [`StoreError::Changed`] when the state is no longer
-    /// the one that was read.
+    /// [`StoreError::Locked`] with the holder when another process has it; [`StoreError::Changed`] when the state has
+    /// changed.
     pub fn lock_as_read<S>(
         &self,
         cluster: &ClusterName,
         command: &str,
         read: Option<&ClusterState<S>>,
-    ) -> Result<Lock, StoreError> {
+    ) -> Result<ClusterLock, StoreError> {
         let lock = self.lock(cluster, command)?;
         let now = match self.load::<IgnoredAny>(cluster) {
             Ok(state) => Some(state),
@@ -193,13 +193,16 @@ impl Store {
         Err(StoreError::Changed(cluster.clone()))
     }
 
-    /// Writes the state, sets its `updated_at`, and keeps the state before it as the backup, provided that it
-    /// was readable.
+    /// Writes the state and sets its `updated_at`. The previous state becomes the backup if it is readable.
     ///
     /// # Errors
     /// When the lock is another cluster's, or a file cannot be written.
-    pub fn save<S: Serialize>(&self, lock: &Lock, state: &mut ClusterState<S>) -> Result<(), StoreError> {
-        covers(lock, &state.name)?;
+    pub fn save<S: Serialize>(
+        &self,
+        lock: &ClusterLock,
+        state: &mut ClusterState<S>,
+    ) -> Result<(), StoreError> {
+        check_lock(lock, &state.name)?;
         let path = self.state_path(&state.name);
         state.updated_at = Timestamp::now();
         let mut text =
@@ -209,19 +212,19 @@ impl Store {
             && self.parse::<Value>(&state.name, &path, &old).is_ok()
         {
             let backup = self.backup_path(&state.name);
-            file::keep_as(&path, &backup).map_err(StoreError::file("write", backup))?;
+            file::link_backup(&path, &backup).map_err(StoreError::file("write", backup))?;
         }
         file::private_folder(&self.base)?;
         file::write_private(&path, &text)
     }
 
-    /// Forgets a cluster: kubeconfig, keys, pinned SSH keys, backup, and last the state, so that a removal
-    /// that was broken off can be repeated. What is missing is passed over.
+    /// Removes a cluster: kubeconfig, keys, pinned SSH keys, backup, and finally the state, so that an interrupted removal
+    /// can be repeated. Missing files are ignored.
     ///
     /// # Errors
     /// When the lock is another cluster's, or a file cannot be removed.
-    pub fn remove(&self, lock: &Lock, cluster: &ClusterName) -> Result<(), StoreError> {
-        covers(lock, cluster)?;
+    pub fn remove(&self, lock: &ClusterLock, cluster: &ClusterName) -> Result<(), StoreError> {
+        check_lock(lock, cluster)?;
         if self.current()?.as_ref() == Some(cluster) {
             let path = self.base.join("current");
             file::remove(&path).map_err(StoreError::file("remove", path))?;
@@ -257,7 +260,7 @@ impl Store {
         })
     }
 
-    /// Chooses the cluster that commands without a name mean.
+    /// Chooses the cluster for commands without a name.
     ///
     /// # Errors
     /// When there is no such cluster here, or the file cannot be written.
@@ -268,11 +271,11 @@ impl Store {
         file::write_private(&self.base.join("current"), format!("{cluster}\n").as_bytes())
     }
 
-    /// Writes the admin's kubeconfig, 0600, and tells where it is.
+    /// Writes the admin's kubeconfig with mode 0600 and returns its path.
     ///
     /// # Errors
     /// When the lock is another cluster's, or the file cannot be written.
-    pub fn save_kubeconfig(&self, lock: &Lock, text: &str) -> Result<PathBuf, StoreError> {
+    pub fn save_kubeconfig(&self, lock: &ClusterLock, text: &str) -> Result<PathBuf, StoreError> {
         let path = self.kubeconfig_path(lock.cluster());
         file::private_folder(&self.base.join("conf"))?;
         file::write_private(&path, text.as_bytes())?;
@@ -283,14 +286,14 @@ impl Store {
     ///
     /// # Errors
     /// When the lock is another cluster's, or the file cannot be written.
-    pub fn save_known_hosts(&self, lock: &Lock, text: &str) -> Result<PathBuf, StoreError> {
+    pub fn save_known_hosts(&self, lock: &ClusterLock, text: &str) -> Result<PathBuf, StoreError> {
         let path = self.known_hosts_path(lock.cluster());
         file::write_private(&path, text.as_bytes())?;
         Ok(path)
     }
 }
 
-fn covers(lock: &Lock, cluster: &ClusterName) -> Result<(), StoreError> {
+fn check_lock(lock: &ClusterLock, cluster: &ClusterName) -> Result<(), StoreError> {
     if lock.cluster() == cluster {
         return Ok(());
     }

@@ -170,7 +170,7 @@ fn agreed(
 }
 
 /// Forgets the cluster here, and the link of `use` where it points to it.
-fn forget(engine: &Engine<'_>, lock: &kubeon_store::Lock, name: &ClusterName) -> Result<(), CliError> {
+fn forget(engine: &Engine<'_>, lock: &kubeon_store::ClusterLock, name: &ClusterName) -> Result<(), CliError> {
     if let Some(home) = &engine.environment.home {
         let link = home.join(".kube/config");
         if std::fs::read_link(&link)

@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kubeon_admission::certificate::Certificates;
+use kubeon_admission::certificate::WebhookCertificates;
 use kubeon_install::names;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -46,9 +46,9 @@ async fn post(
     (shown, answer)
 }
 
-fn kept(secret: &Secret) -> Certificates {
+fn kept(secret: &Secret) -> WebhookCertificates {
     let text = |key: &str| String::from_utf8(secret.data.as_ref().unwrap()[key].0.clone()).unwrap();
-    Certificates {
+    WebhookCertificates {
         authorities: text("ca.crt"),
         authority_key: text("ca.key"),
         leaf: text("tls.crt"),

@@ -9,15 +9,15 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config};
-use kubeon_admission::{AddressBook, CertificateSource, Keeping, ServeOptions, Server, follow};
+use kubeon_admission::{AddressBook, CertificateSource, Keeping, ServeOptions, WebhookServer, follow};
 use kubeon_api::{ClusterOperation, KubernetesCluster};
 use kubeon_envtest::{ApiServerOptions, TestApiServer};
 use kubeon_install::{InstallOptions, InstallPart, names, part, webhook};
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, oneshot, watch};
 
-/// For what the API server or the webhook does a moment later.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for effects of the API server and the webhook.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
     pub server: TestApiServer,
@@ -68,7 +68,7 @@ async fn replica(kubeconfig: String, leads: bool) -> SocketAddr {
                 leads,
                 names: vec!["127.0.0.1".to_owned()],
             };
-            let server = Server::bind(ServeOptions {
+            let server = WebhookServer::bind(ServeOptions {
                 address: ([127, 0, 0, 1], 0).into(),
                 certificate: CertificateSource::Kept(keeping),
                 lookup: book.clone(),
@@ -114,7 +114,7 @@ pub(crate) async fn apply(client: &Client, object: &Value) {
         let crds = Api::all(client.clone());
         let served = kube::runtime::conditions::is_crd_established();
         let wait = kube::runtime::wait::await_condition(crds, name, served);
-        tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap();
+        tokio::time::timeout(TIMEOUT, wait).await.unwrap().unwrap();
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, ask
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("in vain: {what}"))
+    tokio::time::timeout(TIMEOUT, asking).await.unwrap_or_else(|_| panic!("in vain: {what}"))
 }
 
 impl World {

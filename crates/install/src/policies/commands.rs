@@ -3,7 +3,7 @@
 use kubeon_api::labels::{APPLIED_SPEC, DERIVED_NAMESPACE, DERIVED_UID, OPERATION, PROTECTED};
 
 use super::cel::{annotation, annotation_before, cel_list, cel_text};
-use super::policy::{Policy, Validation, not_the_operator};
+use super::policy::{AdmissionPolicy, Validation, not_the_operator};
 use crate::{InstallOptions, names};
 
 /// The words that are not the operator's alone.
@@ -14,9 +14,9 @@ const COMMANDS: [&str; 6] =
 ///
 /// A plain `kubectl delete` is not held to a phase: it waits its turn. The word `terminating` is, as older clients
 /// expect the refusal.
-pub(super) fn commands(options: &InstallOptions) -> Policy {
+pub(super) fn commands(options: &InstallOptions) -> AdmissionPolicy {
     let field = format!("metadata.annotations[{OPERATION}]");
-    Policy {
+    AdmissionPolicy {
         name: "kubeon-commands",
         about: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
         operations: &["CREATE", "UPDATE"],
@@ -85,8 +85,8 @@ fn creating(field: &str) -> Validation {
 }
 
 /// A protected cluster is not deleted, by any user.
-pub(super) fn deletion_protection() -> Policy {
-    Policy {
+pub(super) fn deletion_protection() -> AdmissionPolicy {
+    AdmissionPolicy {
         name: "kubeon-deletion-protection",
         about: vec![("ecs.yun.com", "v1", &["kubernetesclusters"])],
         operations: &["DELETE"],
@@ -102,7 +102,7 @@ pub(super) fn deletion_protection() -> Policy {
 
 /// What an operation was derived from, and what of: nobody else may claim it, or an operation could be made to work in a
 /// namespace with what that namespace's clusters log in with.
-pub(super) fn derived(options: &InstallOptions) -> Policy {
+pub(super) fn derived(options: &InstallOptions) -> AdmissionPolicy {
     let kept = |map: &str, names: &[&str]| {
         format!(
             "{}.all(name, object.metadata.?{map}[?name].orValue('') == \
@@ -111,7 +111,7 @@ pub(super) fn derived(options: &InstallOptions) -> Policy {
         )
     };
     let labels = [DERIVED_UID, DERIVED_NAMESPACE];
-    Policy {
+    AdmissionPolicy {
         name: "kubeon-derived-operations",
         about: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations"])],
         operations: &["CREATE", "UPDATE"],

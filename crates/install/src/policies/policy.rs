@@ -7,7 +7,7 @@ use crate::InstallOptions;
 use crate::objects::metadata::metadata;
 
 /// A policy and its binding.
-pub(super) struct Policy {
+pub(super) struct AdmissionPolicy {
     pub(super) name: &'static str,
     /// Group, version and resources that it matches.
     pub(super) about: Vec<(&'static str, &'static str, &'static [&'static str])>,
@@ -28,7 +28,7 @@ pub(super) struct Validation {
     pub(super) reason: &'static str,
 }
 
-impl Policy {
+impl AdmissionPolicy {
     pub(super) fn object(&self) -> Value {
         let named = |(name, expression): &(&str, String)| json!({"name": name, "expression": expression});
         let mut spec = json!({

@@ -1,7 +1,7 @@
 //! A user who refers to an object that the operator reads must be allowed to read it. Otherwise a user who may declare a
 //! cluster could make the operator copy any Secret onto a host of that user.
 
-use super::policy::{Policy, Validation, not_the_operator};
+use super::policy::{AdmissionPolicy, Validation, not_the_operator};
 use crate::InstallOptions;
 
 /// The path of a reference and the resource that it refers to.
@@ -22,8 +22,8 @@ const REFERENCES: &[(&[&str], &str)] = &[
 const MOST_SOURCES: usize = 16;
 
 /// References of the three kinds. An unchanged reference is not checked again.
-pub(super) fn references(options: &InstallOptions) -> Policy {
-    Policy {
+pub(super) fn references(options: &InstallOptions) -> AdmissionPolicy {
+    AdmissionPolicy {
         name: "kubeon-references",
         about: vec![
             ("ecs.yun.com", "v1", &["kubernetesclusters"]),

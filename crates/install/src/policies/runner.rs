@@ -6,7 +6,7 @@
 use kubeon_api::labels::{CLUSTER, JOB, NO_JOB_YET};
 
 use super::cel::{annotation, cel_text};
-use super::policy::{Policy, Validation};
+use super::policy::{AdmissionPolicy, Validation};
 use crate::names::RUNNER;
 
 /// What of the status is the operator's: who may write, what runs, and how it ended.
@@ -58,10 +58,10 @@ fn identity(job: String) -> Vec<(&'static str, String)> {
 }
 
 /// The status of an operation is written by its own Job.
-pub(super) fn status() -> Policy {
+pub(super) fn status() -> AdmissionPolicy {
     let job = "oldObject.?status.?jobRef.?name.orValue('')".to_owned();
     let kept = |field: &&str| format!("object.?status.?{field} == oldObject.?status.?{field}");
-    Policy {
+    AdmissionPolicy {
         name: "kubeon-runner-status",
         about: vec![("kubeonkube.clay.io", "v1alpha1", &["clusteroperations/status"])],
         operations: &["UPDATE"],
@@ -92,12 +92,12 @@ pub(super) fn status() -> Policy {
 }
 
 /// A Secret or ConfigMap is written by the Job that it was made for.
-pub(super) fn secrets() -> Policy {
+pub(super) fn secrets() -> AdmissionPolicy {
     let label = format!(
         "oldObject != null && has(oldObject.metadata.labels) && {} in oldObject.metadata.labels",
         cel_text(CLUSTER)
     );
-    Policy {
+    AdmissionPolicy {
         name: "kubeon-runner-secrets",
         about: vec![("", "v1", &["configmaps", "secrets"])],
         operations: &["CREATE", "UPDATE", "DELETE"],
