@@ -162,7 +162,7 @@ fn refuses_newer_foreign_and_misnamed_files() {
     let foreign = read(r#"{"name":"demo","apiIP":"10.64.0.1","controlPlanes":[],"status":"running"}"#);
     assert!(foreign.to_string().contains("made by another kubeon"), "{foreign}");
     let renamed = read(&whole.replace("\"name\": \"demo\"", "\"name\": \"prod\""));
-    assert!(renamed.to_string().contains("it speaks of prod"), "{renamed}");
+    assert!(renamed.to_string().contains("it is the state of prod"), "{renamed}");
     let unknown = read(&whole.replace("\"creating\"", "\"dancing\""));
     assert!(unknown.to_string().contains("dancing"), "{unknown}");
 }
