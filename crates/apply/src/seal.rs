@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use kubeon_plan::Step;
 use kubeon_ports::{ActHost, Blobs, Secrets};
-use kubeon_wire::{Category, Content, File, HostStep, Op, StepFailure};
+use kubeon_wire::{Category, Content, HostStep, Op, StepFailure};
 
 /// What a run works with.
 #[derive(Clone, Copy)]
@@ -41,44 +41,19 @@ pub(crate) fn seal(step: &Step, ports: &HostPorts<'_>) -> Result<Payload, StepFa
         op,
     } = step;
     let blob = blob_of(op, ports.blobs)?;
-    let op = seal_op(op, ports.secrets)?;
+    let op = op.with_contents(|content| seal_content(content, ports.secrets))?;
     let (id, digest) = (id.to_string(), digest.clone());
     let step = HostStep { id, digest, timeout_seconds: *timeout_seconds, journal: *journal, op };
     Ok(Payload { step, blob })
 }
 
-fn seal_op(op: &Op, secrets: &dyn Secrets) -> Result<Op, StepFailure> {
-    match op {
-        Op::Files { files } => {
-            let sealed = files.iter().map(|file| seal_file(file, secrets)).collect::<Result<_, _>>()?;
-            Ok(Op::Files { files: sealed })
-        }
-        // Named one by one: an operation that learns to carry secrets must be decided on here.
-        Op::Kernel { .. }
-        | Op::Hosts { .. }
-        | Op::Part { .. }
-        | Op::Links { .. }
-        | Op::Service { .. }
-        | Op::Image { .. }
-        | Op::Objects { .. }
-        | Op::Taint { .. }
-        | Op::Drain { .. }
-        | Op::Uncordon { .. }
-        | Op::RemoveNode { .. }
-        | Op::Await { .. }
-        | Op::Reset { .. } => Ok(op.clone()),
-    }
-}
-
-fn seal_file(file: &File, secrets: &dyn Secrets) -> Result<File, StepFailure> {
-    let File { path, mode, content } = file;
-    let content = match content {
+fn seal_content(content: &Content, secrets: &dyn Secrets) -> Result<Content, StepFailure> {
+    match content {
         Content::Secret(reference) => {
-            Content::Sealed(secrets.resolve(reference).map_err(|error| fault(&error))?)
+            Ok(Content::Sealed(secrets.resolve(reference).map_err(|error| fault(&error))?))
         }
-        Content::Text(_) | Content::Sealed(_) => content.clone(),
-    };
-    Ok(File { path: path.clone(), mode: *mode, content })
+        Content::Text(_) | Content::Sealed(_) => Ok(content.clone()),
+    }
 }
 
 fn blob_of(op: &Op, blobs: &dyn Blobs) -> Result<Option<PathBuf>, StepFailure> {

@@ -37,6 +37,8 @@ pub struct InstallOptions {
     pub callback_ca: String,
     /// The OpenTelemetry collector that traces are sent to: `http://…` or `https://…`; empty: none.
     pub otlp_endpoint: String,
+    /// Further arguments of the operator, such as `--workers=64`.
+    pub extra_arguments: Vec<String>,
     /// Users beside the operator's service account that may write what is the operator's: one that runs outside of the
     /// cluster, from a kubeconfig.
     pub operators: Vec<String>,
@@ -64,6 +66,7 @@ impl Default for InstallOptions {
             callback_url: String::new(),
             callback_ca: String::new(),
             otlp_endpoint: String::new(),
+            extra_arguments: Vec::new(),
             operators: Vec::new(),
             resources: json!({
                 "requests": {"cpu": "50m", "memory": "64Mi"},

@@ -105,6 +105,15 @@ fn passes_the_callback_to_the_operator_when_it_is_set() {
 }
 
 #[test]
+fn passes_further_arguments_to_the_operator_after_its_own() {
+    let extra_arguments = vec!["--workers=64".to_owned()];
+    let objects = objects(&InstallOptions { extra_arguments, ..InstallOptions::default() }).unwrap();
+    let container =
+        &named(&objects, "Deployment", names::OPERATOR)["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["args"].as_array().unwrap().last().unwrap(), "--workers=64");
+}
+
+#[test]
 fn passes_the_collector_to_the_operator_when_it_is_set() {
     let flags = |endpoint: &str| {
         let options = InstallOptions { otlp_endpoint: endpoint.to_owned(), ..InstallOptions::default() };

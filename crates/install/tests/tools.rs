@@ -190,6 +190,7 @@ fn the_chart_with_other_values_has_them() {
         "crds": {"install": false},
         "callback": {"url": "https://gateway.example", "caConfigMap": "gateway-ca"},
         "traces": {"endpoint": "http://collector:4318"},
+        "extraArgs": ["--workers=64"],
         "nodeSelector": {"disk": "ssd"},
         "resources": {"requests": {"cpu": 1}},
         "tolerations": [{"key": "x", "operator": "Exists"}],
@@ -198,6 +199,7 @@ fn the_chart_with_other_values_has_them() {
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(deployment["spec"]["replicas"], 3);
+    assert_eq!(container["args"].as_array().unwrap().last().unwrap(), "--workers=64");
     assert_eq!(container["image"], "r.example.com/op:v9");
     let arguments = container["args"].to_string();
     let callback = ["--callback-url=https://gateway.example", "--callback-ca=/etc/kubeon/gateway-ca/ca.crt"];

@@ -9,7 +9,7 @@ use crate::context::{Host, Leaving, PlanContext};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 use crate::output::{Note, PlanError};
-use crate::precheck::{self, RULES, Rule};
+use crate::precheck::{self, Rule, rules};
 use crate::proxy_mode::missing_tool;
 
 /// The program of kubeon on a host.
@@ -24,7 +24,7 @@ pub(crate) fn admit<'a>(
     snapshot: &'a Snapshot,
 ) -> Result<(PlanContext<'a>, Vec<Note>), PlanError> {
     // Names are judged below, together with those of hosts that leave.
-    let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.name != "name").collect();
+    let rules: Vec<&Rule> = rules().filter(|rule| rule.name != "name").collect();
     let (mut site, mut notes) = judge(intent, snapshot, &rules, Purpose::Stay)?;
     notes.extend(untold(&site));
     bare_first(&mut site, &mut notes);

@@ -111,6 +111,40 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// The same operation, each content replaced by what `change` makes of it.
+    ///
+    /// # Errors
+    /// The first error of `change`.
+    pub fn with_contents<E>(
+        &self,
+        mut change: impl FnMut(&Content) -> Result<Content, E>,
+    ) -> Result<Self, E> {
+        match self {
+            Self::Files { files } => {
+                let file = |File { path, mode, content }: &File| {
+                    Ok(File { path: path.clone(), mode: *mode, content: change(content)? })
+                };
+                Ok(Self::Files { files: files.iter().map(file).collect::<Result<_, E>>()? })
+            }
+            // Named one by one: an operation that learns to carry contents must be decided on here.
+            Self::Kernel { .. }
+            | Self::Hosts { .. }
+            | Self::Part { .. }
+            | Self::Links { .. }
+            | Self::Service { .. }
+            | Self::Image { .. }
+            | Self::Objects { .. }
+            | Self::Taint { .. }
+            | Self::Drain { .. }
+            | Self::Uncordon { .. }
+            | Self::RemoveNode { .. }
+            | Self::Await { .. }
+            | Self::Reset { .. } => Ok(self.clone()),
+        }
+    }
+}
+
 /// A line of kubeon's block in `/etc/hosts`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostsEntry {

@@ -62,6 +62,9 @@ pub(crate) struct InstallFlags {
     /// The OpenTelemetry collector that traces are sent to, such as http://collector:4318 [default: none]
     #[arg(long, value_name = "URL", value_parser = collector)]
     pub otlp_endpoint: Option<String>,
+    /// A further argument of the operator, such as --workers=64; may be given several times
+    #[arg(long = "operator-arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub operator_arguments: Vec<String>,
     /// How many operators run; one works, all answer admission
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub replicas: u8,
@@ -89,6 +92,7 @@ impl InstallFlags {
             callback_ca: self.callback_ca_config_map.clone().unwrap_or_default(),
             otlp_endpoint: self.otlp_endpoint.clone().unwrap_or_default(),
             replicas: json!(self.replicas),
+            extra_arguments: self.operator_arguments.clone(),
             operators: self.operators.clone(),
             ..usual
         }

@@ -88,12 +88,12 @@ fn weight(step: &Step) -> f64 {
             }
         }
         Op::Image { .. } => 1.5,
-        Op::Objects { .. } => 0.5,
         Op::Await { checks } => checks.iter().map(usual_wait).fold(0.5, f64::max),
-        Op::Taint { .. } | Op::Uncordon { .. } | Op::RemoveNode { .. } => 0.5,
         // The grace period that most pods have.
         Op::Drain { .. } => 30.0,
         Op::Reset { .. } => 3.0,
+        // A request or two to the API server.
+        _ => 0.5,
     }
 }
 

@@ -116,6 +116,7 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
     }
     arguments.extend(options.watch_namespaces.iter().map(|name| format!("--watch-namespace={name}")));
     arguments.extend(options.runner_images.iter().map(|name| format!("--runner-image={name}")));
+    arguments.extend_from_slice(&options.extra_arguments);
     arguments
 }
 

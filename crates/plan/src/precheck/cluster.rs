@@ -3,10 +3,18 @@
 use kubeon_api::Remedy;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 
-use super::{Subject, Verdict, host_conflicts};
+use super::{Rule, Subject, Verdict, host_conflicts, rule};
+
+/// Whose host it is.
+pub(super) const OWNER: &[Rule] =
+    &[rule("claim", claim), rule("leftover", leftover), rule("own-services", own_services)];
+
+/// What hosts must not share.
+pub(super) const IDENTITY: &[Rule] =
+    &[rule("name", name), rule("machine-id", machine_id), rule("product-uuid", product_uuid)];
 
 /// No other cluster that kubeon made holds the host.
-pub(super) fn claim(it: &Subject<'_>) -> Verdict {
+fn claim(it: &Subject<'_>) -> Verdict {
     let name = &it.intent.spec.name;
     let Some(claim) = &it.facts.claim else { return Verdict::good("free", "free") };
     let message = if claim.cluster != *name {
@@ -25,7 +33,7 @@ pub(super) fn claim(it: &Subject<'_>) -> Verdict {
 }
 
 /// No other program made a cluster here.
-pub(super) fn leftover(it: &Subject<'_>) -> Verdict {
+fn leftover(it: &Subject<'_>) -> Verdict {
     let foreign = if it.facts.claim.is_none() { it.facts.foreign.join(", ") } else { String::new() };
     let message = (!foreign.is_empty()).then(|| format!("carries another cluster (found {foreign})"));
     let found = if foreign.is_empty() { "nothing".to_owned() } else { foreign };
@@ -35,7 +43,7 @@ pub(super) fn leftover(it: &Subject<'_>) -> Verdict {
 }
 
 /// It has none of the programs that a cluster brings along: a cluster takes their places, and its end their data.
-pub(super) fn own_services(it: &Subject<'_>) -> Verdict {
+fn own_services(it: &Subject<'_>) -> Verdict {
     // Only these hosts get a haproxy; on others it may well be the load balancer that is not managed.
     let haproxy = !it.master && it.intent.spec.settings.load_balancer == LoadBalancer::Haproxy;
     let free = it.facts.claim.is_none();
@@ -55,7 +63,7 @@ pub(super) fn own_services(it: &Subject<'_>) -> Verdict {
 }
 
 /// It has a name that can be a node's, and no other host has it.
-pub(super) fn name(it: &Subject<'_>) -> Verdict {
+fn name(it: &Subject<'_>) -> Verdict {
     let wanted = "a name that no other host has";
     let Some(name) = host_conflicts::name(it.spec, it.facts) else {
         let why = "has no usable name of its own".to_owned();
@@ -70,7 +78,7 @@ pub(super) fn name(it: &Subject<'_>) -> Verdict {
 }
 
 /// Copies of one machine share it, and with it the addresses that systemd derives from it.
-pub(super) fn machine_id(it: &Subject<'_>) -> Verdict {
+fn machine_id(it: &Subject<'_>) -> Verdict {
     let id = &it.facts.machine_id;
     let message = it.host_conflicts.same_machine_id(id, it.spec.address).map(|other| {
         format!("has the machine id of {other}: a copied machine; make a new one: rm /etc/machine-id && systemd-machine-id-setup")
@@ -79,7 +87,7 @@ pub(super) fn machine_id(it: &Subject<'_>) -> Verdict {
 }
 
 /// Kubernetes tells machines apart by it.
-pub(super) fn product_uuid(it: &Subject<'_>) -> Verdict {
+fn product_uuid(it: &Subject<'_>) -> Verdict {
     let id = &it.facts.product_uuid;
     let message = it
         .host_conflicts

@@ -3,7 +3,7 @@
 use kubeon_api::Arch;
 use kubeon_wire::Cgroup;
 
-use super::{Subject, Verdict};
+use super::{Rule, Subject, Verdict, rule};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::proxy_mode::missing_tool;
 
@@ -21,8 +21,31 @@ const NEEDED_MODULES: [&str; 1] = ["overlay"];
 /// Modules without which something works less well.
 const WISHED_MODULES: [&str; 2] = ["br_netfilter", "nf_tables"];
 
+/// What the machine is and has.
+pub(super) const MACHINE: &[Rule] = &[
+    rule("system", system),
+    rule("kernel", kernel),
+    rule("sudo", sudo),
+    rule("cgroup", cgroup),
+    rule("selinux", selinux),
+    rule("cpu", cpu),
+    rule("memory", memory),
+    rule("disk", disk),
+    rule("inodes", inodes),
+    rule("swap", swap),
+    rule("clock", clock),
+];
+
+/// What the kernel and the programs do for the network.
+pub(super) const NETWORK: &[Rule] = &[
+    rule("modules", modules),
+    rule("nftables", nftables),
+    rule("tools", tools),
+    rule("parameters", parameters),
+];
+
 /// Linux on the architecture of the bundle, run by systemd.
-pub(super) fn system(it: &Subject<'_>) -> Verdict {
+fn system(it: &Subject<'_>) -> Verdict {
     let facts = it.facts;
     let init = if facts.has_systemd { "systemd" } else { "no systemd" };
     let found = [facts.system.as_str(), &facts.architecture, &facts.os, init];
@@ -50,7 +73,7 @@ pub(super) fn system(it: &Subject<'_>) -> Verdict {
 }
 
 /// A kernel older than 3.10 is refused in the words that are known for it.
-pub(super) fn kernel(it: &Subject<'_>) -> Verdict {
+fn kernel(it: &Subject<'_>) -> Verdict {
     let release = &it.facts.kernel;
     let verdict = Verdict::good(release.clone(), "3.10 or newer");
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
@@ -67,7 +90,7 @@ pub(super) fn kernel(it: &Subject<'_>) -> Verdict {
 }
 
 /// The login is root or may become root.
-pub(super) fn sudo(it: &Subject<'_>) -> Verdict {
+fn sudo(it: &Subject<'_>) -> Verdict {
     let message =
         (!it.facts.is_root).then(|| "the login is not root and cannot become root by sudo".to_owned());
     let found = if it.facts.is_root { "root" } else { "not root" };
@@ -75,7 +98,7 @@ pub(super) fn sudo(it: &Subject<'_>) -> Verdict {
 }
 
 /// The older hierarchies work, but Kubernetes is leaving them.
-pub(super) fn cgroup(it: &Subject<'_>) -> Verdict {
+fn cgroup(it: &Subject<'_>) -> Verdict {
     let (found, old) = match it.facts.cgroup {
         Cgroup::V2 => ("v2", false),
         Cgroup::V1 => ("v1", true),
@@ -86,7 +109,7 @@ pub(super) fn cgroup(it: &Subject<'_>) -> Verdict {
 
 /// Where SELinux enforces, systemd may start nothing that lies in `/var/lib`. What it would take to go along with it
 /// was never tried.
-pub(super) fn selinux(it: &Subject<'_>) -> Verdict {
+fn selinux(it: &Subject<'_>) -> Verdict {
     let found = match it.facts.selinux_enforces {
         Some(true) => "enforcing",
         Some(false) => "permissive",
@@ -101,7 +124,7 @@ pub(super) fn selinux(it: &Subject<'_>) -> Verdict {
 }
 
 /// Processors.
-pub(super) fn cpu(it: &Subject<'_>) -> Verdict {
+fn cpu(it: &Subject<'_>) -> Verdict {
     let (cpus, wanted) = (it.facts.cpus, if it.master { MASTER_CPUS } else { 1 });
     let message =
         (cpus > 0 && cpus < wanted).then(|| format!("has only {cpus} CPU, a master wants {wanted}"));
@@ -109,14 +132,14 @@ pub(super) fn cpu(it: &Subject<'_>) -> Verdict {
 }
 
 /// Memory.
-pub(super) fn memory(it: &Subject<'_>) -> Verdict {
+fn memory(it: &Subject<'_>) -> Verdict {
     let bytes = it.facts.memory_bytes;
     let message = (bytes < LOW_MEMORY_BYTES).then(|| format!("has only {} MiB of memory", bytes >> 20));
     Verdict::good(mib(bytes), mib(LOW_MEMORY_BYTES)).warning(message)
 }
 
 /// Room for the parts that are not there yet, and for what comes later.
-pub(super) fn disk(it: &Subject<'_>) -> Verdict {
+fn disk(it: &Subject<'_>) -> Verdict {
     let (free, needed) = (it.facts.disk_free_bytes, missing_bytes(it) + SPARE_BYTES);
     let message = (free < needed)
         .then(|| format!("has {} MiB free for /var/lib/kubeon, {} MiB needed", free >> 20, needed >> 20));
@@ -138,21 +161,21 @@ fn missing_bytes(it: &Subject<'_>) -> u64 {
 }
 
 /// Files that can still be made.
-pub(super) fn inodes(it: &Subject<'_>) -> Verdict {
+fn inodes(it: &Subject<'_>) -> Verdict {
     let Some(free) = it.facts.inodes_free else { return Verdict::good("not counted", "enough") };
     let message = (free < FEW_INODES).then(|| format!("has only {free} inodes free for /var/lib/kubeon"));
     Verdict::good(free.to_string(), FEW_INODES.to_string()).warning(message)
 }
 
 /// It is turned off when the host is prepared.
-pub(super) fn swap(it: &Subject<'_>) -> Verdict {
+fn swap(it: &Subject<'_>) -> Verdict {
     let bytes = it.facts.swap_bytes;
     let message = (bytes > 0).then(|| format!("has {} MiB of swap, which will be turned off", bytes >> 20));
     Verdict::good(mib(bytes), "none").warning(message)
 }
 
 /// Its clock goes with the control machine's.
-pub(super) fn clock(it: &Subject<'_>) -> Verdict {
+fn clock(it: &Subject<'_>) -> Verdict {
     let offset = it.facts.clock_offset_seconds;
     let way_out = "set the time (chrony, timesyncd)";
     let far = (offset.abs() > CLOCK_LIMIT_SECONDS)
@@ -173,7 +196,7 @@ fn span(seconds: i64) -> String {
 }
 
 /// Kernel modules that can be loaded; a missing IPVS is only a warning.
-pub(super) fn modules(it: &Subject<'_>) -> Verdict {
+fn modules(it: &Subject<'_>) -> Verdict {
     let known = &it.facts.modules;
     let missing = |names: &[&str]| -> Vec<String> {
         let names = names.iter().filter(|name| known.get(**name) == Some(&false));
@@ -189,14 +212,14 @@ pub(super) fn modules(it: &Subject<'_>) -> Verdict {
 }
 
 /// What kube-proxy uses where it can.
-pub(super) fn nftables(it: &Subject<'_>) -> Verdict {
+fn nftables(it: &Subject<'_>) -> Verdict {
     let there = it.facts.has_nftables;
     let message = (!there).then(|| "its kernel has no nftables: kube-proxy uses iptables here".to_owned());
     Verdict::good(if there { "there" } else { "missing" }, "there").warning(message)
 }
 
 /// What kube-proxy and flannel call.
-pub(super) fn tools(it: &Subject<'_>) -> Verdict {
+fn tools(it: &Subject<'_>) -> Verdict {
     let wanted = "nft, or iptables where that is used";
     let Some(tool) = missing_tool(it.facts, it.intent.spec.settings.proxy_mode) else {
         return Verdict::good("there", wanted);
@@ -213,7 +236,7 @@ pub(super) fn tools(it: &Subject<'_>) -> Verdict {
 }
 
 /// Without forwarding there is no pod network.
-pub(super) fn parameters(it: &Subject<'_>) -> Verdict {
+fn parameters(it: &Subject<'_>) -> Verdict {
     const FORWARD: &str = "net.ipv4.ip_forward";
     let facts = it.facts;
     let forwards = facts.parameters.get(FORWARD).map(String::as_str);

@@ -88,37 +88,18 @@ const fn rule(name: &'static str, judge: fn(&Subject<'_>) -> Verdict) -> Rule {
 const REACH: &str = "reach";
 const LOGIN: &str = "login";
 
-/// Every other check, in the order in which they are told.
-pub(crate) const RULES: &[Rule] = &[
-    rule("claim", cluster::claim),
-    rule("leftover", cluster::leftover),
-    rule("own-services", cluster::own_services),
-    rule("system", machine::system),
-    rule("kernel", machine::kernel),
-    rule("sudo", machine::sudo),
-    rule("cgroup", machine::cgroup),
-    rule("selinux", machine::selinux),
-    rule("cpu", machine::cpu),
-    rule("memory", machine::memory),
-    rule("disk", machine::disk),
-    rule("inodes", machine::inodes),
-    rule("swap", machine::swap),
-    rule("clock", machine::clock),
-    rule("name", cluster::name),
-    rule("machine-id", cluster::machine_id),
-    rule("product-uuid", cluster::product_uuid),
-    rule("ports", network::ports),
-    rule("node-ports", network::node_ports),
-    rule("modules", machine::modules),
-    rule("nftables", machine::nftables),
-    rule("tools", machine::tools),
-    rule("parameters", machine::parameters),
-    rule("dns", network::dns),
-    rule("mtu", network::mtu),
-    rule("peers", network::peers),
-    rule("registry", network::registry),
-    rule("networks", network::networks),
-];
+/// Every other check, in the order in which they are told. Each table is beside the functions of its rules.
+pub(crate) fn rules() -> impl Iterator<Item = &'static Rule> {
+    let tables = [
+        cluster::OWNER,
+        machine::MACHINE,
+        cluster::IDENTITY,
+        network::PORTS,
+        machine::NETWORK,
+        network::CONNECTIONS,
+    ];
+    tables.into_iter().flatten()
+}
 
 /// Checks that cannot be ignored: without them no step can run on a host.
 const NOT_TO_BE_IGNORED: [&str; 4] = [REACH, LOGIN, "claim", "system"];
@@ -131,10 +112,10 @@ pub fn may_be_ignored(check: &str) -> Result<(), String> {
     if NOT_TO_BE_IGNORED.contains(&check) {
         return Err(format!("{check} cannot be ignored: nothing can be done to such a host"));
     }
-    if RULES.iter().any(|rule| rule.name == check) {
+    if rules().any(|rule| rule.name == check) {
         return Ok(());
     }
-    let names = RULES.iter().map(|rule| rule.name).filter(|name| !NOT_TO_BE_IGNORED.contains(name));
+    let names = rules().map(|rule| rule.name).filter(|name| !NOT_TO_BE_IGNORED.contains(name));
     Err(format!("{check} is no check; there are {}", names.collect::<Vec<_>>().join(", ")))
 }
 
@@ -185,7 +166,7 @@ pub(crate) fn subjects<'a>(intent: &'a Intent, snapshot: &'a Snapshot, mut each:
 
 fn host(subject: &Subject<'_>) -> PrecheckHost {
     let mut checks = vec![seen(REACH, "answers"), seen(LOGIN, "works")];
-    checks.extend(RULES.iter().map(|rule| judge(rule, subject)));
+    checks.extend(rules().map(|rule| judge(rule, subject)));
     let ok = !checks.iter().any(PrecheckResult::prevents);
     let name = host_conflicts::name(subject.spec, subject.facts).unwrap_or_default();
     PrecheckHost { host: subject.spec.address, name, role: role(subject.master), ok, checks }

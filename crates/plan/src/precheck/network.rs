@@ -6,8 +6,20 @@ use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_api::{HostAddress, RefusedField, Remedy};
 use kubeon_wire::Reach;
 
-use super::{Subject, Verdict, host_conflicts};
+use super::{Rule, Subject, Verdict, host_conflicts, rule};
 use crate::input::{HostSpec, Intent};
+
+/// Ports that the cluster's programs take.
+pub(super) const PORTS: &[Rule] = &[rule("ports", ports), rule("node-ports", node_ports)];
+
+/// Ways to other places.
+pub(super) const CONNECTIONS: &[Rule] = &[
+    rule("dns", dns),
+    rule("mtu", mtu),
+    rule("peers", peers),
+    rule("registry", registry),
+    rule("networks", networks),
+];
 
 /// Kubelets that a master asks for; more would not fit into a look, and tell little more.
 const MOST_PEERS: usize = 250;
@@ -44,12 +56,12 @@ pub fn questions(intent: &Intent, further: &[Place]) -> BTreeMap<HostAddress, Ve
 }
 
 /// The other hosts answer: a refused connection is an answer.
-pub(super) fn peers(it: &Subject<'_>) -> Verdict {
+fn peers(it: &Subject<'_>) -> Verdict {
     answers(it, true)
 }
 
 /// Other places that were asked for answer, such as a registry.
-pub(super) fn registry(it: &Subject<'_>) -> Verdict {
+fn registry(it: &Subject<'_>) -> Verdict {
     answers(it, false)
 }
 
@@ -95,7 +107,7 @@ fn list(ports: &[u16]) -> String {
 }
 
 /// On a host that is free, nobody listens where the cluster's programs will.
-pub(super) fn ports(it: &Subject<'_>) -> Verdict {
+fn ports(it: &Subject<'_>) -> Verdict {
     let wanted = wanted_ports(it);
     let free = it.facts.claim.is_none();
     let busy: Vec<u16> =
@@ -107,7 +119,7 @@ pub(super) fn ports(it: &Subject<'_>) -> Verdict {
 }
 
 /// A Service may get such a port and then hides the program that listens there.
-pub(super) fn node_ports(it: &Subject<'_>) -> Verdict {
+fn node_ports(it: &Subject<'_>) -> Verdict {
     let range = it.intent.spec.settings.node_ports;
     let ours = wanted_ports(it);
     let free = it.facts.claim.is_none();
@@ -120,7 +132,7 @@ pub(super) fn node_ports(it: &Subject<'_>) -> Verdict {
 }
 
 /// Pods ask the host's name servers for names outside of the cluster.
-pub(super) fn dns(it: &Subject<'_>) -> Verdict {
+fn dns(it: &Subject<'_>) -> Verdict {
     let facts = it.facts;
     let servers = facts.nameservers.as_ref();
     let none = servers.is_some_and(Vec::is_empty).then(|| {
@@ -134,7 +146,7 @@ pub(super) fn dns(it: &Subject<'_>) -> Verdict {
 }
 
 /// All links are alike, and wide enough for a packet within a packet.
-pub(super) fn mtu(it: &Subject<'_>) -> Verdict {
+fn mtu(it: &Subject<'_>) -> Verdict {
     let Some(mtu) = host_conflicts::mtu(it.spec, it.facts) else { return Verdict::good("", "as the others") };
     let usual = it.host_conflicts.usual_mtu().unwrap_or(mtu);
     let low = (mtu < LOW_MTU).then(|| format!("has an MTU of {mtu}: packets of pods will be small"));
@@ -144,7 +156,7 @@ pub(super) fn mtu(it: &Subject<'_>) -> Verdict {
 }
 
 /// Networks of pods and Services are nobody else's. On a host of the cluster they are its own.
-pub(super) fn networks(it: &Subject<'_>) -> Verdict {
+fn networks(it: &Subject<'_>) -> Verdict {
     let Intent { spec, .. } = it.intent;
     let (mut taken, mut wider) = (Vec::new(), Vec::new());
     let free = it.facts.claim.is_none();

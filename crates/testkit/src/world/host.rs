@@ -310,13 +310,8 @@ impl Host {
             Op::Image { name, part: _ } => {
                 (!self.images.contains(name)).then(|| format!("{name} is missing"))
             }
-            Op::Objects { .. }
-            | Op::Taint { .. }
-            | Op::Drain { .. }
-            | Op::Uncordon { .. }
-            | Op::RemoveNode { .. }
-            | Op::Await { .. }
-            | Op::Reset { .. } => None,
+            // What is kept in the cluster, or nowhere.
+            _ => None,
         }
     }
 }
