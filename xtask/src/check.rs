@@ -50,7 +50,7 @@ pub(crate) fn run(root: &Path, arguments: &CheckArguments) -> Result<()> {
     if !wrong.is_empty() {
         bail!("{} findings\n  {}", wrong.len(), wrong.join("\n  "));
     }
-    crate::say(&format!("check: every rule holds; {} findings are still allowed", counted.len()));
+    crate::terminal::say(&format!("check: every rule holds; {} findings are still allowed", counted.len()));
     Ok(())
 }
 

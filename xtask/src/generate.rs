@@ -38,7 +38,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
             std::fs::create_dir_all(folder)?;
         }
         std::fs::write(&target, text).with_context(|| format!("cannot write {}", target.display()))?;
-        crate::say(&format!("wrote {}", path.display()));
+        crate::terminal::say(&format!("wrote {}", path.display()));
     }
     Ok(())
 }

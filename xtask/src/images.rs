@@ -23,23 +23,23 @@ use kubeon_api::Version;
 use kubeon_bundle::pack::{self, Packed, TarContent, TarTree};
 use kubeon_bundle::{Arch, BundleStore};
 
-use archive::{Image, Process};
+use archive::{ImageProcess, OciImage};
 
 /// Where cargo puts programs, by profile.
 const TARGET: &str = "target/x86_64-unknown-linux-gnu";
 /// The account that everything runs as, and its group.
 const NONROOT: &str = "65532:65532";
 
-/// What of us is in an image, and how it runs.
+/// Our programs in an image, and its process.
 struct Recipe {
-    /// Our programs, by their places in the image.
+    /// The paths of our programs in the image.
     programs: &'static [&'static str],
-    process: Process,
+    process: ImageProcess,
 }
 
 static OPERATOR: Recipe = Recipe {
     programs: &["/kubeon-operator"],
-    process: Process {
+    process: ImageProcess {
         user: NONROOT,
         environment: &["PATH=/"],
         entrypoint: &["/kubeon-operator"],
@@ -48,7 +48,7 @@ static OPERATOR: Recipe = Recipe {
 };
 static RUNNER: Recipe = Recipe {
     programs: &["/usr/local/bin/kubeon", "/usr/local/bin/kubeon-node", "/usr/local/bin/kubeon-runner"],
-    process: Process {
+    process: ImageProcess {
         user: NONROOT,
         environment: &[
             "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -64,7 +64,7 @@ static RUNNER: Recipe = Recipe {
 };
 static BUNDLE: Recipe = Recipe {
     programs: &["/kubeon-runner"],
-    process: Process {
+    process: ImageProcess {
         user: NONROOT,
         environment: &["PATH=/"],
         entrypoint: &["/kubeon-runner", "copy", "/bundle", "/target"],
@@ -75,19 +75,19 @@ static BUNDLE: Recipe = Recipe {
 /// `cargo xtask images`.
 #[derive(Args)]
 pub(crate) struct Images {
-    /// Where the archives are put.
+    /// The folder of the archives.
     #[arg(long, value_name = "DIR", default_value = "target/images")]
     out: PathBuf,
     /// Only these: operator, runner, bundle.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "operator,runner,bundle")]
     only: Vec<String>,
-    /// The version whose bundle becomes an image; it must have been built.
+    /// The version whose bundle becomes an image; the bundle must have been built.
     #[arg(long, value_name = "VERSION", default_value = "v1.36.3")]
     version: Version,
     /// How the programs are compiled; `release` is what is published, `dev` compiles faster.
     #[arg(long, default_value = "release", value_parser = ["release", "dev"])]
     profile: String,
-    /// Take the programs as they are; do not build them first.
+    /// Do not build the programs first.
     #[arg(long)]
     no_build: bool,
 }
@@ -96,7 +96,7 @@ pub(crate) struct Images {
 pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
     let known = ["operator", "runner", "bundle"];
     if let Some(unknown) = images.only.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("{unknown} is no image: {}", known.join(", "));
+        bail!("{unknown} is not an image; images are {}", known.join(", "));
     }
     if !images.no_build {
         programs(root, &images.profile)?;
@@ -117,7 +117,7 @@ pub(crate) fn run(root: &Path, images: &Images) -> Result<()> {
         };
         let file = images.out.join(format!("kubeon-{name}.tar"));
         let digest = image.write(factory.layers, &file)?;
-        crate::say(&format!(
+        crate::terminal::say(&format!(
             "{}  sha256:{digest}  {:.1} MiB  {:.1} s  {}",
             file.display(),
             fs::metadata(&file)?.len() as f64 / 1_048_576.0,
@@ -143,7 +143,7 @@ fn programs(root: &Path, profile: &str) -> Result<()> {
 
 struct Factory<'a> {
     root: &'a Path,
-    /// Where our programs are.
+    /// The folder of our programs.
     programs: PathBuf,
     /// Layers that take long, by recipe.
     cache: PathBuf,
@@ -165,7 +165,7 @@ impl Factory<'_> {
         Ok(TarContent::File { path, mode: 0o755 })
     }
 
-    /// Our programs, each in its place.
+    /// A layer of our programs.
     fn own(&self, recipe: &Recipe) -> Result<TarTree> {
         let placed = |&path: &&'static str| {
             let name = path.rsplit('/').next().unwrap_or(path);
@@ -174,11 +174,11 @@ impl Factory<'_> {
         recipe.programs.iter().map(placed).collect()
     }
 
-    /// What a static program may look for: accounts, certificates, a folder for passing files.
+    /// The files that a static program may need: accounts, certificates, a folder for temporary files.
     fn bare() -> Result<TarTree> {
         let file = |bytes: Vec<u8>| TarContent::Bytes { bytes, mode: 0o644 };
         let certificates = "/etc/ssl/certs/ca-certificates.crt";
-        let vouch =
+        let bundle =
             fs::read(certificates).with_context(|| format!("{certificates}: install ca-certificates"))?;
         Ok(TarTree::from([
             (
@@ -189,20 +189,20 @@ impl Factory<'_> {
                 ),
             ),
             ("etc/group".to_owned(), file(b"root:x:0:\nnonroot:x:65532:\n".into())),
-            ("etc/ssl/certs/ca-certificates.crt".to_owned(), file(vouch)),
+            ("etc/ssl/certs/ca-certificates.crt".to_owned(), file(bundle)),
             ("tmp".to_owned(), TarContent::Directory { mode: 0o1777 }),
         ]))
     }
 
-    fn operator(&self) -> Result<Image> {
-        Ok(Image {
+    fn operator(&self) -> Result<OciImage> {
+        Ok(OciImage {
             names: vec![format!("docker.io/{}", kubeon_install::OPERATOR_IMAGE)],
             layers: vec![self.layer(Self::bare()?)?, self.layer(self.own(&OPERATOR)?)?],
             process: &OPERATOR.process,
         })
     }
 
-    fn runner(&self) -> Result<Image> {
+    fn runner(&self) -> Result<OciImage> {
         let base = debian::layer(self.root, &self.cache, self.layers)?;
         let mut playbooks = TarTree::new();
         for (path, content) in pack::tree(&self.root.join("playbooks"))? {
@@ -210,21 +210,21 @@ impl Factory<'_> {
                 playbooks.insert(format!("kubespray/{path}"), content);
             }
         }
-        Ok(Image {
+        Ok(OciImage {
             names: kubeon_install::RUNNER_IMAGES.map(|name| format!("docker.io/{name}")).to_vec(),
             layers: vec![base, self.layer(playbooks)?, self.layer(self.own(&RUNNER)?)?],
             process: &RUNNER.process,
         })
     }
 
-    fn bundle(&self, store: &BundleStore, version: Version) -> Result<Image> {
+    fn bundle(&self, store: &BundleStore, version: Version) -> Result<OciImage> {
         let bundle = store.find(version, Arch::native())?;
         bundle.verify()?;
         let files = pack::tree(bundle.root())?.into_iter();
         let files = files.map(|(path, content)| (format!("bundle/{path}"), content)).collect();
         let mut copier = self.own(&BUNDLE)?;
         copier.insert("tmp".to_owned(), TarContent::Directory { mode: 0o1777 });
-        Ok(Image {
+        Ok(OciImage {
             names: vec![format!(
                 "docker.io/{}",
                 kubeon_install::BUNDLE_IMAGE.replace("{version}", &version.to_string())

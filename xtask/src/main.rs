@@ -1,12 +1,12 @@
-//! The workspace's own tools: `gen` writes what is generated, `check` holds the workspace to its rules,
-//! `bench` measures.
+//! The workspace's own tools: `gen` writes generated files, `check` checks the rules of the workspace, `bench` measures,
+//! `images` builds images.
 
 mod bench;
 mod check;
 mod generate;
 mod images;
-
-use std::path::{Path, PathBuf};
+mod terminal;
+mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -32,22 +32,11 @@ enum Task {
 }
 
 fn main() -> Result<()> {
-    let root = root();
+    let root = workspace::root();
     match Arguments::parse().task {
         Task::Gen => generate::write(&root),
         Task::Check(arguments) => check::run(&root, &arguments),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Images(images) => images::run(&root, &images),
     }
-}
-
-/// The workspace's folder.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// Says a line to the person at the terminal.
-#[allow(clippy::print_stdout)]
-fn say(line: &str) {
-    println!("{line}");
 }

@@ -36,7 +36,7 @@ impl Ground {
             let mut all = Vec::new();
             for _ in 0..runs.max(1) {
                 let times = self.times(masters, workers)?;
-                crate::say(&format!(
+                crate::terminal::say(&format!(
                     "{masters} + {workers}: kubeon create {:.2} s, floor {:.2} s, kubeadm {:.2} s",
                     times.create, times.floor, times.kubeadm
                 ));
@@ -44,7 +44,7 @@ impl Ground {
             }
             let of = |pick: fn(&Times) -> f64| median(all.iter().map(pick).collect());
             let (create, floor, kubeadm) = (of(|it| it.create), of(|it| it.floor), of(|it| it.kubeadm));
-            crate::say(&format!(
+            crate::terminal::say(&format!(
                 "{masters} + {workers}: medians {create:.2} s, {floor:.2} s, {kubeadm:.2} s: {:.2} of the floor, {:.2} of kubeadm",
                 create / floor,
                 create / kubeadm
@@ -122,7 +122,7 @@ impl Ground {
             bail!("{name} failed: {words}");
         }
         if !words.trim().is_empty() {
-            crate::say(&format!("  {name}: {}", words.trim()));
+            crate::terminal::say(&format!("  {name}: {}", words.trim()));
         }
         Ok(String::from_utf8(output.stdout)?.trim().parse()?)
     }
@@ -143,7 +143,7 @@ impl Ground {
         if !create.wait()?.success() {
             bail!("kubeon {}: {said}", arguments.join(" "));
         }
-        crate::say(&format!("  create: all of it {:.2} s", begin.elapsed().as_secs_f64()));
+        crate::terminal::say(&format!("  create: all of it {:.2} s", begin.elapsed().as_secs_f64()));
         ready.context("create never said that a node is Ready")
     }
 

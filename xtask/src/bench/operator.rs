@@ -127,10 +127,10 @@ async fn measure(site: &Arc<Site>, candidate: &Arc<Candidate>, arguments: &Argum
     report.first = ground.start().await?;
     for count in &arguments.clusters {
         let phase = clusters::reach(&mut ground, *count, arguments.limit()).await?;
-        crate::say(&phase.line());
+        crate::terminal::say(&phase.line());
         report.clusters.push(phase);
         let idle = clusters::idle(&mut ground, *count, Duration::from_secs(arguments.idle)).await?;
-        crate::say(&idle.line());
+        crate::terminal::say(&idle.line());
         report.idle.push(idle);
     }
     let most = arguments.operations.iter().copied().max().unwrap_or(0);
@@ -139,23 +139,23 @@ async fn measure(site: &Arc<Site>, candidate: &Arc<Candidate>, arguments: &Argum
     }
     if most > 0 && arguments.alone > 0 {
         let phase = operations::alone(&mut ground, arguments.alone, arguments.limit()).await?;
-        crate::say(&phase.line());
+        crate::terminal::say(&phase.line());
         report.operations.push(phase);
     }
     for count in &arguments.operations {
         let phase = operations::at_once(&mut ground, *count, arguments.limit()).await?;
-        crate::say(&phase.line());
+        crate::terminal::say(&phase.line());
         report.operations.push(phase);
     }
     if ground.clusters > 0 {
         let restart = restart::kill_and_start(&mut ground, arguments.limit()).await?;
-        crate::say(&restart.line());
+        crate::terminal::say(&restart.line());
         report.restart = Some(restart);
     }
     if most > 0 {
         ground.kill().await?;
         let floor = floor::measure(&mut ground, most, arguments.alone.max(1)).await?;
-        crate::say(&floor.line());
+        crate::terminal::say(&floor.line());
         report.floor = Some(floor);
     }
     ground.leave().await?;

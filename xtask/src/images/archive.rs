@@ -12,29 +12,30 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// An image.
-pub(super) struct Image {
-    /// Every name it has, in full.
+pub(super) struct OciImage {
+    /// All its full names.
     pub(super) names: Vec<String>,
     /// Its layers, the lowest first.
     pub(super) layers: Vec<Packed>,
-    /// What runs in it.
-    pub(super) process: &'static Process,
+    /// Its process.
+    pub(super) process: &'static ImageProcess,
 }
 
 /// How an image's process runs.
-pub(super) struct Process {
-    /// Who it runs as.
+pub(super) struct ImageProcess {
+    /// User and group.
     pub(super) user: &'static str,
     /// `NAME=VALUE`.
     pub(super) environment: &'static [&'static str],
-    /// What runs.
+    /// The program and its first arguments.
     pub(super) entrypoint: &'static [&'static str],
-    /// Where it runs.
+    /// The working directory.
     pub(super) folder: &'static str,
 }
 
-impl Image {
-    /// Writes it, with layers that lie in a folder under their digests; answers the digest of its manifest.
+impl OciImage {
+    /// Writes the image with the layers in the folder `layers`, where their digests are their names. Returns the digest of
+    /// its manifest.
     pub(super) fn write(&self, layers: &Path, file: &Path) -> Result<String> {
         let config = serde_json::to_vec(&self.config())?;
         let described = self.layers.iter().map(|layer| {
@@ -77,7 +78,7 @@ impl Image {
     fn config(&self) -> Value {
         let diff_ids: Vec<String> =
             self.layers.iter().map(|layer| format!("sha256:{}", layer.diff_id)).collect();
-        let Process { user, environment, entrypoint, folder } = self.process;
+        let ImageProcess { user, environment, entrypoint, folder } = self.process;
         json!({
             "architecture": kubeon_bundle::Arch::native(),
             "os": "linux",
@@ -104,7 +105,7 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// A layer as it is remembered beside its blob.
+/// The description of a layer, stored beside its blob.
 pub(super) fn remembered(layer: &Packed) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("digest", layer.digest.to_string()),
@@ -115,7 +116,7 @@ pub(super) fn remembered(layer: &Packed) -> BTreeMap<&'static str, String> {
     ])
 }
 
-/// The layer that was remembered.
+/// Parses the stored description of a layer.
 pub(super) fn recall(text: &str) -> Option<Packed> {
     let said: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
     let digest = |name: &str| said.get(name)?.parse::<Digest>().ok();

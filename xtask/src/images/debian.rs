@@ -3,20 +3,23 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use kubeon_bundle::pack::{self, Packed, TarContent, TarTree};
+use kubeon_process::ProgramRun;
 
 use super::archive::{recall, remembered, sha256};
 
-/// The release whose Python, 3.11, the wheels are for; whatever runs on the machine that builds.
+/// The release with Python 3.11, for which the wheels are; independent of the building machine.
 const SUITE: &str = "bookworm";
 pub(super) const PACKAGES: &str = "ca-certificates,openssh-client,python3";
-/// Where a Job mounts what it is given: its root may be read-only.
+/// Mount points of a Job, whose root may be read-only.
 pub(super) const FOLDERS: [&str; 4] = ["conf", "auth", "bundle", "state"];
-/// Seconds that one program may take: a mirror may be slow, or silent for ever.
-const LIMIT: &str = "1800";
+/// Time limit of one program: a mirror may be slow or not answer.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(1800);
+/// Time limit for asking apt for its mirror.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Programs of Ansible and the modules that hold them.
 pub(super) const PROGRAMS: &[(&str, &str)] = &[
     ("ansible", "adhoc"),
@@ -26,7 +29,7 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
     ("ansible-vault", "vault"),
 ];
 
-/// The layer, made if its recipe has none yet.
+/// Returns the layer and makes it when the cache has none for its recipe.
 pub(super) fn layer(root: &Path, cache: &Path, layers: &Path) -> Result<Packed> {
     let requirements = root.join("images/runner/requirements.txt");
     let trim = fs::read_to_string(root.join("images/runner/root.sh"))?;
@@ -50,10 +53,14 @@ pub(super) fn layer(root: &Path, cache: &Path, layers: &Path) -> Result<Packed> 
 fn make(cache: &Path, requirements: &Path, trim: &str) -> Result<Packed> {
     let scratch = tempfile::Builder::new().prefix("debian-").tempdir_in(cache)?;
     let folder = scratch.path().join("root");
-    crate::say("making the runner's Debian, once for its recipe: debootstrap, then Ansible by hash");
+    crate::terminal::say(
+        "making the lowest layer of the runner, once for its recipe: Debian by debootstrap, Ansible by hash",
+    );
     bootstrap(&folder)?;
     ansible(&folder, requirements)?;
-    run(contained("chroot").arg(&folder).args(["sh", "-c", trim]))?;
+    let mut chroot = contained("chroot");
+    chroot.command().arg(&folder).args(["sh", "-c", trim]);
+    chroot.stdout()?;
     let mut tree = pack::tree(&folder)?;
     add(&mut tree);
     Ok(pack::pack(&tree, cache)?)
@@ -61,19 +68,24 @@ fn make(cache: &Path, requirements: &Path, trim: &str) -> Result<Packed> {
 
 fn bootstrap(folder: &Path) -> Result<()> {
     let include = format!("--include={PACKAGES}");
-    run(contained("debootstrap").args(["--variant=minbase", &include, SUITE]).arg(folder).arg(mirror()))
+    let mut debootstrap = contained("debootstrap");
+    debootstrap.command().args(["--variant=minbase", &include, SUITE]).arg(folder).arg(mirror());
+    debootstrap.stdout()?;
+    Ok(())
 }
 
 fn ansible(folder: &Path, requirements: &Path) -> Result<()> {
     let into: PathBuf = folder.join("usr/lib/python3/dist-packages");
-    let mut pip = Command::new("timeout");
-    pip.args(["--kill-after=10", LIMIT, "python3"]);
+    let mut run = ProgramRun::dying_with_parent("python3", PROGRAM_TIMEOUT);
+    let pip = run.command();
     pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", "--require-hashes"]);
     pip.args(["--only-binary", ":all:", "--python-version", "3.11", "--disable-pip-version-check"]);
     for glibc in ["2014", "_2_17", "_2_28", "_2_34"] {
         pip.args(["--platform", &format!("manylinux{glibc}_{}", std::env::consts::ARCH)]);
     }
-    run(pip.arg("--target").arg(into).arg("--requirement").arg(requirements))
+    pip.arg("--target").arg(into).arg("--requirement").arg(requirements);
+    run.stdout()?;
+    Ok(())
 }
 
 fn add(tree: &mut TarTree) {
@@ -84,7 +96,7 @@ fn add(tree: &mut TarTree) {
         );
         tree.insert(format!("usr/local/bin/{program}"), text(script, 0o755));
     }
-    // Written by pip with the path of the Python that ran it.
+    // pip writes these scripts with the path of the Python that runs it.
     tree.retain(|path, _| !path.starts_with("usr/lib/python3/dist-packages/bin/"));
     tree.insert("tmp".to_owned(), TarContent::Directory { mode: 0o1777 });
     for name in FOLDERS {
@@ -93,26 +105,20 @@ fn add(tree: &mut TarTree) {
     pack::add_parents(tree);
 }
 
-/// The mirror that this machine's apt uses for the release, else Debian's own.
+/// The mirror that this machine's apt uses for the release, or Debian's own.
 fn mirror() -> String {
-    let asked = Command::new("apt-get")
-        .args([
-            "indextargets",
-            "--format",
-            "$(REPO_URI)",
-            "Created-By: Packages",
-            &format!("Codename: {SUITE}"),
-        ])
-        .output();
-    let said = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let mirror = said.lines().find(|line| line.trim_end_matches('/').ends_with("/debian"));
+    let mut apt = ProgramRun::new("apt-get", QUERY_TIMEOUT);
+    apt.command().args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
+    apt.command().arg(format!("Codename: {SUITE}"));
+    let targets = apt.stdout().unwrap_or_default();
+    let mirror = targets.lines().find(|line| line.trim_end_matches('/').ends_with("/debian"));
     mirror.unwrap_or("http://deb.debian.org/debian").to_owned()
 }
 
-/// A program with mounts and processes of its own that end with this one, however it ends.
-fn contained(program: &str) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args([
+/// A program in its own mount and process namespaces. The kernel ends it with this process, even by SIGKILL.
+fn contained(program: &str) -> ProgramRun {
+    let mut run = ProgramRun::new("setpriv", PROGRAM_TIMEOUT);
+    run.command().args([
         "--pdeathsig=KILL",
         "unshare",
         "--mount",
@@ -121,18 +127,6 @@ fn contained(program: &str) -> Command {
         "--fork",
         "--kill-child",
     ]);
-    command.args(["--propagation=private", "timeout", "--kill-after=10", LIMIT, program]);
-    command
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    if !output.status.success() {
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        let last: Vec<&str> = said.lines().rev().take(15).collect();
-        let last: Vec<&str> = last.into_iter().rev().collect();
-        bail!("{command:?} failed ({})\n{}", output.status, last.join("\n"));
-    }
-    Ok(())
+    run.command().args(["--propagation=private", program]);
+    run
 }

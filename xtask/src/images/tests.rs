@@ -9,7 +9,7 @@ type Instruction = (String, String);
 
 /// What makes up the image of a Dockerfile: its last stage, with lines that go on joined.
 fn instructions(image: &str) -> Vec<Instruction> {
-    let path = crate::root().join("images").join(image).join("Dockerfile");
+    let path = crate::workspace::root().join("images").join(image).join("Dockerfile");
     let text = fs::read_to_string(&path).unwrap().replace("\\\n", " ");
     let mut all = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -44,7 +44,7 @@ fn programs(said: &[Instruction]) -> Vec<String> {
 fn dockerfiles_run_the_same_programs_in_the_same_way() {
     for (image, recipe) in [("operator", &OPERATOR), ("runner", &RUNNER), ("bundle", &BUNDLE)] {
         let said = instructions(image);
-        let Process { user, environment, entrypoint, folder } = &recipe.process;
+        let ImageProcess { user, environment, entrypoint, folder } = &recipe.process;
         assert_eq!(of(&said, "USER"), [*user], "{image}");
         assert_eq!(of(&said, "WORKDIR"), [*folder], "{image}");
         let run: Vec<String> = serde_json::from_str(of(&said, "ENTRYPOINT")[0]).unwrap();

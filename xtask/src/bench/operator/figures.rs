@@ -16,11 +16,11 @@ const KUBEAN: &[(&str, &str)] = &[
 
 /// Prints them.
 pub(super) fn print() {
-    crate::say(
+    crate::terminal::say(
         "\n### kubean-operator, measured before (give its folder with --peer to measure it in the same run)\n",
     );
-    crate::say("| what | result |\n|---|---|");
+    crate::terminal::say("| what | result |\n|---|---|");
     for (what, result) in KUBEAN {
-        crate::say(&format!("| {what} | {result} |"));
+        crate::terminal::say(&format!("| {what} | {result} |"));
     }
 }

@@ -154,7 +154,7 @@ impl Ground {
         let Some(status) = operator.try_wait()? else { return Ok(()) };
         self.ends += 1;
         ensure!(self.ends < MOST_ENDS, "the operator ends again and again: {}", self.words());
-        crate::say(&format!("  the operator ended by itself ({status}):\n{}", self.words()));
+        crate::terminal::say(&format!("  the operator ended by itself ({status}):\n{}", self.words()));
         self.spawn()
     }
 

@@ -183,14 +183,17 @@ impl Report {
     /// Everything, as Markdown.
     pub(super) fn print(&self) {
         let disk = if self.fsync { "with fsync" } else { "in memory" };
-        crate::say(&format!("\n### {}, etcd {disk}, first cluster after {:.2} s\n", self.name, self.first));
+        crate::terminal::say(&format!(
+            "\n### {}, etcd {disk}, first cluster after {:.2} s\n",
+            self.name, self.first
+        ));
         phases(&self.clusters);
         phases(&self.operations);
-        crate::say(
+        crate::terminal::say(
             "| idle at | seconds | requests | about the lease | mCPU | MiB |\n|---|---|---|---|---|---|",
         );
         for it in &self.idle {
-            crate::say(&format!(
+            crate::terminal::say(&format!(
                 "| {} | {:.0} | {} | {} | {:.1} | {:.1} |",
                 many(it.clusters, "cluster") + &it.ended(),
                 it.seconds,
@@ -201,10 +204,10 @@ impl Report {
             ));
         }
         if let Some(floor) = &self.floor {
-            crate::say(&format!("\n{}\n", floor.line()));
+            crate::terminal::say(&format!("\n{}\n", floor.line()));
         }
         if let Some(restart) = &self.restart {
-            crate::say(&format!(
+            crate::terminal::say(&format!(
                 "\n{}\n  its requests: {}\n",
                 restart.line().trim_start(),
                 list(&restart.requests, 1)
@@ -216,14 +219,14 @@ impl Report {
 fn phases(phases: &[Phase]) {
     let Some(first) = phases.first() else { return };
     let times: Vec<_> = first.times.iter().map(|(what, _)| format!("{what}, p50 / p99 / max")).collect();
-    crate::say(&format!(
+    crate::terminal::say(&format!(
         "| at once | done | seconds | {} | CPU s | peak MiB | writes each |",
         times.join(" | ")
     ));
-    crate::say(&format!("|---|---|---|{}---|---|---|---|", "---|".repeat(first.times.len())));
+    crate::terminal::say(&format!("|---|---|---|{}---|---|---|---|", "---|".repeat(first.times.len())));
     for it in phases {
         let times: Vec<_> = it.times.iter().map(|(_, times)| times.text()).collect();
-        crate::say(&format!(
+        crate::terminal::say(&format!(
             "| {} | {} | {:.2} | {} | {:.2}; {}, harness {:.1} | {:.1} | {:.2} |",
             it.what,
             it.outcome(),
@@ -236,18 +239,21 @@ fn phases(phases: &[Phase]) {
             it.writes()
         ));
     }
-    crate::say("\nRequests for each object:\n");
+    crate::terminal::say("\nRequests for each object:\n");
     for it in phases {
-        crate::say(&format!("- {}: {}", it.what, list(&it.requests, it.objects)));
+        crate::terminal::say(&format!("- {}: {}", it.what, list(&it.requests, it.objects)));
     }
-    crate::say("");
+    crate::terminal::say("");
 }
 
 /// How the first stands beside the others: seconds until everything was done, phase by phase.
 pub(super) fn compare(reports: &[Report]) {
     let Some((ours, peers)) = reports.split_first() else { return };
     for peer in peers {
-        crate::say(&format!("\n### {} beside {}, seconds until all was done\n", ours.name, peer.name));
+        crate::terminal::say(&format!(
+            "\n### {} beside {}, seconds until all was done\n",
+            ours.name, peer.name
+        ));
         let pairs =
             ours.clusters.iter().zip(&peer.clusters).chain(ours.operations.iter().zip(&peer.operations));
         for (a, b) in pairs {
@@ -257,7 +263,10 @@ pub(super) fn compare(reports: &[Report]) {
                 String::new()
             };
             let (what, ratio) = (&a.what, b.wall / a.wall.max(0.001));
-            crate::say(&format!("- {what}: {:.2} and {:.2}{unfinished}: {ratio:.0} times", a.wall, b.wall));
+            crate::terminal::say(&format!(
+                "- {what}: {:.2} and {:.2}{unfinished}: {ratio:.0} times",
+                a.wall, b.wall
+            ));
         }
     }
 }

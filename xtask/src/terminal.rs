@@ -1,0 +1,7 @@
+//! Output for the person at the terminal.
+
+/// Prints a line on standard output.
+#[allow(clippy::print_stdout)]
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+}
