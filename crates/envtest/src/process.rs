@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use kubeon_process::{OutputTail, die_with_parent};
+use kubeon_process::{BackgroundProgram, OutputTail, die_with_parent};
 use parking_lot::Mutex;
 
 use crate::EnvtestError;
@@ -25,42 +25,41 @@ const TAIL_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     name: &'static str,
-    child: Child,
+    program: BackgroundProgram,
     log: PathBuf,
 }
 
 impl ServerProcess {
-    /// Starts `program` with its output in `<name>.log` in `folder`.
+    /// Starts the program at `path` with its output in `<name>.log` in `folder`.
     pub(crate) fn start(
         name: &'static str,
-        program: &Path,
+        path: &Path,
         arguments: &[String],
         folder: &Path,
     ) -> Result<Self, EnvtestError> {
         let log = folder.join(format!("{name}.log"));
-        let start = || -> io::Result<Child> {
-            let out = File::create(&log)?;
+        let start = || -> io::Result<BackgroundProgram> {
+            let output = File::create(&log)?;
             // The kernel kills it when the thread that started it ends; the starter thread ends only with this process.
-            let mut command = die_with_parent("KILL", program);
-            command.args(arguments);
-            command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).current_dir(folder);
+            let mut command = die_with_parent("KILL", path);
+            command.args(arguments).current_dir(folder);
             // The environment of a test must not change how the programs behave.
             command
                 .env_clear()
                 .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin")));
-            spawn_in_starter_thread(command)
+            start_in_starter_thread(command, output)
         };
-        let child = start().map_err(|source| EnvtestError::Start { program: name, source })?;
-        Ok(Self { name, child, log })
+        let program = start().map_err(|source| EnvtestError::Start { program: name, source })?;
+        Ok(Self { name, program, log })
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.program.id()
     }
 
     /// Fails when it has ended.
     pub(crate) fn is_alive(&mut self) -> Result<(), EnvtestError> {
-        match self.child.try_wait() {
+        match self.program.exit_status() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => {
                 let (program, status) = (self.name, status.to_string());
@@ -87,28 +86,27 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.program.kill();
     }
 }
 
-type StartRequest = (Command, Sender<io::Result<Child>>);
+type StartRequest = (Command, File, Sender<io::Result<BackgroundProgram>>);
 
 /// Starts a command in a thread that lives as long as this process: the thread of a test may end while other tests use
 /// the program that it started.
-fn spawn_in_starter_thread(command: Command) -> io::Result<Child> {
+fn start_in_starter_thread(command: Command, output: File) -> io::Result<BackgroundProgram> {
     static STARTER: OnceLock<Mutex<Sender<StartRequest>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
-        let (orders, inbox) = channel::<StartRequest>();
+        let (requests, inbox) = channel::<StartRequest>();
         thread::spawn(move || {
-            for (mut command, answer) in inbox {
-                let _ = answer.send(command.spawn());
+            for (command, output, answer) in inbox {
+                let _ = answer.send(BackgroundProgram::start(command, output));
             }
         });
-        Mutex::new(orders)
+        Mutex::new(requests)
     });
     let ended = || io::Error::other("the thread that starts programs has ended");
     let (answer, started) = channel();
-    starter.lock().send((command, answer)).map_err(|_| ended())?;
+    starter.lock().send((command, output, answer)).map_err(|_| ended())?;
     started.recv().map_err(|_| ended())?
 }

@@ -5,10 +5,12 @@ use std::{
     io::Read as _,
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
+
+use kubeon_process::BackgroundProgram;
 
 use crate::{Error, LabName, Result, cgroup::Cgroups, net, process, subnet};
 
@@ -64,7 +66,7 @@ const CONSOLE: &str = "console.log";
 
 impl Power<'_> {
     /// Boots a host that does not run. Returns its supervisor process, which ends when the host does.
-    pub(crate) fn on(&self, name: &str, number: u8) -> Result<Child> {
+    pub(crate) fn on(&self, name: &str, number: u8) -> Result<BackgroundProgram> {
         off(self.lab, self.cgroups, name)?;
         net::remove_port(self.switch, name)?;
         self.cgroups.create(self.lab, name)?;
@@ -74,9 +76,9 @@ impl Power<'_> {
             .append(true)
             .open(&console)
             .map_err(Error::file("open", &console))?;
-        let errors = log.try_clone().map_err(Error::file("open", &console))?;
         let address = subnet::host(self.net, number);
-        Command::new("setsid")
+        let mut command = Command::new("setsid");
+        command
             .arg("bash")
             .arg(self.script)
             .arg("power")
@@ -92,25 +94,30 @@ impl Power<'_> {
             .env("LAB_ADDRESS", format!("{address}/24"))
             .env("LAB_GATEWAY", subnet::gateway(self.net).to_string())
             .env("LAB_MAC", self.lab.mac(address.octets()[3]))
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(errors)
-            .current_dir("/")
-            .spawn()
+            .current_dir("/");
+        BackgroundProgram::start(command, log)
             .map_err(|source| Error::Start { program: "setsid bash boot.sh power".to_owned(), source })
     }
 
     /// Waits until the host answers by SSH. Fails immediately if `supervisor` ends first.
-    pub(crate) fn wait_for_ssh(&self, name: &str, number: u8, mut supervisor: Option<Child>) -> Result<()> {
+    pub(crate) fn wait_for_ssh(
+        &self,
+        name: &str,
+        number: u8,
+        mut supervisor: Option<BackgroundProgram>,
+    ) -> Result<()> {
         let begin = Instant::now();
         let target = SocketAddr::from((subnet::host(self.net, number), 22));
         let log = || fs::read_to_string(self.dir.join(CONSOLE)).unwrap_or_default();
         while begin.elapsed() < BOOT_TIMEOUT {
             if sends_ssh_banner(target) {
-                collect_later(supervisor);
+                if let Some(supervisor) = supervisor {
+                    supervisor.reap();
+                }
                 return Ok(());
             }
-            if let Some(status) = supervisor.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+            if let Some(status) = supervisor.as_mut().and_then(|program| program.exit_status().ok().flatten())
+            {
                 return Err(Error::Boot { host: name.to_owned(), status: status.to_string(), log: log() });
             }
             thread::sleep(Duration::from_millis(10));
@@ -120,13 +127,6 @@ impl Power<'_> {
             waited: begin.elapsed(),
             log: log(),
         })
-    }
-}
-
-/// Waits for the supervisor in a thread, so that it leaves no zombie while this process runs.
-pub(crate) fn collect_later(supervisor: Option<Child>) {
-    if let Some(mut child) = supervisor {
-        thread::spawn(move || child.wait());
     }
 }
 

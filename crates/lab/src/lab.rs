@@ -322,7 +322,9 @@ impl Lab {
         };
         drop(lock);
         if dir.join(CUT).exists() {
-            host::collect_later(supervisor);
+            if let Some(supervisor) = supervisor {
+                supervisor.reap();
+            }
             return Ok(());
         }
         power.wait_for_ssh(&host, n, supervisor)?;

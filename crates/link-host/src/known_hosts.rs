@@ -1,7 +1,7 @@
 //! The text of OpenSSH's `known_hosts`: plain and hashed names, patterns, ports, `@revoked`.
 //!
-//! The parser of the crate `ssh-key` splits lines, but does not compare a host with a line: it has no match for
-//! wildcards (`*`, `?`), negation (`!`) and hashed names, and no line numbers for errors.
+//! The parser of the crate `ssh-key` is not used. It refuses lines that OpenSSH accepts (a test shows them), has no line
+//! numbers for errors, and does not match a host with wildcards (`*`, `?`), negation (`!`) or hashed names.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -142,6 +142,20 @@ mod tests {
         let entries = parse(&text).unwrap();
         assert_eq!(entries.len(), 1);
         assert!(entries[0].revoked && entries[0].line == 5);
+    }
+
+    /// Why `ssh-key` does not parse these files. When this test fails, its parser may replace ours.
+    #[test]
+    fn accepts_lines_of_openssh_that_the_parser_of_ssh_key_refuses() {
+        use russh::keys::ssh_key::KnownHosts;
+        for line in [
+            format!("h\tssh-ed25519\t{KEY}"),
+            format!("  h ssh-ed25519 {KEY}"),
+            format!("@revoked  h ssh-ed25519 {KEY}"),
+        ] {
+            assert!(one(&line).names("h"), "{line:?}");
+            assert!(KnownHosts::new(&line).any(|entry| entry.is_err()), "{line:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Runs programs to their end: with a time limit, a process group, an input, and bounded output. No async runtime.
+//! Runs programs to their end, with a time limit, a process group, an input and bounded output, or in the background. No
+//! async runtime.
 //!
 //! ```text
 //!   ProgramRun ─► stdin thread, two reader threads, one thread that waits for the exit ─► channel ─► run()
@@ -8,11 +9,13 @@
 //! `process-wrap` is not used: its blocking variant has no wait with a deadline, and the process group itself is one
 //! call of the standard library.
 
+mod background;
 mod error;
 mod output;
 mod program;
 mod running;
 
+pub use background::BackgroundProgram;
 pub use error::ProgramError;
 pub use output::{OutputPipe, OutputTail, ProgramOutput};
 pub use program::{ProgramRun, die_with_parent, find_on_path, find_program};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kubeon_process::{OutputPipe, ProgramError, ProgramRun};
+use kubeon_process::{BackgroundProgram, OutputPipe, ProgramError, ProgramRun};
 
 fn shell(script: &str, limit: Duration) -> ProgramRun {
     with_script(ProgramRun::new("sh", limit), script)
@@ -109,4 +109,24 @@ fn names_the_program_that_is_missing() {
         matches!(&error, ProgramError::Missing { program, .. } if program == "no-such-program"),
         "{error}"
     );
+}
+
+#[test]
+fn a_background_program_writes_to_its_log_and_ends_when_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let log = || std::fs::File::create(&path).unwrap();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "echo out; echo err >&2; exec sleep 60"]);
+    let mut running = BackgroundProgram::start(command, log()).unwrap();
+    let begin = Instant::now();
+    while std::fs::read_to_string(&path).unwrap() != "out\nerr\n" {
+        assert!(begin.elapsed() < Duration::from_secs(20), "the log stays empty");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(running.exit_status().unwrap().is_none());
+    running.kill();
+    assert!(!running.exit_status().unwrap().unwrap().success());
+    let missing = BackgroundProgram::start(std::process::Command::new("/no/such/program"), log());
+    assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
 }
