@@ -45,6 +45,7 @@ fn refuse(subject: impl Into<String>, reason: impl Into<String>) -> Refusal {
 }
 
 /// What the flags declare; what cannot be read is refused and left at its default.
+#[expect(clippy::needless_update, reason = "a setting may come without a flag")]
 fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluster {
     let mut read = Reader { refusals };
     let lb_mode = match flags.lb_mode.as_deref() {
@@ -64,8 +65,8 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
         service_cidr: read.text("--svc-cidr", flags.svc_cidr.as_deref()),
         api_server: Some(ApiServer {
             domain: read.text("--lb-domain", flags.lb_domain.as_deref()),
-            port: None,
             cert_sans: flags.cert_san.iter().filter_map(|san| read.text("--cert-san", Some(san))).collect(),
+            ..ApiServer::default()
         }),
         load_balancer: Some(DeclaredLoadBalancer {
             mode: lb_mode,
@@ -82,9 +83,11 @@ fn declared(flags: &SettingFlags, refusals: &mut Vec<Refusal>) -> DeclaredCluste
                 .and_then(|bits| u8::try_from(bits).ok()),
             max_pods: read.number("--max-pods", flags.max_pods, 4, 65000),
             node_port_range: read.text("--port-range", flags.port_range.as_deref()),
+            ..Network::default()
         }),
         certificates: Some(Certificates {
             ca_years: read.number("--cert-years", flags.cert_years, 1, MAX_CA_YEARS),
+            ..Certificates::default()
         }),
         ..DeclaredCluster::default()
     }

@@ -55,6 +55,7 @@ fn other_than(value: &str, supported: &[&str]) -> Option<String> {
 }
 
 /// Fills in what is said about the whole cluster.
+#[expect(clippy::needless_update, reason = "a setting may come without a variable")]
 pub(crate) fn fill(
     cluster: &mut DeclaredCluster,
     variables: &Variables,
@@ -74,11 +75,12 @@ pub(crate) fn fill(
         node_mask_size: read.number("kube_network_node_prefix", 16, 28).and_then(|n| u8::try_from(n).ok()),
         max_pods: read.number("kubelet_max_pods", 4, 65000),
         node_port_range: read.parsed("kube_apiserver_node_port_range"),
+        ..Network::default()
     };
     let api_server = ApiServer {
         domain: read.parsed("apiserver_loadbalancer_domain_name"),
-        port: None,
         cert_sans: read.list("supplementary_addresses_in_ssl_keys"),
+        ..ApiServer::default()
     };
     cluster.network = (network != Network::default()).then_some(network);
     cluster.api_server = (api_server != ApiServer::default()).then_some(api_server);
