@@ -62,8 +62,8 @@ fn otherwise() -> ClusterSpec {
         service_cidr: Some("10.200.0.0/16".parse().unwrap()),
         api_server: Some(ApiServer {
             domain: Some("api.shop.test".parse().unwrap()),
-            port: None,
             cert_sans: vec!["shop.example.com".parse().unwrap(), "203.0.113.9".parse().unwrap()],
+            ..ApiServer::default()
         }),
         load_balancer: Some(DeclaredLoadBalancer {
             mode: Some(LoadBalancerMode::External),

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use kubeon_api::{Cidr, Digest};
 use kubeon_wire::{Cgroup, Facts, LinkFact, Reach, ReachFact};
+use serde_json::{Map, Value};
 
 /// Ports that a cluster's programs listen on.
 const CLUSTER_PORTS: [u16; 7] = [2379, 2380, 6443, 10250, 10256, 10257, 10259];
@@ -28,6 +29,7 @@ pub(crate) struct Round {
 pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
     let mut facts = Facts { cgroup: Cgroup::V1, ..Facts::default() };
     let (mut complete, mut node, mut claim) = (false, None, None);
+    let mut plain = Map::new();
     for (key, value) in answer.lines().filter_map(|line| line.split_once('=')) {
         match key {
             "clock" => set_clock(&mut facts, value, round)?,
@@ -46,10 +48,9 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
             "package_manager" => facts.package_manager = Some(text(value)),
             "cgroup" => facts.cgroup = if value == "v2" { Cgroup::V2 } else { Cgroup::V1 },
             "cap_eff" => facts.can_sys_resource = capabilities(value)? & CAP_SYS_RESOURCE != 0,
-            "can_set_conntrack" => facts.can_set_conntrack = value == "1",
-            "has_ipvs" => facts.has_ipvs = value == "1",
-            "has_nftables" => facts.has_nftables = value == "1",
-            "has_systemd" => facts.has_systemd = value == "1",
+            "fact" => add_pair(value, |name, json| {
+                plain.extend(scalar(json).map(|value| (name, value)));
+            }),
             "address" => add_address(&mut facts.addresses, value),
             "listen" => add_port(&mut facts, value),
             "inodes_free" => facts.inodes_free = value.trim().parse().ok(),
@@ -63,9 +64,7 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
             "parameter" => add_pair(value, |name, value| {
                 facts.parameters.insert(name, text(value));
             }),
-            "can_set_parameters" => facts.can_set_parameters = Some(value == "1"),
             "nameservers" => facts.nameservers = Some(value.split_whitespace().take(8).map(text).collect()),
-            "resolves_itself" => facts.resolves_itself = Some(value == "1"),
             "link" => facts.links.extend(link(value)),
             "route" => facts.routes.extend(route(value)),
             "reached" => facts.reached.extend(reached(value)),
@@ -81,6 +80,7 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
     if !complete {
         return Err("its answer is cut off".to_owned());
     }
+    let mut facts = with_plain(facts, plain)?;
     if let Some(text) = claim {
         let read =
             serde_json::from_str(text).map_err(|e| format!("/var/lib/kubeon/claim.json is damaged: {e}"))?;
@@ -92,6 +92,24 @@ pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
     facts.busy_ports.sort_unstable();
     facts.listening.sort_unstable();
     Ok(facts)
+}
+
+/// A number, `true` or `false`.
+fn scalar(json: &str) -> Option<Value> {
+    serde_json::from_str(json).ok().filter(|value: &Value| value.is_number() || value.is_boolean())
+}
+
+/// The facts with those that the script names as [`Facts`] does in JSON: a new one needs no change here.
+fn with_plain(facts: Facts, plain: Map<String, Value>) -> Result<Facts, String> {
+    if plain.is_empty() {
+        return Ok(facts);
+    }
+    let unreadable = |error: serde_json::Error| format!("its facts cannot be read: {error}");
+    let mut all = serde_json::to_value(facts).map_err(unreadable)?;
+    if let Some(fields) = all.as_object_mut() {
+        fields.extend(plain);
+    }
+    serde_json::from_value(all).map_err(unreadable)
 }
 
 /// Takes over what only the node program can tell.
@@ -228,7 +246,7 @@ mod tests {
     fn reads_the_base_facts() {
         let facts = parsed(
             "motd of the host\nsystem=Linux\nos=Debian GNU/Linux 12 (bookworm)\ncpus=2\nmemory_kib=2048\nswap_kib=0\n\
-             disk_free_kib=10\nuid=0\ncgroup=v2\ncap_eff=000001ffffffffff\nhas_nftables=1\npackage_manager=apt\n\
+             disk_free_kib=10\nuid=0\ncgroup=v2\ncap_eff=000001ffffffffff\nfact=hasNftables true\npackage_manager=apt\n\
              address=172.30.0.11\naddress=127.0.0.1\nlisten=192B\nlisten=0016\nlisten=094B\nlisten=192B\n\
              foreign=/var/lib/etcd/member\nmachine_id=abc\nselinux=1\nown_service=docker\nown_service=haproxy\n\
              own_service=docker",
@@ -250,7 +268,7 @@ mod tests {
     fn reads_what_is_checked_before_a_cluster_is_made() {
         let facts = parsed(
             "inodes_free=1000\nproduct_uuid=4c4c\nprogram=nft 0\nprogram=iptables 1\nmodule=overlay 1\nmodule=ip_vs 0\nparameter=net.ipv4.ip_forward 0\n\
-             can_set_parameters=1\nnameservers=10.0.0.2 10.0.0.3\nresolves_itself=0\nlink=172.30.0.11 eth0 1500\n\
+             fact=canSetParameters true\nnameservers=10.0.0.2 10.0.0.3\nfact=resolvesItself false\nlink=172.30.0.11 eth0 1500\n\
              link=nonsense\nroute=172.30.0.0/24\nroute=10.1.2.3\nroute=default\nlisten=2AF8\n\
              reached=172.30.0.12 6443 refused\nreached=172.30.0.13 10250 silent\nreached=x 1 ?",
         )
@@ -297,6 +315,13 @@ mod tests {
     #[test]
     fn nonsense_is_refused_by_name_and_cannot_reach_the_screen() {
         assert!(parsed("cpus=two").unwrap_err().contains("cpus"));
+        assert!(parsed("fact=hasNftables 7").unwrap_err().contains("facts cannot be read"));
+        for nothing in
+            ["fact=hasNftables yes", "fact=hostname \"\\u001b[2J\"", "fact=unheardOf 1", "fact=hasNftables"]
+        {
+            assert!(!parsed(nothing).unwrap().has_nftables, "{nothing}");
+            assert_eq!(parsed(nothing).unwrap().hostname, "", "{nothing}");
+        }
         assert!(parsed("memory_kib=-1").is_err());
         let error = parsed("cpus=\x1b[31mred").unwrap_err();
         assert!(!error.contains('\x1b'), "{error}");

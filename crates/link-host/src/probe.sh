@@ -60,12 +60,12 @@ kernel_facts() {
         [ "$key" = CapEff: ] && say "cap_eff=$value"
     done < /proc/self/status
     f=/proc/sys/net/netfilter/nf_conntrack_max
-    if [ -e "$f" ]; then [ -w "$f" ] && say can_set_conntrack=1
-    else module nf_conntrack && [ -w /proc/sys/net/ipv4/ip_forward ] && say can_set_conntrack=1; fi
-    { [ -e /proc/net/ip_vs ] || module ip_vs; } && say has_ipvs=1
+    if [ -e "$f" ]; then [ -w "$f" ] && say "fact=canSetConntrack true"
+    else module nf_conntrack && [ -w /proc/sys/net/ipv4/ip_forward ] && say "fact=canSetConntrack true"; fi
+    { [ -e /proc/net/ip_vs ] || module ip_vs; } && say "fact=hasIpvs true"
     { module nf_tables || { has nft && nft list tables >/dev/null 2>&1; } ||
-        grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null; } && say has_nftables=1
-    [ -d /run/systemd/system ] && say has_systemd=1
+        grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null; } && say "fact=hasNftables true"
+    [ -d /run/systemd/system ] && say "fact=hasSystemd true"
     for m in overlay br_netfilter nf_tables ip_vs; do
         module "$m" && say "module=$m 1" || say "module=$m 0"
     done
@@ -75,7 +75,7 @@ kernel_facts() {
     grep -q -m 1 ' nf_tables_newtable' /proc/kallsyms 2>/dev/null && say "module=nf_tables 1"
     f=/proc/sys/net/ipv4/ip_forward
     [ -r "$f" ] && say "parameter=net.ipv4.ip_forward $(cat "$f")"
-    [ -w "$f" ] && say can_set_parameters=1 || say can_set_parameters=0
+    [ -w "$f" ] && say "fact=canSetParameters true" || say "fact=canSetParameters false"
 }
 
 network_facts() {
@@ -104,7 +104,7 @@ name_facts() {
         say "nameservers=$s"
     fi
     if has getent && has timeout; then
-        timeout 2 getent hosts "$(uname -n)" >/dev/null 2>&1 && say resolves_itself=1 || say resolves_itself=0
+        timeout 2 getent hosts "$(uname -n)" >/dev/null 2>&1 && say "fact=resolvesItself true" || say "fact=resolvesItself false"
     fi
 }
 
