@@ -24,4 +24,4 @@ pub use lookup::{Lookup, NotReady, ObjectName};
 pub use review::answer;
 pub use rules::decide;
 pub use server::{CertificateSource, Readiness, ServeError, ServeOptions, WebhookServer, serve};
-pub use verdict::{Denial, Verdict};
+pub use verdict::{AdmissionVerdict, Denial};

@@ -6,7 +6,7 @@ use kube::core::response::{Status, StatusSummary};
 
 use crate::lookup::Lookup;
 use crate::rules::decide;
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 
 /// The answer to a request's body: HTTP code and body. 400 when the body is no review with a request in it.
 #[must_use]
@@ -35,7 +35,7 @@ pub fn answer(body: &[u8], lookup: &dyn Lookup) -> (u16, Vec<u8>) {
     }
 }
 
-fn response(request: &AdmissionRequest<DynamicObject>, verdict: &Verdict) -> AdmissionResponse {
+fn response(request: &AdmissionRequest<DynamicObject>, verdict: &AdmissionVerdict) -> AdmissionResponse {
     let mut response = AdmissionResponse::from(request);
     if !verdict.allowed() {
         let mut status =

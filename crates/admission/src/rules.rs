@@ -1,4 +1,4 @@
-//! The rules. Pure: a request and a [`Lookup`] in, a [`Verdict`] out.
+//! The rules. Pure: a request and a [`Lookup`] in, a [`AdmissionVerdict`] out.
 //!
 //! ```text
 //!   KubernetesCluster ─► read ─► parts ─► hosts ─► version ─► addresses ─► size   whatever the change
@@ -22,13 +22,13 @@ use kubeon_api::{KubernetesClusterSpec, Phase, read_yaml};
 use serde_json::{Value, json};
 
 use crate::lookup::{Lookup, ObjectName};
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 use wanted::{Stood, Wanted};
 
 /// Judges a change. What this does not know is allowed.
 #[must_use]
-pub fn decide(request: &AdmissionRequest<DynamicObject>, lookup: &dyn Lookup) -> Verdict {
-    let mut verdict = Verdict::default();
+pub fn decide(request: &AdmissionRequest<DynamicObject>, lookup: &dyn Lookup) -> AdmissionVerdict {
+    let mut verdict = AdmissionVerdict::default();
     let changes = matches!(request.operation, Verb::Create | Verb::Update) && request.sub_resource.is_none();
     let Some(object) = request.object.as_ref().filter(|_| changes) else { return verdict };
     match (request.resource.group.as_str(), request.resource.resource.as_str()) {
@@ -40,7 +40,7 @@ pub fn decide(request: &AdmissionRequest<DynamicObject>, lookup: &dyn Lookup) ->
 }
 
 /// Contract A, case 43. Everything else about an operation is the schema's, or becomes its result.
-fn operation(object: &DynamicObject, verdict: &mut Verdict) {
+fn operation(object: &DynamicObject, verdict: &mut AdmissionVerdict) {
     let cluster = object.data.pointer("/spec/cluster").and_then(Value::as_str).unwrap_or_default();
     if cluster.trim().is_empty() {
         verdict.deny_with(400, "spec.cluster", "is empty; name the Cluster that the operation changes");
@@ -51,7 +51,7 @@ fn cluster(
     request: &AdmissionRequest<DynamicObject>,
     object: &DynamicObject,
     lookup: &dyn Lookup,
-    verdict: &mut Verdict,
+    verdict: &mut AdmissionVerdict,
 ) {
     let Some(spec) = read(request, object, verdict) else { return };
     let old = request.old_object.as_ref();
@@ -87,7 +87,7 @@ fn cluster(
 fn read(
     request: &AdmissionRequest<DynamicObject>,
     object: &DynamicObject,
-    verdict: &mut Verdict,
+    verdict: &mut AdmissionVerdict,
 ) -> Option<KubernetesClusterSpec> {
     let spec = object.data.get("spec").cloned().unwrap_or_else(|| json!({}));
     let error = match serde_json::from_value(spec.clone()) {
@@ -132,7 +132,7 @@ fn annotation<'a>(object: &'a DynamicObject, name: &str) -> Option<&'a str> {
 }
 
 /// A namespace's clusters log in with the namespace's Secrets.
-fn credentials(wanted: &Wanted<'_>, verdict: &mut Verdict) {
+fn credentials(wanted: &Wanted<'_>, verdict: &mut AdmissionVerdict) {
     let reference = wanted.cluster.auth_config.as_ref().and_then(|auth| auth.credentials_ref.as_ref());
     let namespace = reference.and_then(|reference| reference.namespace.as_ref());
     if namespace.is_some_and(|namespace| namespace.as_str() != wanted.name.namespace) {
@@ -143,7 +143,7 @@ fn credentials(wanted: &Wanted<'_>, verdict: &mut Verdict) {
     }
 }
 
-fn advise(wanted: &Wanted<'_>, flat: bool, verdict: &mut Verdict) {
+fn advise(wanted: &Wanted<'_>, flat: bool, verdict: &mut AdmissionVerdict) {
     let masters = wanted.cluster.master_list.len();
     if masters > 0 && masters.is_multiple_of(2) {
         verdict.warn(format!(
@@ -155,7 +155,7 @@ fn advise(wanted: &Wanted<'_>, flat: bool, verdict: &mut Verdict) {
     let auth = wanted.cluster.auth_config.as_ref();
     if auth.is_some_and(|auth| auth.password.is_some() || auth.private_ssh_key.is_some()) {
         verdict.warn(format!(
-            "{}: whoever may read this object reads what it logs in with; use credentialsRef",
+            "{}: everyone who may read this object can read these credentials; use credentialsRef",
             wanted.field("authConfig")
         ));
     }

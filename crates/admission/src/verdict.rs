@@ -23,14 +23,14 @@ impl std::fmt::Display for Denial {
 
 /// All of it: allowed where there is no denial.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AdmissionVerdict {
     /// Every reason to refuse, in the order of the rules.
     pub denials: Vec<Denial>,
     /// What the person should know all the same.
     pub warnings: Vec<String>,
 }
 
-impl Verdict {
+impl AdmissionVerdict {
     /// Whether the change may be made.
     #[must_use]
     pub fn allowed(&self) -> bool {

@@ -11,9 +11,9 @@
 
 mod background;
 mod error;
+mod foreground;
 mod output;
 mod program;
-mod running;
 
 pub use background::BackgroundProgram;
 pub use error::ProgramError;

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::error::ProgramError;
+use crate::foreground::ForegroundProgram;
 use crate::output::{OutputPipe, OutputTail, ProgramOutput};
-use crate::running::RunningProgram;
 
 /// Time between SIGTERM and SIGKILL for programs that die with this process.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
@@ -125,7 +125,7 @@ impl ProgramRun {
             self.command.process_group(0);
         }
         let child = self.command.spawn().map_err(start)?;
-        let mut running = RunningProgram::new(child, self.own_group, self.input);
+        let mut running = ForegroundProgram::new(child, self.own_group, self.input);
         match running.follow(self.limit, &mut on_line) {
             Ok(Some(output)) => Ok(output),
             Ok(None) => {

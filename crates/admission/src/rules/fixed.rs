@@ -7,9 +7,14 @@ use kubeon_api::HostAddress;
 use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster, NodeList};
 
 use super::wanted::Wanted;
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 
-pub(super) fn judge(wanted: &Wanted<'_>, built: &DeclaredCluster, changes: &Changes, verdict: &mut Verdict) {
+pub(super) fn judge(
+    wanted: &Wanted<'_>,
+    built: &DeclaredCluster,
+    changes: &Changes,
+    verdict: &mut AdmissionVerdict,
+) {
     for field in &changes.fields {
         match *field {
             "masterList" => masters(wanted, built, verdict),
@@ -25,7 +30,7 @@ pub(super) fn judge(wanted: &Wanted<'_>, built: &DeclaredCluster, changes: &Chan
 }
 
 /// Contract B, case 24.
-fn masters(wanted: &Wanted<'_>, built: &DeclaredCluster, verdict: &mut Verdict) {
+fn masters(wanted: &Wanted<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
     let what = difference(&wanted.cluster.master_list, &built.master_list);
     verdict.deny(
         wanted.field("masterList"),
@@ -34,7 +39,7 @@ fn masters(wanted: &Wanted<'_>, built: &DeclaredCluster, verdict: &mut Verdict) 
 }
 
 /// Contract B, case 24.
-fn etcd(wanted: &Wanted<'_>, built: &DeclaredCluster, verdict: &mut Verdict) {
+fn etcd(wanted: &Wanted<'_>, built: &DeclaredCluster, verdict: &mut AdmissionVerdict) {
     let what = difference(wanted.cluster.etcd(), built.etcd());
     verdict.deny(
         wanted.field("etcdList"),

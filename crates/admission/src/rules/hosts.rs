@@ -5,9 +5,9 @@ use kubeon_api::kubernetes_cluster::{DeclaredCluster, Host, HostConflict, NodeLi
 
 use super::wanted::{Stood, Wanted};
 use crate::lookup::Lookup;
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 
-pub(super) fn judge(wanted: &Wanted<'_>, verdict: &mut Verdict) {
+pub(super) fn judge(wanted: &Wanted<'_>, verdict: &mut AdmissionVerdict) {
     let hosts = match wanted.cluster.hosts() {
         Ok(hosts) => hosts,
         Err(error) => {
@@ -31,7 +31,7 @@ pub(super) fn judge(wanted: &Wanted<'_>, verdict: &mut Verdict) {
     names(wanted, &hosts, verdict);
 }
 
-fn names(wanted: &Wanted<'_>, hosts: &[Host], verdict: &mut Verdict) {
+fn names(wanted: &Wanted<'_>, hosts: &[Host], verdict: &mut AdmissionVerdict) {
     let mut first = std::collections::BTreeMap::new();
     for host in hosts {
         let Some(name) = &host.name else { continue };
@@ -46,7 +46,7 @@ pub(super) fn judge_addresses(
     wanted: &Wanted<'_>,
     stood: Option<&Stood>,
     lookup: &dyn Lookup,
-    verdict: &mut Verdict,
+    verdict: &mut AdmissionVerdict,
 ) {
     let had = stood.map(|stood| addresses(&stood.declared)).unwrap_or_default();
     for address in addresses(wanted.cluster).into_iter().filter(|address| !had.contains(address)) {

@@ -6,9 +6,14 @@ use kubeon_api::kubernetes_cluster::{Changes, DeclaredCluster};
 use super::fixed::ips;
 use super::hosts::place;
 use super::wanted::Wanted;
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 
-pub(super) fn judge(wanted: &Wanted<'_>, built: &DeclaredCluster, changes: &Changes, verdict: &mut Verdict) {
+pub(super) fn judge(
+    wanted: &Wanted<'_>,
+    built: &DeclaredCluster,
+    changes: &Changes,
+    verdict: &mut AdmissionVerdict,
+) {
     let (now, before) = (ips(&wanted.cluster.node_list), ips(&built.node_list));
     if now.is_empty() && !before.is_empty() {
         verdict.deny(

@@ -4,14 +4,14 @@ use kubeon_api::kubernetes_cluster::DeclaredCluster;
 
 use super::fixed::ips;
 use super::wanted::{Stood, Wanted};
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 
 /// Where something is. In a cluster that is built, the rule for fixed fields refuses a change of these, whatever the new
 /// value is.
 const PLACES: [&str; 5] =
     ["apiServer.port", "etcdList", "externalLoadBalancer", "imagesRegistry", "loadBalancer.address"];
 
-pub(super) fn judge(wanted: &Wanted<'_>, stood: Option<&Stood>, verdict: &mut Verdict) {
+pub(super) fn judge(wanted: &Wanted<'_>, stood: Option<&Stood>, verdict: &mut AdmissionVerdict) {
     let before = stood.map(|stood| unsupported(&stood.declared)).unwrap_or_default();
     let is_built = stood.is_some_and(|stood| stood.built.is_some());
     for (field, reason) in unsupported(wanted.cluster) {

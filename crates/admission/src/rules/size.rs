@@ -9,7 +9,7 @@ use kubeon_api::labels::APPLIED_SPEC;
 use serde::Serialize;
 
 use super::wanted::{Stood, Wanted};
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 
 /// Bytes that an API server takes of all annotations of an object, names included.
 const MOST: usize = 256 * 1024;
@@ -20,7 +20,7 @@ pub(super) fn judge(
     wanted: &Wanted<'_>,
     object: &DynamicObject,
     before: Option<(&Stood, &DynamicObject)>,
-    verdict: &mut Verdict,
+    verdict: &mut AdmissionVerdict,
 ) {
     let (declared, beside) = (text(wanted.cluster), others(object));
     let had = before.map_or(0, |(stood, old)| text(&stood.declared) + others(old));
@@ -33,11 +33,11 @@ pub(super) fn judge(
         );
         return verdict.deny(wanted.field("nodeList"), reason);
     }
-    let carried = carried(wanted.cluster, before.and_then(|(stood, _)| stood.built.as_ref()));
-    let had = before.map_or(0, |(stood, _)| self::carried(&stood.declared, stood.built.as_ref()));
-    if carried > (MOST - ROOM).max(had) {
+    let size = annotation_size(wanted.cluster, before.and_then(|(stood, _)| stood.built.as_ref()));
+    let had = before.map_or(0, |(stood, _)| annotation_size(&stood.declared, stood.built.as_ref()));
+    if size > (MOST - ROOM).max(had) {
         let reason = format!(
-            "an operation carries the declaration and the addresses of the workers that it is about, {carried} bytes in its \
+            "an operation carries the declaration and the addresses of the workers that it is about, {size} bytes in its \
              annotations, of which {MOST} bytes is the most: add or remove the workers in several steps"
         );
         verdict.deny(wanted.field("nodeList"), reason);
@@ -55,10 +55,10 @@ fn others(object: &DynamicObject) -> usize {
     all.map(|(name, text)| name.len() + text.len()).sum()
 }
 
-/// Bytes that the largest operation carries which follows from a declaration: what is to stand, and the workers that it is
-/// about; once where nothing is built, else once more in its reason. Workers are added before others are removed, so that
-/// for a while all of them are declared.
-fn carried(wanted: &DeclaredCluster, built: Option<&DeclaredCluster>) -> usize {
+/// Bytes in the annotations of the largest operation that a declaration leads to: the declaration, and the addresses of the
+/// workers that the operation is about. The addresses count twice when a cluster exists, since the reason repeats them.
+/// Workers are added before others are removed, so for a while all of them are declared.
+fn annotation_size(wanted: &DeclaredCluster, built: Option<&DeclaredCluster>) -> usize {
     let declared = text(wanted);
     let Some(built) = built else { return declared + named(wanted.node_list.iter()) };
     let (new, gone) = (beside(wanted, built), beside(built, wanted));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::addresses::AddressBook;
 use crate::lookup::{Lookup as _, ObjectName};
 use crate::rules::decide;
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 
 fn book() -> AddressBook {
     let versions = ["v1.35.4", "v1.36.1", "v1.36.3"].map(|text| text.parse::<Version>().unwrap());
@@ -66,7 +66,7 @@ fn request(resource: (&str, &str), new: &Value, old: Option<&Value>) -> Admissio
     .unwrap()
 }
 
-fn judged(new: &Value, old: Option<&Value>) -> Verdict {
+fn judged(new: &Value, old: Option<&Value>) -> AdmissionVerdict {
     decide(&request(("ecs.yun.com", "kubernetesclusters"), new, old), &book())
 }
 

@@ -4,14 +4,14 @@ use kubeon_api::kubernetes_cluster::Changes;
 
 use super::wanted::{Stood, Wanted};
 use crate::lookup::Lookup;
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 
 pub(super) fn judge(
     wanted: &Wanted<'_>,
     stood: Option<&Stood>,
     changes: Option<&Changes>,
     lookup: &dyn Lookup,
-    verdict: &mut Verdict,
+    verdict: &mut AdmissionVerdict,
 ) {
     let now = wanted.cluster.kube_version;
     let declared = stood.is_some_and(|stood| stood.declared.kube_version == now && stood.built.is_some());

@@ -7,9 +7,9 @@ use kubeon_api::labels::OPERATION;
 
 use super::fixed::ips;
 use super::wanted::{Stood, Wanted};
-use crate::verdict::Verdict;
+use crate::verdict::AdmissionVerdict;
 
-pub(super) fn judge(wanted: &Wanted<'_>, stood: &Stood, verdict: &mut Verdict) {
+pub(super) fn judge(wanted: &Wanted<'_>, stood: &Stood, verdict: &mut AdmissionVerdict) {
     let Some(word) = wanted.word else { return };
     let field = format!("metadata.annotations[{OPERATION}]");
     match (word, &stood.built) {
@@ -31,7 +31,7 @@ pub(super) fn judge(wanted: &Wanted<'_>, stood: &Stood, verdict: &mut Verdict) {
 }
 
 /// Contract B, cases 20 to 24: up only adds, down only removes; the same list is no change.
-fn scaling(wanted: &Wanted<'_>, built: &DeclaredCluster, word: Operation, verdict: &mut Verdict) {
+fn scaling(wanted: &Wanted<'_>, built: &DeclaredCluster, word: Operation, verdict: &mut AdmissionVerdict) {
     let (now, before) = (ips(&wanted.cluster.node_list), ips(&built.node_list));
     let up = word == Operation::ScalingUp;
     let wrong: Vec<String> =

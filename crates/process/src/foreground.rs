@@ -28,7 +28,7 @@ enum ProgramEvent {
     Exited,
 }
 
-pub(crate) struct RunningProgram {
+pub(crate) struct ForegroundProgram {
     child: Child,
     group: bool,
     events: Receiver<ProgramEvent>,
@@ -38,7 +38,7 @@ pub(crate) struct RunningProgram {
     stderr: Vec<u8>,
 }
 
-impl RunningProgram {
+impl ForegroundProgram {
     pub(crate) fn new(mut child: Child, group: bool, input: Option<Vec<u8>>) -> Self {
         let (sender, events) = sync_channel(QUEUE);
         if let (Some(mut pipe), Some(input)) = (child.stdin.take(), input) {
