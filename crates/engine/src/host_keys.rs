@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use kubeon_api::{ClusterName, HostAddress};
-use kubeon_link_host::{HostKeys, KeyPlace, Login, Policy, SeenKey, SshHosts, SshSettings};
+use kubeon_link_host::{HostKeyPolicy, HostKeys, KeyPlace, Login, SeenKey, SshHosts, SshSettings};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, chain};
@@ -48,12 +48,12 @@ impl Engine<'_> {
         unknown: UnknownKeys,
     ) -> Result<Arc<HostKeys>, EngineError> {
         let policy = match unknown {
-            UnknownKeys::Look => Policy::Probe,
-            UnknownKeys::Settle | UnknownKeys::Refuse if options.accept_new => Policy::AcceptNew,
-            UnknownKeys::Settle | UnknownKeys::Refuse => Policy::Pinned,
+            UnknownKeys::Look => HostKeyPolicy::Probe,
+            UnknownKeys::Settle | UnknownKeys::Refuse if options.accept_new => HostKeyPolicy::AcceptNew,
+            UnknownKeys::Settle | UnknownKeys::Refuse => HostKeyPolicy::Pinned,
         };
         let files = self.key_files(logins, options)?;
-        if unknown == UnknownKeys::Settle && policy == Policy::Pinned && self.output.can_ask() {
+        if unknown == UnknownKeys::Settle && policy == HostKeyPolicy::Pinned && self.output.can_ask() {
             let accepted = self.ask(logins, self.known(cluster, policy, &files)?).await?;
             let keys = self.known(cluster, policy, &files)?;
             return Ok(Arc::new(keys.with_accepted(&accepted)));
@@ -64,7 +64,7 @@ impl Engine<'_> {
     fn known(
         &self,
         cluster: &ClusterName,
-        policy: Policy,
+        policy: HostKeyPolicy,
         files: &[PathBuf],
     ) -> Result<HostKeys, EngineError> {
         let unreadable = |error| EngineError::refused(chain(&error));

@@ -7,14 +7,14 @@ use crate::{InstallError, InstallOptions};
 /// Files below `deploy/`: their path there and their text.
 ///
 /// # Errors
-/// When the types do not become definitions, or an object does not become YAML.
+/// When the definitions cannot be generated or an object cannot be written as YAML.
 pub fn files(options: &InstallOptions) -> Result<Vec<(String, String)>, InstallError> {
     let mut files = Vec::new();
     let mut folder = |path: &str, resources: &[String]| {
         files.push((format!("{path}/kustomization.yaml"), kustomization(resources)));
     };
     let definitions: Vec<String> = kubeon_api::crds()?.into_iter().map(|(name, _)| name).collect();
-    // kustomize reads no file above its folder, but folders: the definitions stay where they are.
+    // kustomize reads folders above its own, but no files there; so the definitions stay in their folder.
     folder("crds", &definitions);
     folder("kustomize/crd", &["../../crds".to_owned()]);
     let mut all = vec!["namespace.yaml".to_owned()];

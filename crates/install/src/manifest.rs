@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use crate::{InstallError, InstallOptions, objects};
 
-/// What stands at the top of every generated file.
+/// The header of every generated file.
 pub const HEADER: &str = "# Generated from crates/install by `cargo xtask gen`. Do not edit.\n";
 
 /// The whole installation in one text, for `kubectl apply --server-side -f`.
 ///
 /// # Errors
-/// When the types do not become definitions, or an object does not become YAML.
+/// When the definitions cannot be generated or an object cannot be written as YAML.
 pub fn manifest(options: &InstallOptions) -> Result<String, InstallError> {
     Ok(format!("{HEADER}{}", documents(&objects(options)?)?))
 }
@@ -18,7 +18,7 @@ pub fn manifest(options: &InstallOptions) -> Result<String, InstallError> {
 /// Objects as YAML documents, one after the other.
 ///
 /// # Errors
-/// When an object does not become YAML.
+/// When an object cannot be written as YAML.
 pub fn documents(objects: &[Value]) -> Result<String, InstallError> {
     let mut text = String::new();
     for object in objects {
@@ -31,7 +31,7 @@ pub fn documents(objects: &[Value]) -> Result<String, InstallError> {
 /// One object as YAML.
 ///
 /// # Errors
-/// When it does not become YAML.
+/// When it cannot be written as YAML.
 pub fn document(object: &Value) -> Result<String, InstallError> {
     serde_saphyr::to_string(object).map_err(|source| {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();

@@ -1,5 +1,5 @@
-//! Alert rules, a scrape definition and a dashboard, as files. Every metric and label that is named here is one that the
-//! operator serves: [`METRICS`] is held against the queries here, and against an operator by a test of its own.
+//! Alert rules, a scrape definition and a dashboard, as files. Tests compare [`METRICS`] with the queries here and with the
+//! metrics of an operator.
 
 use serde_json::{Value, json};
 
@@ -10,9 +10,9 @@ use crate::{InstallError, names};
 /// A metric that the operator serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Metric {
-    /// Its name as Prometheus knows it; of a histogram, what `_bucket`, `_sum` and `_count` follow.
+    /// Its name; for a histogram without `_bucket`, `_sum` and `_count`.
     pub name: &'static str,
-    /// Its labels, beside those that Prometheus gives it.
+    /// Its labels, without those that Prometheus adds.
     pub labels: &'static [&'static str],
 }
 
@@ -33,7 +33,7 @@ pub const METRICS: [Metric; 10] = [
 /// Files below `deploy/monitoring/`: their path there and their text.
 ///
 /// # Errors
-/// When an object does not become YAML.
+/// When an object cannot be written as YAML.
 pub fn files() -> Result<Vec<(String, String)>, InstallError> {
     let groups = json!({"groups": [{"name": "kubeon", "rules": alerts()}]});
     let rule = json!({

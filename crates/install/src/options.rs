@@ -1,4 +1,4 @@
-//! What a person decides about an installation.
+//! The options of an installation.
 
 use std::collections::BTreeMap;
 
@@ -15,42 +15,41 @@ pub const BUNDLE_IMAGE: &str = "kubeon/kubeon-bundle:{version}";
 pub const RUNNER_IMAGES: [&str; 2] =
     ["wangzhichidocker/kubeonkube:v0.1", concat!("kubeon/kubeon-runner:v", env!("CARGO_PKG_VERSION"))];
 
-/// What a person decides about an installation. [`Default`] is what `deploy/kubeon.yaml` holds.
+/// The options of an installation. `deploy/kubeon.yaml` has the [`Default`] ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InstallOptions {
     /// The operator's namespace.
     pub namespace: String,
-    /// Further namespaces whose clusters, Secrets and Jobs the operator looks after. They must exist.
+    /// More namespaces whose clusters, Secrets and Jobs the operator manages. They must exist.
     pub watch_namespaces: Vec<String>,
     /// The operator's image.
     pub image: String,
-    /// How many operators run; one of them works, all of them answer admission.
+    /// The number of replicas. One of them leads; all of them answer admission reviews.
     pub replicas: Value,
     /// Images that get the runner's service account.
     pub runner_images: Vec<String>,
-    /// The image that holds a bundle; empty: a Job's hosts get theirs otherwise.
+    /// The image with the bundle; empty when Jobs get the bundle in another way.
     pub bundle_image: String,
-    /// Who is told what came of operations of a `KubernetesCluster`: `https://…`; empty: nobody.
+    /// The listener for results of operations of a `KubernetesCluster`: `https://…`; empty for none.
     pub callback_url: String,
-    /// The ConfigMap in the operator's namespace whose key `ca.crt` vouches for that listener; empty: the authorities of
-    /// the runner's image do.
+    /// The ConfigMap in the operator's namespace with the listener's authorities in its key `ca.crt`; when empty, those of the
+    /// runner's image are used.
     pub callback_ca: String,
-    /// The OpenTelemetry collector that traces are sent to: `http://…` or `https://…`; empty: none.
+    /// The OpenTelemetry collector for traces: `http://…` or `https://…`; empty for none.
     pub otlp_endpoint: String,
-    /// Further arguments of the operator, such as `--workers=64`.
+    /// More arguments of the operator, such as `--workers=64`.
     pub extra_arguments: Vec<String>,
-    /// Users beside the operator's service account that may write what is the operator's: one that runs outside of the
-    /// cluster, from a kubeconfig.
+    /// More users with the operator's rights in admission policies, such as an operator outside of the cluster.
     pub operators: Vec<String>,
-    /// What the operator's container may use: requests and limits.
+    /// Resource requests and limits of the operator's container.
     pub resources: Value,
     /// Labels that a node must have.
     pub node_selector: BTreeMap<String, String>,
-    /// Taints that are no obstacle.
+    /// Taints that the operator's pods tolerate.
     pub tolerations: Vec<Value>,
-    /// Whether replicas agree on one that works: `true` or `false`. Needed for more than one.
+    /// Whether replicas elect a leader; required for more than one replica.
     pub leader_election: String,
-    /// How many operations of a cluster are kept, 1 to 200.
+    /// The number of operations that are kept for each cluster, 1 to 200.
     pub history_limit: String,
 }
 
@@ -88,7 +87,7 @@ impl InstallOptions {
         std::iter::once(self.namespace.as_str()).chain(others).filter(move |name| seen.insert(*name))
     }
 
-    /// Everyone who may write what is the operator's.
+    /// The users with the operator's rights in admission policies.
     pub fn operator_users(&self) -> Vec<String> {
         let own = names::service_account(&self.namespace, names::OPERATOR);
         std::iter::once(own).chain(self.operators.iter().cloned()).collect()

@@ -1,4 +1,4 @@
-//! The answer of the probe script, read without trust: it may be cut off, doubled or nonsense.
+//! Parses the answer of the probe script. The answer is not trusted: it may be incomplete, repeated or invalid.
 
 use std::net::Ipv4Addr;
 
@@ -9,23 +9,23 @@ use serde_json::{Map, Value};
 /// Ports that a cluster's programs listen on.
 const CLUSTER_PORTS: [u16; 7] = [2379, 2380, 6443, 10250, 10256, 10257, 10259];
 
-/// Most of a kind that is taken in.
+/// The most entries of one kind that are accepted.
 const MOST: usize = 4096;
 
 /// Bit of `CAP_SYS_RESOURCE` in a capability set.
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
 
-/// When the question was sent and when the answer began, in seconds since 1970 on the control machine.
+/// When the script was sent and when its answer started, in seconds since 1970 on the control machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Round {
     pub(crate) sent: f64,
     pub(crate) answered: f64,
 }
 
-/// Reads the lines of `probe.sh`. Unknown keys are passed over; the last one of a doubled key counts.
+/// Reads the lines of `probe.sh`. Unknown keys are ignored; the last value of a repeated key counts.
 ///
 /// # Errors
-/// What cannot be read, in one sentence without the host's name.
+/// Why a line cannot be parsed, in one sentence without the host's name.
 pub(crate) fn parse(answer: &str, round: Round) -> Result<Facts, String> {
     let mut facts = Facts { cgroup: Cgroup::V1, ..Facts::default() };
     let (mut complete, mut node, mut claim) = (false, None, None);
@@ -99,7 +99,7 @@ fn scalar(json: &str) -> Option<Value> {
     serde_json::from_str(json).ok().filter(|value: &Value| value.is_number() || value.is_boolean())
 }
 
-/// The facts with those that the script names as [`Facts`] does in JSON: a new one needs no change here.
+/// Adds the facts that have the same name in the script and in the JSON of [`Facts`]. New ones need no change here.
 fn with_plain(facts: Facts, plain: Map<String, Value>) -> Result<Facts, String> {
     if plain.is_empty() {
         return Ok(facts);
@@ -112,7 +112,7 @@ fn with_plain(facts: Facts, plain: Map<String, Value>) -> Result<Facts, String> 
     serde_json::from_value(all).map_err(unreadable)
 }
 
-/// Takes over what only the node program can tell.
+/// Adds the facts that only the node program knows.
 fn merge(facts: &mut Facts, text: &str) -> Result<(), String> {
     let told: Facts = serde_json::from_str(text).map_err(|e| {
         format!(
@@ -131,7 +131,7 @@ fn merge(facts: &mut Facts, text: &str) -> Result<(), String> {
 }
 
 fn set_clock(facts: &mut Facts, value: &str, round: Round) -> Result<(), String> {
-    // Some `date` programs know no `%N` and print it as it is.
+    // Some `date` programs do not know `%N` and print it unchanged.
     let (seconds, fraction) = value.split_once('.').unwrap_or((value, ""));
     let seconds: i64 = number("clock", seconds)?;
     let fraction: f64 = format!("0.{fraction}").parse().unwrap_or(0.5);
@@ -148,7 +148,7 @@ fn set_clock(facts: &mut Facts, value: &str, round: Round) -> Result<(), String>
     Ok(())
 }
 
-/// One line without control characters, of a length that fits a screen.
+/// One line without control characters, short enough for a screen.
 fn text(value: &str) -> String {
     value.chars().filter(|c| !c.is_control()).take(200).collect::<String>().trim().to_owned()
 }
@@ -185,7 +185,7 @@ fn add_port(facts: &mut Facts, value: &str) {
     }
 }
 
-/// A service is told once for its unit and once for each of its processes.
+/// Removes repetitions: the script prints a service for its unit and for each of its processes.
 fn add_service(services: &mut Vec<String>, name: String) {
     if !services.contains(&name) {
         services.push(name);

@@ -1,4 +1,4 @@
-//! Which key a host must show. Compared before anything secret is sent to it.
+//! The keys of hosts. A host's key is checked before anything secret is sent to it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,15 +13,14 @@ use russh::keys::{Algorithm, HashAlg, PublicKey};
 use crate::failure::failure;
 use crate::known_hosts::{self, KnownHostsEntry, host_name};
 
-/// What happens with a host whose key is not known yet. A key that differs from the known one is
-/// refused under every policy.
+/// How an unknown host key is treated. A key that differs from the known one is refused under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+pub enum HostKeyPolicy {
     /// It is refused.
     Pinned,
-    /// Its key is accepted and is to be pinned by the caller, see [`HostKeys::pinned_text`].
+    /// Its key is accepted and the caller pins it, see [`HostKeys::pinned_text`].
     AcceptNew,
-    /// Its key is accepted for this process; nothing is to be pinned.
+    /// Its key is accepted for this process and not pinned.
     Probe,
 }
 
@@ -33,13 +32,13 @@ pub enum HostKeyError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A line of it is no known-hosts line.
+    /// A line cannot be parsed.
     #[error("{place}, line {line}, is not a line of known_hosts: mend or remove it")]
     Line {
-        /// Where it stands.
+        /// The file, as shown to people.
         place: KeyPlace,
         /// Counted from 1.
         line: usize,
@@ -60,12 +59,12 @@ pub struct SeenKey {
     pub(crate) key: PublicKey,
 }
 
-/// Where known keys stand, as a person is told who is to mend them.
+/// The place of known keys, as messages name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyPlace {
     /// In a file of this machine.
     File(PathBuf),
-    /// Somewhere else, of which a file here is a copy: what people call it.
+    /// Another place, of which a file here is a copy, with its name for people.
     Elsewhere(String),
 }
 
@@ -78,9 +77,9 @@ impl fmt::Display for KeyPlace {
     }
 }
 
-/// The known keys, and those met on the way.
+/// The known keys, and those that this process has accepted.
 pub struct HostKeys {
-    policy: Policy,
+    policy: HostKeyPolicy,
     pinned: Option<(KeyPlace, String)>,
     known: Vec<(KeyPlace, KnownHostsEntry)>,
     accepted: BTreeMap<(HostAddress, u16), PublicKey>,
@@ -88,14 +87,14 @@ pub struct HostKeys {
 }
 
 impl HostKeys {
-    /// Knows no key yet.
+    /// No known keys.
     #[must_use]
-    pub fn new(policy: Policy) -> Self {
+    pub fn new(policy: HostKeyPolicy) -> Self {
         let (known, accepted, met) = (Vec::new(), BTreeMap::new(), Mutex::new(BTreeMap::new()));
         Self { policy, pinned: None, known, accepted, met }
     }
 
-    /// Adds the cluster's own pinned keys; a missing file holds none.
+    /// Adds the cluster's own pinned keys; a missing file has none.
     ///
     /// # Errors
     /// When the file cannot be read, or a line of it is damaged.
@@ -103,8 +102,7 @@ impl HostKeys {
         self.with_pinned_of(path, KeyPlace::File(path.to_owned()))
     }
 
-    /// As [`HostKeys::with_pinned`], where people do not know the file but the `place` that it is a copy of: what is
-    /// said of a key names that.
+    /// As [`HostKeys::with_pinned`], for a file that is a copy of `place`: messages name that place.
     ///
     /// # Errors
     /// When the file cannot be read, or a line of it is damaged.
@@ -114,7 +112,7 @@ impl HostKeys {
         Ok(self)
     }
 
-    /// Adds keys that the user knows, such as those of `~/.ssh/known_hosts`; a missing file holds none.
+    /// Adds keys that the user knows, such as those of `~/.ssh/known_hosts`; a missing file has none.
     ///
     /// # Errors
     /// When the file cannot be read, or a line of it is damaged.
@@ -123,16 +121,15 @@ impl HostKeys {
         Ok(self)
     }
 
-    /// Adds keys that a person accepted when they were shown. Each is the only one that is let in, and only where no
-    /// file knows a key of the host: it outweighs no line.
+    /// Adds keys that a person has accepted. For such a host no other key is accepted. They do not override lines of files.
     #[must_use]
     pub fn with_accepted(mut self, keys: &[SeenKey]) -> Self {
         self.accepted.extend(keys.iter().map(|seen| ((seen.host, seen.port), seen.key.clone())));
         self
     }
 
-    /// Whether no line of any file is for or against the key: only then is there something to ask a person. Hosts are
-    /// recognized as when a connection is made, where every other key is let in or refused without a question.
+    /// Whether no line of any file accepts or refuses the key; only then a person is asked. The same rules apply as for a
+    /// connection.
     #[must_use]
     pub fn is_new(&self, shown: &SeenKey) -> bool {
         let name = host_name(&shown.host.to_string(), shown.port);
@@ -151,7 +148,7 @@ impl HostKeys {
         Ok(text)
     }
 
-    /// Keys accepted by this process that the pinned file does not hold, ordered by host.
+    /// Keys that this process has accepted and the pinned file lacks, ordered by host.
     #[must_use]
     pub fn new_keys(&self) -> Vec<SeenKey> {
         let met = self.met.lock();
@@ -159,8 +156,7 @@ impl HostKeys {
         new.map(|((host, port), (key, _))| seen(*host, *port, key)).collect()
     }
 
-    /// The text of the pinned file with the new keys added: what the caller writes where the policy is
-    /// [`Policy::AcceptNew`].
+    /// The text of the pinned file with the new keys, for the caller to write under [`HostKeyPolicy::AcceptNew`].
     #[must_use]
     pub fn pinned_text(&self) -> String {
         let mut text = self.pinned.as_ref().map(|(_, text)| text.clone()).unwrap_or_default();
@@ -174,23 +170,23 @@ impl HostKeys {
         text
     }
 
-    /// The lines that speak of a host, in the order of the files.
+    /// The lines about a host, in the order of the files.
     fn about(&self, name: &str) -> impl Iterator<Item = &(KeyPlace, KnownHostsEntry)> {
         self.known.iter().filter(move |(_, entry)| entry.names(name))
     }
 
-    /// Key types known of a host, which are asked for first, so that it shows the key that is known.
+    /// The types of a host's known keys. They are requested first, so that the host shows a known key.
     pub(crate) fn algorithms(&self, host: HostAddress, port: u16) -> Vec<Algorithm> {
         let name = host_name(&host.to_string(), port);
         let known = self.about(&name).filter(|(_, entry)| !entry.revoked);
         known.map(|(_, entry)| entry.key.algorithm()).collect()
     }
 
-    /// Accepts the key, or says why not and what to do.
+    /// Accepts the key, or returns why it is refused and the remedy.
     pub(crate) fn check(&self, host: HostAddress, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
         let name = host_name(&host.to_string(), port);
         let lines: Vec<_> = self.about(&name).collect();
-        // As OpenSSH: a line that revokes the key outweighs every other, wherever it stands.
+        // As in OpenSSH, a line that revokes the key overrides all others, wherever it is.
         let revoking = lines.iter().find(|(_, entry)| entry.revoked && same(&entry.key, key));
         if let Some((place, entry)) = revoking {
             return Err(revoked(host, key, place, entry.line));
@@ -207,13 +203,13 @@ impl HostKeys {
         }
     }
 
-    /// Judges the key of a host of which no file knows one.
+    /// Checks the key of a host without known keys.
     fn meet(&self, host: HostAddress, port: u16, key: &PublicKey) -> Result<(), StepFailure> {
         let met = self.met.lock().get(&(host, port)).cloned();
         let before = met.map(|(before, _)| before).or_else(|| self.accepted.get(&(host, port)).cloned());
         match before {
             Some(before) if !same(&before, key) => Err(replaced(host, &before, key)),
-            None if self.policy == Policy::Pinned => Err(not_known(host, key)),
+            None if self.policy == HostKeyPolicy::Pinned => Err(not_known(host, key)),
             _ => {
                 self.remember(host, port, key);
                 Ok(())
@@ -241,12 +237,12 @@ pub(crate) fn seen(host: HostAddress, port: u16, key: &PublicKey) -> SeenKey {
     SeenKey { host, port, fingerprint: fingerprint(key), line, key: key.clone() }
 }
 
-/// Equal but for the comment.
+/// Whether two keys are equal, except for the comment.
 fn same(a: &PublicKey, b: &PublicKey) -> bool {
     a.key_data() == b.key_data()
 }
 
-/// As `ssh-keygen -l` names it: `ED25519 SHA256:…`.
+/// In the form of `ssh-keygen -l`: `ED25519 SHA256:…`.
 fn fingerprint(key: &PublicKey) -> String {
     let kind = match key.algorithm() {
         Algorithm::Ed25519 => "ED25519",
@@ -339,7 +335,7 @@ mod tests {
         parse_public_key_base64(text).unwrap()
     }
 
-    fn knowing(policy: Policy, text: &str) -> HostKeys {
+    fn knowing(policy: HostKeyPolicy, text: &str) -> HostKeys {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         HostKeys::new(policy).with_known_hosts(file.path()).unwrap()
@@ -347,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_known_host_is_not_new_however_its_line_names_it() {
-        let knowing = |names: &str| knowing(Policy::Pinned, &format!("{names} ssh-ed25519 {ONE}\n"));
+        let knowing = |names: &str| knowing(HostKeyPolicy::Pinned, &format!("{names} ssh-ed25519 {ONE}\n"));
         for (names, port) in NAMES {
             let keys = knowing(names);
             assert!(!keys.is_new(&seen(host(), port, &key(ONE))), "{names}");
@@ -364,7 +360,7 @@ mod tests {
     #[test]
     fn no_accepted_key_outweighs_the_one_that_a_file_knows() {
         for (names, port) in NAMES {
-            for policy in [Policy::Pinned, Policy::AcceptNew, Policy::Probe] {
+            for policy in [HostKeyPolicy::Pinned, HostKeyPolicy::AcceptNew, HostKeyPolicy::Probe] {
                 let keys = knowing(policy, &format!("{names} ssh-ed25519 {ONE}\n"));
                 let shown = seen(host(), port, &key(OTHER));
                 assert!(!keys.is_new(&shown), "{names}");
@@ -381,7 +377,7 @@ mod tests {
     #[test]
     fn who_accepts_a_key_accepts_no_other() {
         let shown = seen(host(), 22, &key(ONE));
-        let keys = knowing(Policy::Pinned, "");
+        let keys = knowing(HostKeyPolicy::Pinned, "");
         assert!(keys.is_new(&shown));
         let keys = keys.with_accepted(std::slice::from_ref(&shown));
         let words = keys.check(host(), 22, &key(OTHER)).unwrap_err().to_string();
@@ -396,7 +392,7 @@ mod tests {
     fn a_host_may_have_several_keys() {
         let text = format!("10.0.0.1 ssh-ed25519 {ONE}\n{HASHED} ssh-ed25519 {OTHER}\n");
         for shown in [ONE, OTHER] {
-            knowing(Policy::Pinned, &text).check(host(), 22, &key(shown)).unwrap();
+            knowing(HostKeyPolicy::Pinned, &text).check(host(), 22, &key(shown)).unwrap();
         }
     }
 
@@ -407,7 +403,7 @@ mod tests {
             format!("10.0.0.1 ssh-ed25519 {ONE}\n@revoked * ssh-ed25519 {ONE}\n"),
             format!("10.0.0.1 ssh-ed25519 {ONE}\n@revoked {HASHED} ssh-ed25519 {ONE}\n"),
         ] {
-            let (keys, shown) = (knowing(Policy::AcceptNew, &text), seen(host(), 22, &key(ONE)));
+            let (keys, shown) = (knowing(HostKeyPolicy::AcceptNew, &text), seen(host(), 22, &key(ONE)));
             assert!(!keys.is_new(&shown), "{text}");
             let words = keys.with_accepted(&[shown]).check(host(), 22, &key(ONE)).unwrap_err().to_string();
             assert!(words.contains("marked as revoked"), "{text}: {words}");
@@ -416,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_line_that_revokes_another_key_makes_no_host_known() {
-        let keys = knowing(Policy::Pinned, &format!("@revoked * ssh-ed25519 {OTHER}\n"));
+        let keys = knowing(HostKeyPolicy::Pinned, &format!("@revoked * ssh-ed25519 {OTHER}\n"));
         assert!(keys.is_new(&seen(host(), 22, &key(ONE))));
         let words = keys.check(host(), 22, &key(ONE)).unwrap_err().to_string();
         assert!(words.contains("is not known"), "{words}");

@@ -35,7 +35,7 @@ mod shell;
 
 pub use command::{Command, CommandInput, Exit, Stream};
 pub use copy::{Copied, Copy};
-pub use host_keys::{HostKeyError, HostKeys, KeyPlace, Policy, SeenKey};
+pub use host_keys::{HostKeyError, HostKeyPolicy, HostKeys, KeyPlace, SeenKey};
 pub use login::{Login, LoginMethod};
 pub use node_program::NodeProgram;
 pub use pool::SshHosts;

@@ -1,4 +1,4 @@
-//! One look at a host: one command, nothing stored.
+//! Reads the facts of a host with one command, without storing anything there.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +15,7 @@ use crate::shell::Rights;
 
 const SCRIPT: &str = include_str!("probe.sh");
 
-/// Most that a host may say: a long journal has some 100 KiB.
+/// The largest output of a host in bytes: a long journal has about 100 KiB.
 const LIMIT: usize = 8 * 1024 * 1024;
 
 #[async_trait]
@@ -29,7 +29,7 @@ impl ProbeHost for SshHosts {
         let connection = self.0.connection(host).await?;
         let rights = match connection.rights().await {
             Ok(rights) => rights,
-            // The plan says what a host without root rights cannot do; a wrong password is an error here.
+            // The plan reports what a host without root rights cannot do; a wrong password is an error here.
             Err(refused)
                 if refused.category == Category::Denied && connection.login.sudo_password.is_none() =>
             {
@@ -51,7 +51,7 @@ impl ProbeHost for SshHosts {
     }
 }
 
-/// The script, told which places to try. What could mean something to a shell is no place.
+/// The script with the endpoints to try. Endpoints with characters that a shell interprets are left out.
 fn script(places: &[(String, u16)]) -> String {
     let plain = |place: &str| {
         !place.is_empty() && place.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))

@@ -1,29 +1,28 @@
-//! Command lines for the other side. Nothing reaches a shell unquoted, and no password reaches an
-//! argument list.
+//! Command lines for hosts. All arguments are quoted, and no password is in an argument list.
 
 use kubeon_wire::{Category, StepFailure};
 
 use crate::failure::failure;
 use kubeon_api::Secret;
 
-/// Ends what sudo may read. sudo takes the password line only when it asks for one; whatever it leaves
-/// is thrown away up to this line, so that a password can never become input of the command.
+/// Marks the end of sudo's input. sudo reads the password only when it asks for one. The gate drops everything up to this line,
+/// so that a password never becomes input of the command.
 const MARK: &str = "kubeon: end of preface";
 
 const GATE: &str = "while IFS= read -r l; do [ \"$l\" = \"$1\" ] && break; done; s=$2; shift 2; exec sh -c \"$s\" kubeon \"$@\"";
 
-/// What the login may do.
+/// The rights of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rights {
     /// The login is root, or the command is to run as the login's user.
     AsIs,
-    /// sudo asks for nothing.
+    /// sudo asks for no password.
     Sudo,
     /// sudo asks for a password.
     SudoPassword(Secret),
 }
 
-/// A command line, and what must be written to its standard input first.
+/// A command line, and the first bytes of its standard input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Prepared {
     pub(crate) line: String,
@@ -47,11 +46,10 @@ pub(crate) fn prepare(rights: &Rights, script: &str, args: &[&str]) -> Result<Pr
     }
 }
 
-/// What sudo prints on a terminal when it wants the password.
+/// sudo's prompt on a terminal.
 pub(crate) const PROMPT: &str = "kubeon answers for the password of sudo";
 
-/// The same for a command under a terminal. There sudo throws away what was typed before it asks, so nothing can be
-/// sent ahead: the password is the answer to [`PROMPT`].
+/// The same for a command under a terminal. There sudo drops earlier input, so the password is sent only after [`PROMPT`].
 pub(crate) fn prepare_for_terminal(
     rights: &Rights,
     script: &str,
@@ -79,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs the line as sshd would, with a stand-in for sudo that reads the password or does not.
+    /// Runs the line as sshd does, with a fake sudo that reads the password or does not.
     fn run(prepared: &Prepared, sudo: &str, input: &str) -> String {
         let tools = tempfile::tempdir().unwrap();
         let path = tools.path().join("sudo");

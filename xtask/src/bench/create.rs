@@ -1,5 +1,5 @@
-//! Measures `kubeon create` in the lab, and in the same run what bounds it (a script that starts the same
-//! processes by hand, in order, with every file in place) and its peer (the bundle's own kubeadm, by hand).
+//! Measures `kubeon create` in the lab and, in the same run, its lower bound (a script that starts the same processes with
+//! every file in place) and its peer (the bundle's own kubeadm).
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ struct Ground {
     home: PathBuf,
 }
 
-/// Seconds from bare hosts to all nodes Ready, all of them on the same machine within minutes.
+/// Seconds from bare hosts to all nodes Ready, measured on the same machine within minutes.
 struct Times {
     create: f64,
     floor: f64,
@@ -53,7 +53,7 @@ impl Ground {
         Ok(())
     }
 
-    /// `create` on bare hosts, the floor on the same hosts, and kubeadm on bare hosts again.
+    /// Measures `create` on bare hosts, the lower bound on the same hosts, and kubeadm on new bare hosts.
     fn times(&self, masters: usize, workers: usize) -> Result<Times> {
         let addresses = self.hosts(masters + workers)?;
         let mut arguments = vec!["create", "bench", VERSION];
@@ -70,7 +70,7 @@ impl Ground {
         Ok(Times { create, floor, kubeadm })
     }
 
-    /// Bare hosts.
+    /// Makes bare hosts.
     fn hosts(&self, count: usize) -> Result<Vec<String>> {
         self.kubeon(&["lab", "down", "--lab", LAB])?;
         self.kubeon(&["lab", "up", "--lab", LAB, "--hosts", &count.to_string()])?;
@@ -80,8 +80,8 @@ impl Ground {
         Ok(texts(&listed, "address"))
     }
 
-    /// Waits until the hosts have done all that a boot does, and until the disk has what was written before: neither is
-    /// what is measured. They answer by SSH long before.
+    /// Waits until the hosts have finished booting and the disk has all earlier writes, so that neither is measured. They
+    /// answer by SSH long before.
     fn settle(&self, count: usize) -> Result<()> {
         let booted = "timeout 60 systemctl is-system-running --wait";
         let asked = (1..=count).map(|host| {
@@ -91,7 +91,7 @@ impl Ground {
         for (host, asked) in asked.collect::<Result<Vec<_>, _>>()?.into_iter().enumerate() {
             let answer = asked.wait_with_output()?;
             let word = String::from_utf8_lossy(&answer.stdout);
-            // The exit code tells only whether a unit failed: a host on which one did has booted too.
+            // The exit code says whether a unit failed; a host with a failed unit has booted too.
             if !["running", "degraded"].contains(&word.trim()) {
                 bail!("h{} has not booted: {word}{}", host + 1, String::from_utf8_lossy(&answer.stderr));
             }
@@ -110,7 +110,7 @@ impl Ground {
     fn script(&self, name: &str, masters: &[String], workers: &[String], more: &[&str]) -> Result<f64> {
         let lab = self.home.join("lab").join(LAB);
         let (key, known) = (lab.join("id_ed25519"), self.home.join("bench-known-hosts"));
-        // Every lab has host keys of its own at the same addresses.
+        // Every lab has other host keys at the same addresses.
         std::fs::write(&known, "")?;
         let output = Command::new(self.root.join("scripts/bench").join(name))
             .args([key.as_os_str(), known.as_os_str()])
@@ -127,8 +127,8 @@ impl Ground {
         Ok(String::from_utf8(output.stdout)?.trim().parse()?)
     }
 
-    /// Runs `create`. Answers the seconds until it said that the last node is Ready; afterwards it still looks at DNS,
-    /// which is what the others are not asked for.
+    /// Runs `create` and returns the seconds until it reports the last node as Ready. Afterwards `create` also checks DNS, which
+    /// the peers do not.
     fn until_ready(&self, arguments: &[&str]) -> Result<f64> {
         let begin = Instant::now();
         let mut create = self.program(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;

@@ -11,7 +11,7 @@ use super::sources::{Sources, is_test_function};
 const RULE: &str = "contract";
 const FOLDER: &str = "docs/contracts/";
 
-/// What a cell says of a rule that is not built yet.
+/// The cell of a rule that is not implemented yet.
 const NOT_BUILT: &str = "not built";
 
 /// Finds rows of `Rule | Test` tables that name no test, or one that does not exist.

@@ -1,4 +1,4 @@
-//! Files of a crate do not import from each other in a circle.
+//! Files of a crate do not import from each other in a cycle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Generated files are what the types generate now.
+//! Generated files are up to date.
 
 use std::path::Path;
 

@@ -11,7 +11,7 @@ use super::sources::has_cfg_test;
 /// The segments of a path.
 pub(crate) type ModulePath = Vec<String>;
 
-/// What one module says, without its child modules.
+/// The items, imports and paths of one module, without its child modules.
 #[derive(Default)]
 pub(crate) struct Collected {
     pub(crate) items: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Phrases that readers had to read twice. The table is `phrases.toml`.
+//! Phrases that are hard to read. The table is `phrases.toml`.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::sources::{Sources, is_own};
 
 const RULE: &str = "phrase";
 const EXTENSIONS: [&str; 8] = ["rs", "md", "yaml", "yml", "tpl", "sh", "toml", "py"];
-/// Files with another extension or none that hold sentences.
+/// Files with other extensions, or without one, that contain sentences.
 const SCRIPTS: [&str; 6] = ["test", "try", "justfile", "scripts/", "images/", ".ci/"];
 
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use syn::Item;
 
-/// Files that hold the rules' own tables and examples; the rules about words do not apply to them.
+/// Files with the rules' own tables and examples; the rules about words do not apply to them.
 const OWN: &str = "xtask/src/check/";
 
 /// Every text file, and the syntax of those that are Rust.

@@ -1,4 +1,4 @@
-//! One type name has one meaning: a type that is visible beyond its file is defined once in the workspace.
+//! A type name has one meaning: a type that is visible beyond its file is defined once in the workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Settings that older clients know by name.
+//! Settings that older clients read.
 
 use serde_json::{Value, json};
 

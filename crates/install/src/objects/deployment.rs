@@ -1,4 +1,4 @@
-//! The operator's pods and what stands around them.
+//! The operator's Deployment and the objects for its pods.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{InstallOptions, names};
 
 /// The user and group of the process: `nonroot` of distroless images.
 const USER: u32 = 65532;
-/// The volume of the certificates that vouch for the listener of callbacks.
+/// The volume with the authorities of the callback listener.
 const CALLBACK_CA: &str = "callback-ca";
 
 /// Deployment, Services, `PodDisruptionBudget`, `NetworkPolicy`.
@@ -64,7 +64,7 @@ fn workload(options: &InstallOptions) -> Value {
         "spec": {
             "replicas": options.replicas,
             "revisionHistoryLimit": 3,
-            // The webhook must answer while pods are exchanged.
+            // The webhook must answer while pods are replaced.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
             "selector": {"matchLabels": selector()},
             "template": {"metadata": {"labels": selector()}, "spec": pod},
@@ -120,7 +120,7 @@ fn arguments(options: &InstallOptions) -> Vec<String> {
     arguments
 }
 
-/// Where the certificates are that vouch for the listener of callbacks.
+/// The folder of the callback listener's authorities.
 fn callback_ca(options: &InstallOptions) -> String {
     format!("/etc/kubeon/{}", options.callback_ca)
 }
@@ -136,7 +136,7 @@ fn service(options: &InstallOptions, name: &str, port_name: &str, port: u16) -> 
     })
 }
 
-/// Lets in what the operator serves. Nothing is said about the way out: the API server's port is not the same everywhere.
+/// Allows ingress to the operator's ports. Egress is not limited: the API server's port differs between clusters.
 fn network_policy(options: &InstallOptions) -> Value {
     let port = |name: &str| json!({"port": name, "protocol": "TCP"});
     json!({

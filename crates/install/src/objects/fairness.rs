@@ -1,15 +1,15 @@
-//! Whose requests go first at a busy API server.
+//! Priority of requests at a busy API server.
 
 use serde_json::{Value, json};
 
 use super::metadata::metadata;
 use crate::{InstallOptions, names};
 
-/// Before the FlowSchemas that Kubernetes brings for leases (200), after those that exempt (1).
+/// Lower than the precedence of Kubernetes' own FlowSchemas for leases (200), higher than that of the exempt ones (1).
 const PRECEDENCE: u32 = 150;
 
-/// The operator's lease is renewed at the level of those of Kubernetes itself: theirs covers `kube-system` only. A flood
-/// of operations must not cost the operator its lead.
+/// Gives the operator's lease the priority of Kubernetes' own leases, whose FlowSchema covers `kube-system` only, so that many
+/// operations at once do not cost the operator its leadership.
 #[must_use]
 pub(crate) fn leases(options: &InstallOptions) -> Value {
     let own = options.namespace.as_str();

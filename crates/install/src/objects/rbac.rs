@@ -1,4 +1,4 @@
-//! Who may do what: each process what it does and nothing else.
+//! Rights of the operator, the runner and people: each has only the rights that it uses.
 //!
 //! ```text
 //!   operator   its three kinds everywhere · Jobs, Pods, ConfigMaps, Secrets in its namespaces · its Lease, its webhook
@@ -15,8 +15,8 @@ use super::metadata::metadata;
 use crate::{InstallOptions, names};
 
 const READ: &[&str] = &["get", "list", "watch"];
-/// Making, reading, patching and removing; nothing that the operator writes takes the place of the whole.
-const KEEP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+/// Without `update`: the operator patches objects and never replaces them.
+const MANAGE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 const WRITE: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 
 /// Service accounts, roles and their bindings.
@@ -34,7 +34,7 @@ pub fn objects(options: &InstallOptions) -> Vec<Value> {
     all
 }
 
-/// What the operator and its runners need in one namespace that it looks after.
+/// The rights of the operator and its runners in one watched namespace.
 #[must_use]
 pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Vec<Value> {
     let operator = (options.namespace.as_str(), names::OPERATOR);
@@ -45,7 +45,7 @@ pub fn watched_namespace(options: &InstallOptions, namespace: &str) -> Vec<Value
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": metadata(namespace, names::OPERATOR),
             "rules": [
-                rule(&[""], &["configmaps", "secrets"], KEEP),
+                rule(&[""], &["configmaps", "secrets"], MANAGE),
                 // No Job is ever deleted.
                 rule(&["batch"], &["jobs"], &["create", "get", "list", "patch", "watch"]),
                 rule(&[""], &["pods"], &["list", "watch"]),
@@ -75,7 +75,7 @@ fn operator_role() -> Value {
             // references (OwnerReferencesPermissionEnforcement) asks for this right when they are made.
             own_kinds("ecs.yun.com", &["kubernetesclusters/finalizers"], &["update"]),
             own_kinds("kubeonkube.clay.io", &["clusters"], READ),
-            own_kinds("kubeonkube.clay.io", &["clusteroperations"], KEEP),
+            own_kinds("kubeonkube.clay.io", &["clusteroperations"], MANAGE),
             own_kinds("kubeonkube.clay.io", &["clusters/status", "clusteroperations/status"], &["patch"]),
             rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
             json!({

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kubeon_api::HostAddress;
 use kubeon_api::Secret;
 use kubeon_link_host::{
-    Command, CommandInput, Copy, Exit, HostKeys, Login, LoginMethod, NodeProgram, Policy, SshHosts,
+    Command, CommandInput, Copy, Exit, HostKeyPolicy, HostKeys, Login, LoginMethod, NodeProgram, SshHosts,
     SshSettings,
 };
 use kubeon_ports::{ActHost, ProbeHost};
@@ -24,7 +24,7 @@ fn pool(login: Login) -> SshHosts {
     let program = program.parent().unwrap().parent().unwrap().join("examples/fake_node");
     let node_program = Some(NodeProgram::read(&program).unwrap());
     let settings = SshSettings { node_program, ..SshSettings::new(login) };
-    SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)))
+    SshHosts::new(settings, Arc::new(HostKeys::new(HostKeyPolicy::AcceptNew)))
 }
 
 fn with_password(user: &str, password: &str) -> Login {
@@ -126,7 +126,7 @@ async fn the_real_node_program_claims_a_host_and_tells_of_it() {
     let login = Login::new("root").with(LoginMethod::KeyFile { path, passphrase: None });
     let program = NodeProgram::read(std::env::var("KUBEON_TEST_NODE").unwrap().as_ref()).unwrap();
     let settings = SshSettings { node_program: Some(program.clone()), ..SshSettings::new(login) };
-    let pool = SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)));
+    let pool = SshHosts::new(settings, Arc::new(HostKeys::new(HostKeyPolicy::AcceptNew)));
     let start = std::time::Instant::now();
     let before = pool.facts(host()).await.unwrap();
     eprintln!("facts with the login: {:?}\n{before:#?}", start.elapsed());

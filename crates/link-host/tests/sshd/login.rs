@@ -11,7 +11,7 @@ use futures::future::join_all;
 use kubeon_api::HostAddress;
 use kubeon_api::Secret;
 use kubeon_link_host::{
-    Command, Exit, HostKeys, KeyPlace, Limits, Login, LoginMethod, Policy, SshHosts, SshSettings,
+    Command, Exit, HostKeyPolicy, HostKeys, KeyPlace, Limits, Login, LoginMethod, SshHosts, SshSettings,
 };
 use kubeon_wire::{Category, StepFailure};
 
@@ -162,7 +162,7 @@ async fn a_changed_host_key_is_refused_before_the_login() {
     let pinned = sshd.path("pinned");
     fs::write(&pinned, format!("[127.0.0.1]:{} {public}", sshd.port)).unwrap();
     let print = |name: &str| sh(&format!("ssh-keygen -lf '{}' | cut -d' ' -f2", sshd.path(name).display()));
-    for policy in [Policy::Pinned, Policy::AcceptNew, Policy::Probe] {
+    for policy in [HostKeyPolicy::Pinned, HostKeyPolicy::AcceptNew, HostKeyPolicy::Probe] {
         let pool = hosts(sshd.login(), HostKeys::new(policy).with_pinned(&pinned).unwrap());
         let failure = run(&pool, "exit 0").await.unwrap_err();
         assert_eq!(failure.category, Category::Denied);
@@ -170,7 +170,7 @@ async fn a_changed_host_key_is_refused_before_the_login() {
         assert!(words.contains(&print("old_host")) && words.contains(&print("host")), "{words}");
         assert!(pool.host_keys().new_keys().is_empty());
         let way_out = words.split("with: ").nth(1).unwrap();
-        if policy == Policy::Probe {
+        if policy == HostKeyPolicy::Probe {
             sh(&format!("{way_out} 2>&1"));
             assert!(!fs::read_to_string(&pinned).unwrap().contains("ssh-ed25519"), "{way_out}");
         }
@@ -187,7 +187,7 @@ async fn a_changed_host_key_is_looked_for_where_people_can_mend_it() {
     let copy = sshd.path("copy");
     fs::write(&copy, format!("# by hand\n[127.0.0.1]:{} {public}", sshd.port)).unwrap();
     let place = KeyPlace::Elsewhere("ConfigMap default/default-shop-known-hosts".to_owned());
-    let keys = HostKeys::new(Policy::AcceptNew).with_pinned_of(&copy, place).unwrap();
+    let keys = HostKeys::new(HostKeyPolicy::AcceptNew).with_pinned_of(&copy, place).unwrap();
     let words = run(&hosts(sshd.login(), keys), "exit 0").await.unwrap_err().to_string();
     let (map, line) = ("ConfigMap default/default-shop-known-hosts", "line 2");
     assert!(words.contains(&format!("({map}, {line})")), "{words}");
@@ -200,11 +200,11 @@ async fn a_first_contact_is_pinned_and_then_needed() {
     let sshd = Sshd::start();
     let pinned = sshd.path("pinned");
     let with = |policy| hosts(sshd.login(), HostKeys::new(policy).with_pinned(&pinned).unwrap());
-    let unknown = run(&with(Policy::Pinned), "exit 0").await.unwrap_err();
+    let unknown = run(&with(HostKeyPolicy::Pinned), "exit 0").await.unwrap_err();
     assert_eq!(unknown.category, Category::Denied);
     assert!(unknown.to_string().contains("--accept-new"), "{unknown}");
 
-    let first = with(Policy::AcceptNew);
+    let first = with(HostKeyPolicy::AcceptNew);
     run(&first, "exit 0").await.unwrap();
     let new = first.host_keys().new_keys();
     let print = sh(&format!("ssh-keygen -lf '{}' | cut -d' ' -f2", sshd.path("host").display()));
@@ -212,7 +212,7 @@ async fn a_first_contact_is_pinned_and_then_needed() {
     assert_eq!(new[0].fingerprint, format!("ED25519 {print}"));
     fs::write(&pinned, first.host_keys().pinned_text()).unwrap();
 
-    let second = with(Policy::Pinned);
+    let second = with(HostKeyPolicy::Pinned);
     run(&second, "exit 0").await.unwrap();
     assert!(second.host_keys().new_keys().is_empty());
     assert_eq!(second.host_keys().pinned_text(), fs::read_to_string(&pinned).unwrap());
@@ -236,7 +236,7 @@ async fn the_users_own_hashed_known_hosts_are_enough() {
         known = known.display()
     ));
     assert!(fs::read_to_string(&known).unwrap().starts_with("|1|"));
-    let pool = hosts(sshd.login(), HostKeys::new(Policy::Pinned).with_known_hosts(&known).unwrap());
+    let pool = hosts(sshd.login(), HostKeys::new(HostKeyPolicy::Pinned).with_known_hosts(&known).unwrap());
     run(&pool, "exit 0").await.unwrap();
     assert_eq!(pool.host_keys().new_keys().len(), 1, "the cluster's own file does not hold it yet");
 }
@@ -249,7 +249,7 @@ async fn the_known_one_of_several_host_keys_is_asked_for() {
     let public = fs::read_to_string(rsa.path().join("rsa.pub")).unwrap();
     let pinned = sshd.path("pinned");
     fs::write(&pinned, format!("[127.0.0.1]:{} {public}", sshd.port)).unwrap();
-    let pool = hosts(sshd.login(), HostKeys::new(Policy::Pinned).with_pinned(&pinned).unwrap());
+    let pool = hosts(sshd.login(), HostKeys::new(HostKeyPolicy::Pinned).with_pinned(&pinned).unwrap());
     run(&pool, "exit 0").await.unwrap();
 }
 
@@ -267,17 +267,18 @@ async fn a_damaged_known_hosts_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pinned");
     fs::write(&path, "127.0.0.1 ssh-ed25519 AAAA\n").unwrap();
-    let error = HostKeys::new(Policy::Pinned).with_pinned(&path).err().unwrap().to_string();
+    let error = HostKeys::new(HostKeyPolicy::Pinned).with_pinned(&path).err().unwrap().to_string();
     assert!(error.contains("pinned, line 1,"), "{error}");
     let elsewhere = KeyPlace::Elsewhere("ConfigMap default/default-shop-known-hosts".to_owned());
-    let error = HostKeys::new(Policy::Pinned).with_pinned_of(&path, elsewhere).err().unwrap().to_string();
+    let error =
+        HostKeys::new(HostKeyPolicy::Pinned).with_pinned_of(&path, elsewhere).err().unwrap().to_string();
     assert!(error.starts_with("ConfigMap default/default-shop-known-hosts, line 1,"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_port_is_unreachable_within_seconds() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let pool = hosts(Login::new("root").at_port(port), HostKeys::new(Policy::AcceptNew));
+    let pool = hosts(Login::new("root").at_port(port), HostKeys::new(HostKeyPolicy::AcceptNew));
     let start = Instant::now();
     let failure = run(&pool, "exit 0").await.unwrap_err();
     assert_eq!(failure.category, Category::Unreachable);
@@ -288,7 +289,7 @@ async fn a_closed_port_is_unreachable_within_seconds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_comes_up_meanwhile_is_reached() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let pool = hosts(Login::new("root").at_port(port), HostKeys::new(Policy::AcceptNew));
+    let pool = hosts(Login::new("root").at_port(port), HostKeys::new(HostKeyPolicy::AcceptNew));
     let trying = tokio::spawn(async move { run(&pool, "exit 0").await.unwrap_err() });
     tokio::time::sleep(Duration::from_millis(100)).await;
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
@@ -307,7 +308,7 @@ async fn a_host_that_does_not_answer_costs_the_connect_time_once() {
     }
     let limits = Limits { connect: Duration::from_secs(1), ..Limits::default() };
     let settings = SshSettings { limits, ..SshSettings::new(Login::new("root").at_port(address.port())) };
-    let pool = SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)));
+    let pool = SshHosts::new(settings, Arc::new(HostKeys::new(HostKeyPolicy::AcceptNew)));
     let start = Instant::now();
     let failures = join_all((0..10).map(|_| run(&pool, "exit 0"))).await;
     assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
@@ -330,7 +331,7 @@ async fn something_that_is_not_ssh_is_said_so() {
             stream.read_to_end(&mut Vec::new()).ok();
         }
     });
-    let pool = hosts(Login::new("root").at_port(port), HostKeys::new(Policy::AcceptNew));
+    let pool = hosts(Login::new("root").at_port(port), HostKeys::new(HostKeyPolicy::AcceptNew));
     let failure = run(&pool, "exit 0").await.unwrap_err();
     assert!(failure.to_string().contains("no SSH there"), "{failure}");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kubeon_api::HostAddress;
 use kubeon_link_host::{
-    HostKeys, Limits, Login, LoginMethod, NodeProgram, Policy, SshHosts, SshSettings, Stream,
+    HostKeyPolicy, HostKeys, Limits, Login, LoginMethod, NodeProgram, SshHosts, SshSettings, Stream,
 };
 
 pub(crate) struct Sshd {
@@ -109,7 +109,7 @@ impl Sshd {
         let program = program.parent().unwrap().parent().unwrap().join("examples/fake_node");
         let node_program = Some(NodeProgram::read(&program).unwrap());
         let settings = SshSettings { node_program, limits, ..SshSettings::new(login) };
-        SshHosts::new(settings, Arc::new(HostKeys::new(Policy::AcceptNew)))
+        SshHosts::new(settings, Arc::new(HostKeys::new(HostKeyPolicy::AcceptNew)))
     }
 
     /// Ends sshd and every process of its sessions.
