@@ -1,4 +1,4 @@
-//! Which cluster declares which address, kept by a watch.
+//! The addresses that clusters declare, from a watch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
@@ -14,7 +14,7 @@ use crate::lookup::{Lookup, NotReady, ObjectName};
 
 /// The addresses of every declared cluster, and the versions that can be installed.
 ///
-/// What is declared is held, also while a cluster is being taken down: a host is free when the object is gone.
+/// A declared address is in use until the object is deleted, also while the cluster is being removed.
 pub struct AddressBook {
     versions: Vec<Version>,
     held: RwLock<Held>,
@@ -24,19 +24,19 @@ pub struct AddressBook {
 struct Held {
     by_address: HashMap<HostAddress, BTreeSet<ObjectName>>,
     by_cluster: BTreeMap<ObjectName, Vec<HostAddress>>,
-    /// The clusters of a listing that is not at its end, and whether there was ever one that was.
+    /// The clusters of an unfinished listing, and whether one was ever finished.
     listing: Option<BTreeSet<ObjectName>>,
     complete: bool,
 }
 
 impl AddressBook {
-    /// An empty one, not ready. `versions` oldest first.
+    /// An empty book, which is not ready. `versions` are sorted, oldest first.
     #[must_use]
     pub fn new(versions: Vec<Version>) -> Self {
         Self { versions, held: RwLock::default() }
     }
 
-    /// Notes what a cluster declares now.
+    /// Replaces the addresses of a cluster.
     pub fn note(&self, cluster: &ObjectName, spec: &KubernetesClusterSpec) {
         let lists = [&spec.cluster.master_list, &spec.cluster.node_list, &spec.cluster.etcd_list];
         let addresses: BTreeSet<HostAddress> =
@@ -52,17 +52,17 @@ impl AddressBook {
         }
     }
 
-    /// Forgets a cluster that is gone.
+    /// Removes a deleted cluster.
     pub fn forget(&self, cluster: &ObjectName) {
         self.write().remove(cluster);
     }
 
-    /// A listing of all clusters begins: what it does not [`note`](Self::note) is gone at its end.
+    /// Starts a listing of all clusters: clusters that it does not [`note`](Self::note) are removed at its end.
     pub fn begin(&self) {
         self.write().listing = Some(BTreeSet::new());
     }
 
-    /// The listing is at its end: from now on the book is ready.
+    /// Ends the listing. From now on the book is ready.
     pub fn end(&self) {
         let mut held = self.write();
         if let Some(listed) = held.listing.take() {
@@ -114,8 +114,8 @@ impl Lookup for AddressBook {
     }
 }
 
-/// Keeps the book by a watch over every cluster, until `stop`. A watch that fails is begun again, with growing pauses;
-/// an object that cannot be read holds nothing and disturbs nothing.
+/// Updates the book from a watch of all clusters until `stop`. A failed watch is restarted with growing pauses. An object
+/// that cannot be parsed has no addresses.
 pub async fn follow(client: Client, book: &AddressBook, stop: impl Future<Output = ()>) {
     let clusters: Api<DynamicObject> = Api::all_with(client, &ApiResource::erase::<KubernetesCluster>(&()));
     let events = watcher(clusters, watcher::Config::default()).default_backoff();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_who_holds_an_address_until_it_is_given_up() {
+    fn an_address_is_in_use_until_its_cluster_gives_it_up() {
         let book = AddressBook::new(vec![]);
         let (a, b) = (ObjectName::new("default", "a"), ObjectName::new("default", "b"));
         let ip = "10.0.0.1".parse().unwrap();
@@ -173,14 +173,14 @@ mod tests {
         book.note(&a, &spec(&["10.0.0.1", "10.0.0.2"]));
         book.end();
         assert_eq!(book.holder(ip, &b), Ok(Some(a.clone())));
-        assert_eq!(book.holder(ip, &a), Ok(None), "a cluster does not stand in its own way");
+        assert_eq!(book.holder(ip, &a), Ok(None), "a cluster does not conflict with itself");
         book.note(&a, &spec(&["10.0.0.2"]));
         assert_eq!(book.holder(ip, &b), Ok(None));
     }
 
-    /// A watch that was interrupted begins with a listing; a cluster that is not in it is gone.
+    /// An interrupted watch starts with a listing; clusters that are not in it were deleted.
     #[test]
-    fn forgets_what_a_new_listing_does_not_have() {
+    fn removes_clusters_that_a_new_listing_does_not_have() {
         let book = AddressBook::new(vec![]);
         let (a, b) = (ObjectName::new("default", "a"), ObjectName::new("default", "b"));
         book.begin();

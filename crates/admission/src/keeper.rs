@@ -4,7 +4,7 @@
 //! ```text
 //!   Secret ──watch──► read, or make, or renew ──► shown by this replica          any replica may write; the API server's
 //!                            │                                                   resourceVersion lets one of them win
-//!   webhook configuration ◄──┴── caBundle, written by the replica that leads, and again when somebody takes it away
+//!   webhook configuration ◄──┴── caBundle, written by the leader, and again when it is removed
 //! ```
 
 use std::collections::BTreeMap;

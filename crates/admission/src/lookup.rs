@@ -1,4 +1,4 @@
-//! What the rules may ask about the rest of the world.
+//! What the rules read besides the reviewed object.
 
 use kubeon_api::{HostAddress, Version};
 
@@ -24,20 +24,20 @@ impl std::fmt::Display for ObjectName {
     }
 }
 
-/// Not all clusters are known yet: nothing can be said about what is in use.
+/// Not all clusters are known yet, so addresses in use are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the operator has not seen all clusters yet; try again in a moment")]
 pub struct NotReady;
 
 impl NotReady {
-    /// A word for labels and machines.
+    /// The error category for labels.
     #[must_use]
     pub fn category(&self) -> &'static str {
         "not-ready"
     }
 }
 
-/// What the rules may ask. Answers come from memory: a review is not a moment to wait for an API server.
+/// Reads for the rules. They come from memory: a review must not wait for an API server.
 pub trait Lookup: Send + Sync {
     /// The versions that can be installed, oldest first.
     fn versions(&self) -> &[Version];

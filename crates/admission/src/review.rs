@@ -1,4 +1,4 @@
-//! An `AdmissionReview` in, an `AdmissionReview` out.
+//! Answers an `AdmissionReview`.
 
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};

@@ -1,13 +1,13 @@
-//! What came of judging a change.
+//! The result of a review.
 
 /// One reason to refuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
     /// The field: `spec.cluster.nodeList[0].ip`; empty for the whole object.
     pub field: String,
-    /// What is wrong with it, and the way out.
+    /// The cause and the remedy.
     pub reason: String,
-    /// The HTTP code of the API server's answer: 422 for what a field says, 400, 503.
+    /// The HTTP code of the API server's answer: 422 for an invalid field, 400, 503.
     pub code: u16,
 }
 
@@ -21,17 +21,17 @@ impl std::fmt::Display for Denial {
     }
 }
 
-/// All of it: allowed where there is no denial.
+/// The result of a review: allowed when there is no denial.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AdmissionVerdict {
     /// Every reason to refuse, in the order of the rules.
     pub denials: Vec<Denial>,
-    /// What the person should know all the same.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
 impl AdmissionVerdict {
-    /// Whether the change may be made.
+    /// Whether the change is allowed.
     #[must_use]
     pub fn allowed(&self) -> bool {
         self.denials.is_empty()

@@ -188,7 +188,7 @@ fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
     header
 }
 
-/// Everything below a folder, with modes made uniform. Devices, sockets and pipes are refused.
+/// Everything below a folder, with uniform modes. Devices, sockets and pipes are refused.
 ///
 /// # Errors
 /// For these, for names that are not UTF-8, and when a folder cannot be read.

@@ -38,7 +38,7 @@ pub(crate) fn api_server(ports: LoopbackPorts, folder: &Path, more: &[String]) -
         format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
         "--bind-address=127.0.0.1".into(),
         "--advertise-address=127.0.0.1".into(),
-        // The endpoints of a Service may not be on loopback; nobody uses this one.
+        // The endpoint of a Service must not be on loopback; this one is not used.
         "--endpoint-reconciler-type=none".into(),
         format!("--secure-port={}", ports.api),
         "--service-cluster-ip-range=10.96.0.0/16".into(),

@@ -270,7 +270,7 @@ fn changed(
     };
     let cause = format!(
         "{host} shows another SSH host key than the pinned one: {} is expected ({place}, line {}), {} was shown; \
-         somebody may be in between. If the host was reinstalled, {forget}",
+         the connection may be intercepted. If the host was reinstalled, {forget}",
         fingerprint(&entry.key),
         entry.line,
         fingerprint(key),
@@ -280,7 +280,7 @@ fn changed(
 
 fn replaced(host: HostAddress, before: &PublicKey, key: &PublicKey) -> StepFailure {
     let cause = format!(
-        "{host} shows another SSH host key than a moment ago ({} then, {} now): somebody may be in between",
+        "{host} shows another SSH host key than a moment ago ({} then, {} now): the connection may be intercepted",
         fingerprint(before),
         fingerprint(key)
     );

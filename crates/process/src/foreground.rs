@@ -128,7 +128,7 @@ impl ForegroundProgram {
         }
     }
 
-    /// The program was not waited for yet, so its number belongs to nobody else.
+    /// The program was not waited for yet, so the kernel has not reused its process id.
     fn send(&self, signal: Signal) {
         let Some(pid) = pid_of(&self.child) else { return };
         // It may have ended in this moment.

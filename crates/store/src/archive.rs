@@ -1,10 +1,10 @@
-//! All that is known of a cluster as one archive, to be kept elsewhere and put back.
+//! The local state of a cluster as one archive, for export and import.
 //!
 //! ```text
 //!   state.json · known_hosts · kubeconfig · secret/…   ◄── export, import ──►   tar, zstd
 //! ```
 //!
-//! An archive is read without trust: names are compared with what may be there, never joined as they come.
+//! An archive is not trusted: its file names are compared with the allowed ones and never used as paths directly.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -21,10 +21,9 @@ use crate::file;
 use crate::lock::ClusterLock;
 use crate::store::Store;
 
-/// Longest archive that is taken, in bytes before compression; a state has some tens of KiB, one of 5,000
-/// hosts some MiB.
+/// The largest accepted archive in bytes before compression. A state has some tens of KiB, one of 5,000 hosts some MiB.
 const LIMIT: u64 = 64 << 20;
-/// Most files that are taken.
+/// The most accepted files.
 const MOST_FILES: usize = 1000;
 
 const STATE: &str = "state.json";
@@ -32,21 +31,21 @@ const KNOWN_HOSTS: &str = "known_hosts";
 const KUBECONFIG: &str = "kubeconfig";
 const SECRET: &str = "secret/";
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Imported {
-    /// The cluster was not known here, or an older state of it was.
+    /// The state was imported: the store had none, or an older one.
     Taken,
-    /// The same state was here already.
+    /// The store already had the same state.
     Equal,
 }
 
 impl Store {
-    /// Writes everything that is known of the cluster. Takes no lock, so that a program that waits under the
-    /// lock can be asked for it: every file in it is whole, and the state is read first.
+    /// Writes the state of the cluster as an archive. It takes no lock, so that it works while another program has the lock:
+    /// every file in it is complete, and the state is read first.
     ///
     /// # Errors
-    /// When there is no such cluster, its state cannot be understood, or something cannot be read or written.
+    /// When there is no such cluster, its state cannot be parsed, or a file cannot be read or written.
     pub fn export(&self, cluster: &ClusterName, out: impl Write) -> Result<(), StoreError> {
         self.load::<Value>(cluster)?;
         let mut files = vec![(STATE.to_owned(), self.read(&self.state_path(cluster))?)];
@@ -65,7 +64,7 @@ impl Store {
         fs::read(path).map_err(StoreError::file("read", path))
     }
 
-    /// Every whole file below the folder, sorted; what is just being written has a name with a dot before it.
+    /// Every complete file below the folder, sorted. Names of unfinished files start with a dot.
     fn secrets(
         &self,
         folder: &Path,
@@ -91,11 +90,11 @@ impl Store {
         Ok(())
     }
 
-    /// Puts the archive of [`Store::export`] in place of what is known of the cluster: files 0600, folders
-    /// 0700. The keys change at once, and the state last, so that what is broken off can be repeated.
+    /// Replaces the state of the cluster by an archive of [`Store::export`]: files with mode 0600, folders with mode 0700. The
+    /// keys are replaced atomically and the state last, so that an interrupted import can be repeated.
     ///
     /// # Errors
-    /// When the archive is none or of another cluster, when what is here is newer, or a file cannot be written.
+    /// When the archive is invalid or of another cluster, when the store has a newer state, or a file cannot be written.
     pub fn import(&self, lock: &ClusterLock, archive: impl Read) -> Result<Imported, StoreError> {
         let cluster = lock.cluster();
         let files = unpack(archive).map_err(StoreError::Archive)?;
@@ -160,7 +159,7 @@ impl Store {
         file::write_private(&self.state_path(cluster), &files[STATE])
     }
 
-    /// A whole new folder changes places with the old one.
+    /// Exchanges the complete new folder with the old one.
     fn put_secrets(
         &self,
         cluster: &ClusterName,
@@ -184,7 +183,7 @@ impl Store {
             return file::remove_folder(&folder).map_err(StoreError::file("remove", folder));
         }
         if folder.exists() {
-            // What was there is removed with the name that it has now.
+            // After the exchange the old folder has this name.
             return file::swap_folders(new.path(), &folder).map_err(StoreError::file("write", folder));
         }
         fs::rename(new.keep(), &folder).map_err(StoreError::file("write", folder))
@@ -234,7 +233,7 @@ fn is_known(name: &str) -> bool {
     }
 }
 
-/// A name of a file or folder that leads nowhere else.
+/// Whether a text is the name of a file or folder, without separators and dots.
 fn is_plain(name: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && name.len() <= 128 && !name.starts_with('.') && name.chars().all(good)

@@ -1,4 +1,4 @@
-//! The command channel: the annotation that clients write and the operator answers in.
+//! The command channel: the annotation in which clients write commands and the operator answers.
 
 use kubeon_api::labels::{APPLIED_SPEC, DERIVED_NAMESPACE, DERIVED_UID, OPERATION, PROTECTED};
 
@@ -6,14 +6,14 @@ use super::cel::{annotation, annotation_before, cel_list, cel_text};
 use super::policy::{AdmissionPolicy, Validation, not_the_operator};
 use crate::{InstallOptions, names};
 
-/// The words that are not the operator's alone.
+/// The commands of clients. Other values are written by the operator alone.
 const COMMANDS: [&str; 6] =
     ["creating", "scaling-up", "scaling-down", "updating", "rollbacking", "terminating"];
 
-/// Who writes which word, and from which phase.
+/// Who may write which command, and in which phase.
 ///
-/// A plain `kubectl delete` is not held to a phase: it waits its turn. The word `terminating` is, as older clients
-/// expect the refusal.
+/// A plain `kubectl delete` is allowed in every phase: it waits. `terminating` is refused in other phases, as older clients
+/// expect.
 pub(super) fn commands(options: &InstallOptions) -> AdmissionPolicy {
     let field = format!("metadata.annotations[{OPERATION}]");
     AdmissionPolicy {
@@ -56,7 +56,7 @@ pub(super) fn commands(options: &InstallOptions) -> AdmissionPolicy {
     }
 }
 
-/// Contract B, cases 6 to 8; the words are those that its clients know.
+/// Contract B, cases 6 to 8; clients know these messages.
 fn from_phase(field: &str) -> Validation {
     Validation {
         expression:
@@ -70,7 +70,7 @@ fn from_phase(field: &str) -> Validation {
     }
 }
 
-/// Contract B, cases 30 and 31: a cluster is made once; making it is asked for again only after it failed.
+/// Contract B, cases 30 and 31: a cluster is created once; `creating` is allowed again only after a failure.
 fn creating(field: &str) -> Validation {
     Validation {
         expression: "!variables.asked || variables.word != 'creating' || variables.phase == '' || \
@@ -100,8 +100,8 @@ pub(super) fn deletion_protection() -> AdmissionPolicy {
     }
 }
 
-/// What an operation was derived from, and what of: nobody else may claim it, or an operation could be made to work in a
-/// namespace with what that namespace's clusters log in with.
+/// Only the operator may mark an operation as derived from a `KubernetesCluster`. Otherwise a user could run an operation in
+/// another namespace with the credentials of the clusters there.
 pub(super) fn derived(options: &InstallOptions) -> AdmissionPolicy {
     let kept = |map: &str, names: &[&str]| {
         format!(
