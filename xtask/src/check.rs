@@ -9,6 +9,7 @@ mod finding;
 mod generated;
 mod layers;
 mod lengths;
+mod links;
 mod lints;
 mod module_paths;
 mod module_tree;
@@ -61,6 +62,7 @@ fn strict(root: &Path, sources: &Sources) -> Result<Vec<RuleFinding>> {
     findings.extend(lints::check(sources)?);
     findings.extend(generated::check(root)?);
     findings.extend(decisions::check(sources));
+    findings.extend(links::check(sources));
     findings.extend(purity::check(sources));
     Ok(findings)
 }

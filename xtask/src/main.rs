@@ -22,7 +22,7 @@ struct Arguments {
 enum Task {
     /// Write generated files: custom resource definitions, JSON schema.
     Gen,
-    /// Check the rules of the workspace: layers, lengths, names, phrases, import cycles, decisions, contracts, generated files.
+    /// Check the rules of the workspace: layers, lengths, names, phrases, import cycles, decisions, contracts, links, generated files.
     Check(check::CheckArguments),
     /// Measure, side by side with peers, in one run.
     #[command(subcommand)]

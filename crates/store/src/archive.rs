@@ -233,7 +233,7 @@ fn is_known(name: &str) -> bool {
     }
 }
 
-/// Whether a text is the name of a file or folder, without separators and dots.
+/// Whether a text is a plain file name: no separators, and no dot at the start.
 fn is_plain(name: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && name.len() <= 128 && !name.starts_with('.') && name.chars().all(good)

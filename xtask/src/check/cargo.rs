@@ -1,10 +1,14 @@
-//! Questions to cargo.
+//! Reads packages and their dependencies from cargo.
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use kubeon_process::ProgramRun;
+
+/// Time limit of one call; cargo may wait for another one.
+const CARGO_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The packages of the workspace.
 pub(crate) fn packages(root: &Path) -> Result<Vec<String>> {
@@ -14,16 +18,14 @@ pub(crate) fn packages(root: &Path) -> Result<Vec<String>> {
     Ok(names.iter().filter_map(|package| package["name"].as_str().map(str::to_owned)).collect())
 }
 
-/// Everything that a package links when it is built alone: the features that others switch on do not count.
+/// Everything that a package links when it is built alone, without the features that other packages enable.
 pub(crate) fn linked(root: &Path, package: &str) -> Result<BTreeSet<String>> {
     let text = run(root, &["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}"])?;
     Ok(text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
 fn run(root: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new("cargo").args(arguments).current_dir(root).output()?;
-    if !output.status.success() {
-        bail!("cargo {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(String::from_utf8(output.stdout)?)
+    let mut cargo = ProgramRun::new("cargo", CARGO_TIMEOUT);
+    cargo.command().args(arguments).current_dir(root);
+    cargo.stdout().with_context(|| format!("cargo {}", arguments.join(" ")))
 }

@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use kubeon_process::ProgramRun;
 use syn::Item;
 
 /// Files with the rules' own tables and examples; the rules about words do not apply to them.
 const OWN: &str = "xtask/src/check/";
+
+/// Time limit for listing the files.
+const GIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Every text file, and the syntax of those that are Rust.
 pub(crate) struct Sources {
@@ -20,12 +24,11 @@ pub(crate) struct Sources {
 impl Sources {
     /// Reads the files that git knows or would add.
     pub(crate) fn read(root: &Path) -> Result<Self> {
-        let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-        let output = Command::new("git").args(arguments).current_dir(root).output()?;
-        if !output.status.success() {
-            bail!("git ls-files: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        let listing = String::from_utf8(output.stdout)?;
+        let mut git = ProgramRun::new("git", GIT_TIMEOUT);
+        git.command()
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .current_dir(root);
+        let listing = git.stdout()?;
         let mut texts = Vec::new();
         for path in listing.split('\0').filter(|path| !path.is_empty()) {
             // A file that was deleted but not yet committed is still listed; a binary file has no text.
