@@ -30,7 +30,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<Arriving>) -> Result<Effect, St
         Op::Hosts { entries } => hosts::run(job, entries),
         Op::Files { files } => files::run(job, files),
         Op::Part { name, digest, size, unpacked_size } => {
-            let part = part::Part { name, digest, size: *size, unpacked_size: *unpacked_size };
+            let part = part::PartSpec { name, digest, size: *size, unpacked_size: *unpacked_size };
             part::run(job, &part, bytes.ok_or_else(|| failed("a part came without bytes"))?)
         }
         Op::Links { links } => links::run(job, links),

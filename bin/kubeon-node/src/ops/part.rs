@@ -21,7 +21,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 const MIB: u64 = 1 << 20;
 
 /// A part to unpack.
-pub struct Part<'a> {
+pub struct PartSpec<'a> {
     /// Its name, for people.
     pub name: &'a str,
     /// SHA-256 of its blob.
@@ -37,7 +37,7 @@ pub struct Part<'a> {
 /// # Errors
 /// [`Category::Corrupt`], [`Category::Exhausted`], or [`Category::Unreachable`] when bytes are missing; the
 /// part is then not in its place.
-pub fn run(job: &Job<'_>, part: &Part<'_>, arriving: Arriving) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, part: &PartSpec<'_>, arriving: Arriving) -> Result<Effect, StepFailure> {
     let root = &job.host.root;
     let marks = vec![Mark::Part { digest: part.digest.to_string() }];
     if parts::is_whole(root, part.digest)? {
@@ -54,7 +54,7 @@ pub fn run(job: &Job<'_>, part: &Part<'_>, arriving: Arriving) -> Result<Effect,
     done.map(|()| Effect { changed: true, marks })
 }
 
-fn finish(job: &Job<'_>, part: &Part<'_>, temporary: &Path) -> Result<(), StepFailure> {
+fn finish(job: &Job<'_>, part: &PartSpec<'_>, temporary: &Path) -> Result<(), StepFailure> {
     // Another step may have brought the same part in between.
     if parts::is_whole(&job.host.root, part.digest)? {
         return parts::remove(temporary);
@@ -62,7 +62,7 @@ fn finish(job: &Job<'_>, part: &Part<'_>, temporary: &Path) -> Result<(), StepFa
     parts::put(&job.host.root, part.digest, temporary)
 }
 
-fn receive(job: &Job<'_>, part: &Part<'_>, arriving: Arriving, folder: &Path) -> Result<(), StepFailure> {
+fn receive(job: &Job<'_>, part: &PartSpec<'_>, arriving: Arriving, folder: &Path) -> Result<(), StepFailure> {
     let broken = |error: &io::Error| failed(format!("cannot unpack {}: {}", part.name, plain(error)));
     let told = Told { job, arriving, total: part.size, last: Instant::now() };
     let mut decoder = zstd::stream::read::Decoder::with_buffer(told).map_err(|error| broken(&error))?;
@@ -94,7 +94,7 @@ fn receive(job: &Job<'_>, part: &Part<'_>, arriving: Arriving, folder: &Path) ->
     }
 }
 
-fn demand_space(job: &Job<'_>, part: &Part<'_>) -> Result<(), StepFailure> {
+fn demand_space(job: &Job<'_>, part: &PartSpec<'_>) -> Result<(), StepFailure> {
     let free = free(job)?;
     if free < part.unpacked_size { Err(no_space(job, part, free)) } else { Ok(()) }
 }
@@ -105,7 +105,7 @@ fn free(job: &Job<'_>) -> Result<u64, StepFailure> {
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-fn no_space(job: &Job<'_>, part: &Part<'_>, free: u64) -> StepFailure {
+fn no_space(job: &Job<'_>, part: &PartSpec<'_>, free: u64) -> StepFailure {
     let (free, needed) = (free / MIB, part.unpacked_size.div_ceil(MIB));
     let place = job.host.root.at(paths::STATE);
     of(
