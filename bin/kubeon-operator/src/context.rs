@@ -16,7 +16,7 @@ use crate::cache::ObjectCache;
 use crate::initial_lists::InitialLists;
 use crate::job_rate::JobRateLimiter;
 use crate::location;
-use crate::log_follower::{self, LogFollower};
+use crate::log_follower::{self, LogFollower, ReplicaRole};
 use crate::metrics::{Gauges, Metrics};
 use crate::queue::{Queue, Urgency};
 use crate::refusals::{Refusals, Refused};
@@ -124,8 +124,8 @@ impl OperatorContext {
     }
 
     /// Whether this process leads.
-    pub(crate) fn leads(&self) -> bool {
-        self.leads.load(Ordering::Relaxed)
+    pub(crate) fn role(&self) -> ReplicaRole {
+        if self.leads.load(Ordering::Relaxed) { ReplicaRole::Leader } else { ReplicaRole::Standby }
     }
 
     /// Follows the log of a pod that terminates. A replica that does not lead follows it too: the leader may die before it

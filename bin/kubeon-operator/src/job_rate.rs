@@ -1,67 +1,60 @@
-//! When a Job may be made: one after the other, evenly.
+//! The rate at which Jobs are created: one after the other, at equal intervals.
 //!
-//! Jobs that begin together end together, and somebody waits for each end. What makes pods of Jobs, places them and starts
-//! them takes far longer for each than this pace, so nothing comes up later for it.
+//! Jobs that begin together end together, and a user waits for each end. Creating, scheduling and starting a pod takes
+//! far longer than this interval, so no Job finishes later because of it.
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-/// From one Job to the next: 400 at once are made within 5 s.
+/// From one Job to the next: 400 at once are created within 5 s.
 const APART: Duration = Duration::from_millis(12);
-/// Requests for Jobs on their way at once: what an API server that was busy for a moment answers all at once.
-const BESIDE: usize = 4;
-/// For how long one without an answer keeps others from going.
-const HOLDS_UP: Duration = Duration::from_millis(100);
+/// Requests for Jobs in flight at once: an API server that was busy for a moment answers them all together.
+const IN_FLIGHT: usize = 4;
+/// How long a request without an answer counts as in flight.
+const IN_FLIGHT_FOR: Duration = Duration::from_millis(100);
 
-/// The moments at which Jobs are made.
+/// Decides when the next Job may be created.
 pub(crate) struct JobRateLimiter {
-    places: Semaphore,
-    next: Mutex<Option<Instant>>,
+    in_flight: Semaphore,
+    interval: Mutex<Interval>,
 }
 
-/// Leave to make a Job.
+/// Permission to create a Job.
 pub(crate) struct JobPermit<'s> {
-    place: Option<SemaphorePermit<'s>>,
+    permit: Option<SemaphorePermit<'s>>,
     until: Instant,
 }
 
 impl Default for JobRateLimiter {
     fn default() -> Self {
-        Self { places: Semaphore::new(BESIDE), next: Mutex::default() }
+        let mut interval = interval(APART);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { in_flight: Semaphore::new(IN_FLIGHT), interval: Mutex::new(interval) }
     }
 }
 
 impl JobRateLimiter {
-    /// Waits for the next moment; not at all when the Job before was made a while ago. Bounded by how many wait, which is
-    /// by how many lanes are worked on.
+    /// Waits for the next interval; returns at once when the last Job is older than that. The wait is bounded by the
+    /// number of queue keys that are worked on at once.
     pub(crate) async fn acquire(&self) -> JobPermit<'_> {
-        // It is never closed; if it were, nothing would be held back.
-        let place = self.places.acquire().await.ok();
-        let moment = self.claim(Instant::now());
-        tokio::time::sleep_until(moment).await;
-        JobPermit { place, until: moment + HOLDS_UP }
-    }
-
-    fn claim(&self, now: Instant) -> Instant {
-        let mut next = self.next.lock();
-        let mine = next.map_or(now, |next| next.max(now));
-        *next = Some(mine + APART);
-        mine
+        // The semaphore is never closed; if it were, nothing would be held back.
+        let permit = self.in_flight.acquire().await.ok();
+        self.interval.lock().await.tick().await;
+        JobPermit { permit, until: Instant::now() + IN_FLIGHT_FOR }
     }
 }
 
 impl JobPermit<'_> {
-    /// Waits for what makes the Job; others wait for it no longer than 100 ms.
-    pub(crate) async fn during<T>(mut self, made: impl Future<Output = T>) -> T {
-        let mut made = std::pin::pin!(made);
-        match tokio::time::timeout_at(self.until, &mut made).await {
+    /// Waits for the request that creates the Job; it counts as in flight for at most 100 ms.
+    pub(crate) async fn during<T>(mut self, request: impl Future<Output = T>) -> T {
+        let mut request = std::pin::pin!(request);
+        match tokio::time::timeout_at(self.until, &mut request).await {
             Ok(answer) => answer,
             Err(_) => {
-                self.place.take();
-                made.await
+                self.permit.take();
+                request.await
             }
         }
     }
@@ -71,22 +64,28 @@ impl JobPermit<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn one_alone_is_made_at_once_and_many_evenly() {
-        let (job_rate, now) = (JobRateLimiter::default(), Instant::now());
-        let claimed: Vec<_> = (0..4).map(|_| job_rate.claim(now) - now).collect();
-        assert_eq!(claimed, [Duration::ZERO, APART, APART * 2, APART * 3]);
-        let later = now + Duration::from_secs(1);
-        assert_eq!(job_rate.claim(later), later);
+    #[tokio::test(start_paused = true)]
+    async fn one_alone_is_made_at_once_and_many_evenly() {
+        let job_rate = JobRateLimiter::default();
+        for _ in 0..2 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let begun = Instant::now();
+            let mut made = Vec::new();
+            for _ in 0..4 {
+                job_rate.acquire().await.during(async { made.push(begun.elapsed()) }).await;
+            }
+            assert_eq!(made[0], Duration::ZERO);
+            assert!(made.windows(2).all(|two| two[1] - two[0] == APART), "{made:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn answers_that_are_late_hold_others_up_for_a_moment_only() {
         let (job_rate, begun) = (JobRateLimiter::default(), Instant::now());
         let never = || async { job_rate.acquire().await.during(std::future::pending::<()>()).await };
-        let hang = futures::future::join_all((0..BESIDE).map(|_| never()));
+        let hang = futures::future::join_all((0..IN_FLIGHT).map(|_| never()));
         let goes = async { job_rate.acquire().await.during(std::future::ready(begun.elapsed())).await };
         tokio::select! { biased; _ = hang => unreachable!("they hang"), _ = goes => {} }
-        assert!((HOLDS_UP..HOLDS_UP * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((IN_FLIGHT_FOR..IN_FLIGHT_FOR * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     }
 }

@@ -19,6 +19,8 @@ mod initial_lists;
 mod job_rate;
 mod location;
 mod log_follower;
+#[cfg(test)]
+mod measure;
 mod metrics;
 mod queue;
 mod reconcile;

@@ -1,97 +1,152 @@
-//! Logs of pods that were told to end. The kubelet removes a log with its pod, so each is followed from then on.
+//! Logs of pods that are terminating. The kubelet removes a log with its pod, so the operator reads each to its end.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-
-use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_link_kube::LinkError;
 use kubeon_operations::{ObjectKind, ObjectRef};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
-/// Logs that are followed at once. More are read when their pods ended, if they are still there.
-const MOST: usize = 16;
-/// How long the rest of a log is waited for when its pod ended.
+/// Logs that are read at once. Any other is read when its pod ended, if it still exists.
+const MOST_RUNNING: usize = 16;
+/// Bytes of finished logs in memory; beyond them the oldest is dropped. A standby stores a finished log for 45 s.
+const MOST_FINISHED_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes that a finished log counts in addition to its text.
+const ENTRY_BYTES: usize = 1024;
+/// How long a reconcile waits for the rest of a log when its pod ended.
 const END_WITHIN: Duration = Duration::from_secs(10);
-/// How long the replica that leads keeps the log of a deleted pod for a reconcile that reads it.
+/// How long the leader stores the log of a deleted pod for a reconcile that reads it.
 const ASKED_WITHIN: Duration = Duration::from_secs(5);
-/// The same for a replica that does not lead: the lease of a dead leader ends after 15 s, then this replica may read the
-/// log.
+/// The same for a standby: the lease of a dead leader ends after 15 s, then this replica may read the log.
 const ASKED_WITHIN_STANDBY: Duration = Duration::from_secs(45);
-/// What a kubelet sends in the place of a log that it has not any more.
+/// How the text begins that a kubelet sends when a log no longer exists.
 const INSTEAD: [&str; 2] =
     ["failed to try resolving symlinks in path ", "unable to retrieve container logs for "];
 
-/// Logs that are followed, by pod.
-#[derive(Default)]
-pub(crate) struct LogFollower {
-    followed: Mutex<HashMap<ObjectRef, Followed>>,
+/// Whether a replica of the operator holds the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplicaRole {
+    Leader,
+    Standby,
 }
 
-#[derive(Clone)]
-struct Followed {
-    /// Its text, once it is whole.
+/// Reads logs to their end, and stores them until a reconcile asks.
+#[derive(Default)]
+pub(crate) struct LogFollower {
+    logs: Arc<Mutex<FollowedLogs>>,
+}
+
+#[derive(Default)]
+struct FollowedLogs {
+    by_pod: HashMap<ObjectRef, FollowedLog>,
+    /// How many logs were followed so far.
+    count: u64,
+}
+
+struct FollowedLog {
+    /// Its text, once it is complete.
     text: watch::Receiver<Option<String>>,
     asked: Arc<Notify>,
+    /// Tells it from an earlier log of a pod with this name.
+    id: u64,
+    /// Bytes that it counts, once it is finished.
+    finished: Option<usize>,
+}
+
+impl FollowedLogs {
+    fn running(&self) -> usize {
+        self.by_pod.values().filter(|log| log.finished.is_none()).count()
+    }
+
+    /// A log is complete, or cannot be followed. Drops the oldest finished logs that do not fit.
+    fn finish(&mut self, pod: &ObjectRef, id: u64, text: usize) {
+        match self.by_pod.get_mut(pod) {
+            Some(log) if log.id == id => log.finished = Some(text + ENTRY_BYTES),
+            _ => return,
+        }
+        let mut bytes: usize = self.by_pod.values().filter_map(|log| log.finished).sum();
+        while bytes > MOST_FINISHED_BYTES {
+            let finished = self.by_pod.iter().filter_map(|(pod, log)| Some((log.id, log.finished?, pod)));
+            let Some((_, size, oldest)) = finished.min_by_key(|(id, ..)| *id) else { return };
+            let oldest = oldest.clone();
+            tracing::debug!(pod = oldest.name, "the finished log of a pod is dropped: too many are stored");
+            self.by_pod.remove(&oldest);
+            bytes -= size;
+        }
+    }
 }
 
 impl LogFollower {
-    fn followed(&self) -> MutexGuard<'_, HashMap<ObjectRef, Followed>> {
-        self.followed.lock()
+    fn logs(&self) -> MutexGuard<'_, FollowedLogs> {
+        self.logs.lock()
     }
 
-    /// Follows the log of a pod to its end, unless that is being done.
+    /// Reads the log of a pod to its end, unless it is being read.
     pub(crate) fn follow<F>(&self, pod: ObjectRef, log: impl FnOnce() -> F)
     where
         F: Future<Output = Result<String, LinkError>> + Send + 'static,
     {
-        let mut followed = self.followed();
-        if followed.len() >= MOST {
-            // A pod may go unseen, while no watch works; its log must not take the place of others for ever.
-            followed.retain(|_, log| log.text.has_changed().is_ok());
-        }
-        if followed.len() >= MOST {
+        let mut logs = self.logs();
+        if logs.running() >= MOST_RUNNING {
             return;
         }
-        let Entry::Vacant(place) = followed.entry(pod) else { return };
-        let (whole, text) = watch::channel(None);
-        place.insert(Followed { text, asked: Arc::default() });
-        let log = log();
+        logs.count += 1;
+        let id = logs.count;
+        let Entry::Vacant(place) = logs.by_pod.entry(pod.clone()) else { return };
+        let (complete, text) = watch::channel(None);
+        place.insert(FollowedLog { text, asked: Arc::default(), id, finished: None });
+        drop(logs);
+        let (log, logs) = (log(), Arc::clone(&self.logs));
         tokio::spawn(async move {
-            match log.await {
-                Ok(text) => drop(whole.send(Some(text))),
-                Err(error) => tracing::debug!(%error, "a log cannot be followed; it is read in the end"),
-            }
+            let bytes = match log.await {
+                Ok(text) => {
+                    let bytes = text.len();
+                    complete.send_replace(Some(text));
+                    bytes
+                }
+                Err(error) => {
+                    tracing::debug!(%error, pod = pod.name, "a log cannot be followed; it is read when its pod ended");
+                    0
+                }
+            };
+            logs.lock().finish(&pod, id, bytes);
         });
     }
 
-    /// What a pod that ended said, if it was followed.
+    /// The log of a pod that ended, if it was followed.
     pub(crate) async fn heard(&self, pod: &ObjectRef) -> Option<String> {
-        let Followed { mut text, asked } = self.followed().get(pod).cloned()?;
-        let whole = tokio::time::timeout(END_WITHIN, text.wait_for(Option::is_some)).await;
-        let said = whole.ok()?.ok()?.clone().filter(|text| !text.is_empty());
+        let (mut text, asked) = {
+            let logs = self.logs();
+            let log = logs.by_pod.get(pod)?;
+            (log.text.clone(), Arc::clone(&log.asked))
+        };
+        let complete = tokio::time::timeout(END_WITHIN, text.wait_for(Option::is_some)).await;
+        let text = complete.ok()?.ok()?.clone().filter(|text| !text.is_empty());
         asked.notify_one();
-        said
+        text
     }
 
-    /// Whether somebody may still ask for what a pod said that is gone.
+    /// Whether the log of a pod is stored or being read.
     pub(crate) fn holds(&self, pod: &ObjectRef) -> bool {
-        self.followed().contains_key(pod)
+        self.logs().by_pod.contains_key(pod)
     }
 
-    /// Waits until the log of a deleted pod was read, at most 5 s, or 45 s on a replica that does not lead; then removes
-    /// it.
-    pub(crate) async fn over(&self, pod: &ObjectRef, leads: bool) {
-        let asked = self.followed().get(pod).map(|followed| Arc::clone(&followed.asked));
+    /// Waits until the log of a deleted pod was read, at most 5 s, or 45 s on a standby; then removes it.
+    pub(crate) async fn over(&self, pod: &ObjectRef, role: ReplicaRole) {
+        let asked = self.logs().by_pod.get(pod).map(|log| Arc::clone(&log.asked));
         if let Some(asked) = asked {
-            let limit = if leads { ASKED_WITHIN } else { ASKED_WITHIN_STANDBY };
+            let limit = match role {
+                ReplicaRole::Leader => ASKED_WITHIN,
+                ReplicaRole::Standby => ASKED_WITHIN_STANDBY,
+            };
             // The log of a pod whose operation was deleted is never read.
             let _ = tokio::time::timeout(limit, asked.notified()).await;
         }
-        self.followed().remove(pod);
+        self.logs().by_pod.remove(pod);
     }
 }
 
@@ -104,7 +159,7 @@ pub(crate) fn log_of(pod: &ObjectMeta) -> ObjectRef {
     )
 }
 
-/// Whether this is no log but the kubelet's word that there is none.
+/// Whether this is not a log but the kubelet's message that there is none.
 pub(crate) fn is_lost(log: &str) -> bool {
     log.lines().count() == 1 && INSTEAD.iter().any(|words| log.starts_with(words))
 }
@@ -131,7 +186,7 @@ mod tests {
         log_follower.follow(pod("a"), || log);
         log_follower.follow(pod("a"), || async { panic!("it is followed once") });
         let (other, name) = (Arc::clone(&log_follower), pod("a"));
-        let over = tokio::spawn(async move { other.over(&name, true).await });
+        let over = tokio::spawn(async move { other.over(&name, ReplicaRole::Leader).await });
         assert_eq!(log_follower.heard(&pod("a")).await.as_deref(), Some("swept\n"));
         over.await.unwrap();
         assert!(!log_follower.holds(&pod("a")));
@@ -139,14 +194,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_standby_keeps_the_log_of_a_deleted_pod_until_it_may_lead() {
-        for (leads, heard) in [(false, Some("swept\n")), (true, None)] {
+        for (role, heard) in [(ReplicaRole::Standby, Some("swept\n")), (ReplicaRole::Leader, None)] {
             let log_follower = Arc::new(LogFollower::default());
             log_follower.follow(pod("a"), || async { Ok("swept\n".to_owned()) });
             let (other, name) = (Arc::clone(&log_follower), pod("a"));
-            let over = tokio::spawn(async move { other.over(&name, leads).await });
+            let over = tokio::spawn(async move { other.over(&name, role).await });
             // The lease of a dead leader ends after 15 s; its next holder retries every few seconds.
             tokio::time::sleep(Duration::from_secs(25)).await;
-            assert_eq!(log_follower.heard(&pod("a")).await.as_deref(), heard, "leads: {leads}");
+            assert_eq!(log_follower.heard(&pod("a")).await.as_deref(), heard, "{role:?}");
             over.await.unwrap();
             assert!(!log_follower.holds(&pod("a")));
         }
@@ -162,7 +217,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             assert_eq!(log_follower.heard(&pod(name)).await, None, "{name}");
             assert!(log_follower.holds(&pod(name)));
-            log_follower.over(&pod(name), true).await;
+            log_follower.over(&pod(name), ReplicaRole::Leader).await;
             assert!(!log_follower.holds(&pod(name)));
         }
     }
@@ -170,24 +225,47 @@ mod tests {
     #[tokio::test]
     async fn many_at_once_are_not_followed() {
         let log_follower = LogFollower::default();
-        for at in 0..=MOST {
+        for at in 0..=MOST_RUNNING {
             log_follower.follow(pod(&format!("p{at}")), std::future::pending);
         }
-        assert!(log_follower.holds(&pod("p0")) && !log_follower.holds(&pod(&format!("p{MOST}"))));
+        assert!(log_follower.holds(&pod("p0")) && !log_follower.holds(&pod(&format!("p{MOST_RUNNING}"))));
+    }
+
+    /// Follows a log that is complete at once.
+    async fn finished(log_follower: &LogFollower, name: &str, text: String) {
+        log_follower.follow(pod(name), || async { Ok(text) });
+        while log_follower.logs().by_pod.get(&pod(name)).is_some_and(|log| log.finished.is_none()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn finished_logs_do_not_count_as_running_ones() {
+        let log_follower = LogFollower::default();
+        for at in 0..MOST_RUNNING {
+            log_follower.follow(pod(&format!("running{at}")), std::future::pending);
+        }
+        log_follower.over(&pod("running0"), ReplicaRole::Leader).await;
+        for at in 0..4 * MOST_RUNNING {
+            finished(&log_follower, &format!("p{at}"), format!("{at}\n")).await;
+        }
+        for at in 0..4 * MOST_RUNNING {
+            assert_eq!(log_follower.heard(&pod(&format!("p{at}"))).await, Some(format!("{at}\n")));
+        }
+        assert!(log_follower.holds(&pod("running1")));
     }
 
     #[tokio::test]
-    async fn what_nobody_asked_for_makes_room_for_others() {
+    async fn finished_logs_are_bounded_by_their_bytes_and_the_oldest_goes_first() {
         let log_follower = LogFollower::default();
-        for at in 0..MOST {
-            log_follower.follow(pod(&format!("p{at}")), || async { Ok("over\n".to_owned()) });
+        let text = "x".repeat(MOST_FINISHED_BYTES / 4);
+        log_follower.follow(pod("running"), std::future::pending);
+        for at in 0..5 {
+            finished(&log_follower, &format!("p{at}"), text.clone()).await;
         }
-        for at in 0..MOST {
-            assert!(log_follower.heard(&pod(&format!("p{at}"))).await.is_some());
-        }
-        tokio::task::yield_now().await;
-        log_follower.follow(pod("new"), std::future::pending);
-        assert!(log_follower.holds(&pod("new")) && !log_follower.holds(&pod("p0")));
+        let held = |at: usize| log_follower.holds(&pod(&format!("p{at}")));
+        assert_eq!((0..5).map(held).collect::<Vec<_>>(), [false, false, true, true, true]);
+        assert!(log_follower.holds(&pod("running")));
     }
 
     #[test]

@@ -255,7 +255,7 @@ where
         self.changed(object.clone());
         let (context, meta) = (Arc::clone(&self.context), CachedKind::meta(object).clone());
         tokio::spawn(async move {
-            context.log_follower.over(&pod, context.leads()).await;
+            context.log_follower.over(&pod, context.role()).await;
             context.wake(context.cache.remove::<K>(&meta));
         });
     }
