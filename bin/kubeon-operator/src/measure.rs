@@ -34,8 +34,10 @@ fn cluster(at: usize) -> QueueKey {
 /// An operation with its script, steps and conditions: about 6 kB of JSON.
 fn operation(at: usize) -> ClusterOperation {
     let name = format!("operation-{at}");
-    let step = |at: usize| json!({"type": format!("Step{at}"), "status": "True", "reason": "Done",
-        "message": "the step was done on all hosts ".repeat(6), "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let step = |at: usize| {
+        json!({"type": format!("Step{at}"), "status": "True", "reason": "Done",
+        "message": "the step was done on all hosts ".repeat(6), "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
     let conditions: Vec<Value> = (0..16).map(step).collect();
     let object = json!({
         "apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
@@ -55,7 +57,8 @@ fn job(at: usize) -> Job {
         "annotations": {"kubeon.io/lane": cluster(at).to_string()}});
     let env: Vec<Value> =
         (0..24).map(|at| json!({"name": format!("NAME_{at}"), "value": "value ".repeat(16)})).collect();
-    let container = json!({"name": "kubeonkube", "image": "busybox", "command": ["/bin/entrypoint.sh"], "env": env});
+    let container =
+        json!({"name": "kubeonkube", "image": "busybox", "command": ["/bin/entrypoint.sh"], "env": env});
     let template = json!({"metadata": {"labels": meta["labels"], "annotations": meta["annotations"]},
         "spec": {"containers": [container], "volumes": [{"name": "conf", "configMap": {"name": "conf"}}]}});
     serde_json::from_value(json!({"metadata": meta, "spec": {"template": template}})).unwrap()
@@ -125,10 +128,15 @@ fn measure_the_cache_against_the_reflectors_store() {
         })
         .sum();
     let library_time = begun.elapsed();
-    println!("cache, {OPERATIONS} operations and as many Jobs of {CLUSTERS} clusters; ours, reflector::Store, ours/library");
+    println!(
+        "cache, {OPERATIONS} operations and as many Jobs of {CLUSTERS} clusters; ours, reflector::Store, ours/library"
+    );
     println!("  bytes for each operation with its Job: {ours_bytes} {library_bytes}");
     println!("  list taken in: {ours_fill:?} {library_fill:?} {:.2}", ratio(ours_fill, library_fill));
-    println!("  objects of every cluster: {ours_time:?} {library_time:?} {:.4}", ratio(ours_time, library_time));
+    println!(
+        "  objects of every cluster: {ours_time:?} {library_time:?} {:.4}",
+        ratio(ours_time, library_time)
+    );
     assert_eq!((ours, library), (2 * OPERATIONS, 2 * OPERATIONS));
     assert!(ours_time < library_time);
 }
@@ -228,7 +236,9 @@ async fn measure_the_concurrency_limiter_against_a_semaphore() {
         serve(workers).await;
     })
     .await;
-    println!("limiter, 400 requests and 20 urgent ones; ours, tokio::sync::Semaphore (tower's ConcurrencyLimit), ours/library");
+    println!(
+        "limiter, 400 requests and 20 urgent ones; ours, tokio::sync::Semaphore (tower's ConcurrencyLimit), ours/library"
+    );
     println!("  urgent, median: {:?} {:?} {:.2}", ours.0, library.0, ratio(ours.0, library.0));
     println!("  urgent, longest: {:?} {:?} {:.2}", ours.1, library.1, ratio(ours.1, library.1));
     println!("  all: {:?} {:?} {:.2}", ours.2, library.2, ratio(ours.2, library.2));
