@@ -9,7 +9,7 @@ use crate::context::{Host, Leaving, PlanContext};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 use crate::output::{Note, PlanError};
-use crate::precheck::{self, Rule, rules};
+use crate::precheck::{self, CheckRule, rules};
 use crate::proxy_mode::missing_tool;
 
 /// The program of kubeon on a host.
@@ -24,7 +24,7 @@ pub(crate) fn admit<'a>(
     snapshot: &'a Snapshot,
 ) -> Result<(PlanContext<'a>, Vec<Note>), PlanError> {
     // Names are judged below, together with those of hosts that leave.
-    let rules: Vec<&Rule> = rules().filter(|rule| rule.name != "name").collect();
+    let rules: Vec<&CheckRule> = rules().filter(|rule| rule.name != "name").collect();
     let (mut site, mut notes) = judge(intent, snapshot, &rules, Purpose::Stay)?;
     notes.extend(untold(&site));
     bare_first(&mut site, &mut notes);
@@ -110,7 +110,7 @@ enum Purpose {
 fn judge<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
-    rules: &[&Rule],
+    rules: &[&CheckRule],
     purpose: Purpose,
 ) -> Result<(PlanContext<'a>, Vec<Note>), PlanError> {
     let (mut refusals, mut notes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
@@ -296,7 +296,7 @@ fn same_names(hosts: &[Host<'_>], leaving: &[Leaving<'_>]) -> Vec<Refusal> {
 fn check(
     intent: &Intent,
     snapshot: &Snapshot,
-    rules: &[&Rule],
+    rules: &[&CheckRule],
     refusals: &mut Vec<Refusal>,
     notes: &mut Vec<Note>,
 ) {

@@ -50,7 +50,7 @@ pub struct Facts {
     pub selinux_enforces: Option<bool>,
     /// Swap in bytes.
     pub swap_bytes: u64,
-    /// `apt`, `dnf`, `yum`, `zypper`, `apk`, or `None`.
+    /// The program that installs packages, such as `apt`; `None` where none is known.
     pub package_manager: Option<String>,
     /// Programs by name: whether the host has them itself.
     pub programs: BTreeMap<String, bool>,

@@ -3,14 +3,15 @@
 use kubeon_api::Remedy;
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 
-use super::{Rule, Subject, Verdict, host_conflicts, rule};
+use super::host_conflicts;
+use super::rule::{CheckRule, Subject, Verdict, rule};
 
 /// Whose host it is.
-pub(super) const OWNER: &[Rule] =
+pub(super) const OWNER: &[CheckRule] =
     &[rule("claim", claim), rule("leftover", leftover), rule("own-services", own_services)];
 
 /// What hosts must not share.
-pub(super) const IDENTITY: &[Rule] =
+pub(super) const IDENTITY: &[CheckRule] =
     &[rule("name", name), rule("machine-id", machine_id), rule("product-uuid", product_uuid)];
 
 /// No other cluster that kubeon made holds the host.

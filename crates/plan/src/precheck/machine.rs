@@ -3,7 +3,7 @@
 use kubeon_api::Arch;
 use kubeon_wire::Cgroup;
 
-use super::{Rule, Subject, Verdict, rule};
+use super::rule::{CheckRule, Subject, Verdict, rule};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::proxy_mode::missing_tool;
 
@@ -19,10 +19,10 @@ const MASTER_CPUS: u32 = 2;
 /// Modules without which no pod runs.
 const NEEDED_MODULES: [&str; 1] = ["overlay"];
 /// Modules without which something works less well.
-const WISHED_MODULES: [&str; 2] = ["br_netfilter", "nf_tables"];
+const USEFUL_MODULES: [&str; 2] = ["br_netfilter", "nf_tables"];
 
 /// What the machine is and has.
-pub(super) const MACHINE: &[Rule] = &[
+pub(super) const MACHINE: &[CheckRule] = &[
     rule("system", system),
     rule("kernel", kernel),
     rule("sudo", sudo),
@@ -37,7 +37,7 @@ pub(super) const MACHINE: &[Rule] = &[
 ];
 
 /// What the kernel and the programs do for the network.
-pub(super) const NETWORK: &[Rule] = &[
+pub(super) const NETWORK: &[CheckRule] = &[
     rule("modules", modules),
     rule("nftables", nftables),
     rule("tools", tools),
@@ -207,8 +207,8 @@ fn modules(it: &Subject<'_>) -> Verdict {
     let says = |missing: Vec<String>| {
         (!missing.is_empty()).then(|| format!("its kernel lacks {}", missing.join(", ")))
     };
-    let wanted = [&NEEDED_MODULES[..], &WISHED_MODULES[..]].concat().join(", ");
-    Verdict::good(found, wanted).error(says(missing(&NEEDED_MODULES))).warning(says(missing(&WISHED_MODULES)))
+    let wanted = [&NEEDED_MODULES[..], &USEFUL_MODULES[..]].concat().join(", ");
+    Verdict::good(found, wanted).error(says(missing(&NEEDED_MODULES))).warning(says(missing(&USEFUL_MODULES)))
 }
 
 /// What kube-proxy uses where it can.

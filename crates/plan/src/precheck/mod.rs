@@ -12,84 +12,24 @@ mod cluster;
 mod host_conflicts;
 mod machine;
 mod network;
+mod rule;
 
 use kubeon_api::{Refusal, Remedy};
-use kubeon_wire::{Facts, PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity as Severity};
+use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity as Severity};
 
 pub use network::{Place, questions};
 
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 use host_conflicts::HostConflicts;
-
-/// A host that was seen, and all that is asked about it.
-pub(crate) struct Subject<'a> {
-    pub(crate) intent: &'a Intent,
-    pub(crate) spec: &'a HostSpec,
-    pub(crate) master: bool,
-    pub(crate) facts: &'a Facts,
-    host_conflicts: &'a HostConflicts<'a>,
-}
-
-/// What a rule says.
-pub(crate) struct Verdict {
-    /// How bad the message is; where there is none, how bad it could be.
-    severity: Severity,
-    found: String,
-    wanted: String,
-    message: Option<String>,
-    remedy: Option<Remedy>,
-}
-
-impl Verdict {
-    fn good(found: impl Into<String>, wanted: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            found: found.into(),
-            wanted: wanted.into(),
-            message: None,
-            remedy: None,
-        }
-    }
-
-    /// Stands in the way, where there is a message.
-    fn error(mut self, message: Option<String>) -> Self {
-        self.severity = Severity::Error;
-        self.message = message;
-        self
-    }
-
-    /// A person should know, where there is a message; what was said before stays.
-    fn warning(mut self, message: Option<String>) -> Self {
-        if self.message.is_none() && message.is_some() {
-            self.severity = Severity::Warning;
-            self.message = message;
-        }
-        self
-    }
-
-    /// What a person can do, where there is a message.
-    fn remedy(self, remedy: Remedy) -> Self {
-        Self { remedy: self.message.is_some().then_some(remedy), ..self }
-    }
-}
-
-/// A check.
-pub(crate) struct Rule {
-    /// Its name.
-    pub(crate) name: &'static str,
-    pub(crate) judge: fn(&Subject<'_>) -> Verdict,
-}
-
-const fn rule(name: &'static str, judge: fn(&Subject<'_>) -> Verdict) -> Rule {
-    Rule { name, judge }
-}
+use rule::Verdict;
+pub(crate) use rule::{CheckRule, Subject};
 
 /// Whether the host can be looked at.
 const REACH: &str = "reach";
 const LOGIN: &str = "login";
 
 /// Every other check, in the order in which they are told. Each table is beside the functions of its rules.
-pub(crate) fn rules() -> impl Iterator<Item = &'static Rule> {
+pub(crate) fn rules() -> impl Iterator<Item = &'static CheckRule> {
     let tables = [
         cluster::OWNER,
         machine::MACHINE,
@@ -145,7 +85,7 @@ pub fn precheck(intent: &Intent, snapshot: &Snapshot) -> PrecheckReport {
 }
 
 /// What one rule says of a host.
-pub(crate) fn judge(rule: &Rule, subject: &Subject<'_>) -> PrecheckResult {
+pub(crate) fn judge(rule: &CheckRule, subject: &Subject<'_>) -> PrecheckResult {
     let Verdict { severity, found, wanted, message, remedy } = (rule.judge)(subject);
     let ok = message.is_none();
     let ignored = !ok && subject.intent.ignore.contains(rule.name);

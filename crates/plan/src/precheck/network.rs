@@ -6,14 +6,15 @@ use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_api::{HostAddress, RefusedField, Remedy};
 use kubeon_wire::Reach;
 
-use super::{Rule, Subject, Verdict, host_conflicts, rule};
+use super::host_conflicts;
+use super::rule::{CheckRule, Subject, Verdict, rule};
 use crate::input::{HostSpec, Intent};
 
 /// Ports that the cluster's programs take.
-pub(super) const PORTS: &[Rule] = &[rule("ports", ports), rule("node-ports", node_ports)];
+pub(super) const PORTS: &[CheckRule] = &[rule("ports", ports), rule("node-ports", node_ports)];
 
 /// Ways to other places.
-pub(super) const CONNECTIONS: &[Rule] = &[
+pub(super) const CONNECTIONS: &[CheckRule] = &[
     rule("dns", dns),
     rule("mtu", mtu),
     rule("peers", peers),
