@@ -1,8 +1,9 @@
-//! One operator before one API server, in a namespace of its own, with the rights that are installed for it and no other.
-//! One test at a time: Clusters have no namespace.
+//! One operator with an API server of its own, in a new namespace, with the rights that are installed for it and no other.
+//! Clusters have no namespace, so tests that run at the same time use different API servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -20,11 +21,9 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
-use tokio::sync::{MutexGuard, OnceCell};
 
 use crate::http::{free_port, get};
 
-static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// For anything that is waited for: machines that run tests are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -37,25 +36,38 @@ pub(crate) struct Lab {
     operator: Mutex<Option<Child>>,
     /// Where the operator that was started last serves its metrics.
     port: AtomicU16,
-    _alone: MutexGuard<'static, ()>,
+    server: LentServer,
 }
 
-/// The API server of all tests. It guards owner references, which most do not: what is installed must do with it, too.
-async fn server() -> &'static TestApiServer {
-    static SERVER: OnceCell<TestApiServer> = OnceCell::const_new();
-    let started = async {
-        let guarded = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
-        TestApiServer::start(ApiServerOptions { arguments: vec![guarded], ..ApiServerOptions::default() })
-            .await
-            .unwrap()
-    };
-    SERVER.get_or_init(|| started).await
+/// API servers that no test uses now; there are at most as many as tests that ran at the same time.
+static IDLE_SERVERS: Mutex<Vec<Arc<TestApiServer>>> = Mutex::new(Vec::new());
+
+/// An API server that one test uses. It enforces the rights on owner references, which most clusters do not: the installed
+/// rights must suffice there too.
+struct LentServer(Arc<TestApiServer>);
+
+impl LentServer {
+    async fn borrow() -> Self {
+        let idle = IDLE_SERVERS.lock().pop();
+        if let Some(server) = idle {
+            return Self(server);
+        }
+        let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
+        let options = ApiServerOptions { arguments: vec![plugin], ..ApiServerOptions::default() };
+        Self(Arc::new(TestApiServer::start(options).await.unwrap()))
+    }
+}
+
+impl Drop for LentServer {
+    fn drop(&mut self) {
+        IDLE_SERVERS.lock().push(Arc::clone(&self.0));
+    }
 }
 
 impl Lab {
     pub(crate) async fn open() -> Self {
-        let alone = ONE_AT_A_TIME.lock().await;
-        let server = server().await;
+        let lent = LentServer::borrow().await;
+        let server = &*lent.0;
         server.apply_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")).await.unwrap();
         let client = server.client().await.unwrap();
         let (namespace, proxy) =
@@ -64,8 +76,8 @@ impl Lab {
         let file = format!("operator-{namespace}");
         let kubeconfig = server.write_file(&file, &proxy.kubeconfig_of_token(&token)).unwrap();
         let (operator, port) = (Mutex::default(), AtomicU16::default());
-        let lab = Self { client, proxy, namespace, kubeconfig, operator, port, _alone: alone };
-        lab.rights(server).await;
+        let lab = Self { client, proxy, namespace, kubeconfig, operator, port, server: lent };
+        lab.rights(&lab.server.0).await;
         lab.clear().await;
         lab
     }
