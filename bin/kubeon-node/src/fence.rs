@@ -172,7 +172,7 @@ mod tests {
             uid: uid.into(),
             generation,
             version: "v1.36.3".parse().unwrap(),
-            role: "master".into(),
+            role: kubeon_api::HostRole::Master,
         }
     }
 

@@ -16,7 +16,7 @@ fn fence(generation: u64) -> Request {
         uid: "u1".into(),
         generation,
         version: "v1.36.3".parse().unwrap(),
-        role: "master".into(),
+        role: kubeon_api::HostRole::Master,
     })
 }
 

@@ -91,7 +91,7 @@ fn open(generation: u64) -> Request {
         uid: "u1".into(),
         generation,
         version: "v1.36.3".parse().unwrap(),
-        role: "worker".into(),
+        role: kubeon_api::HostRole::Worker,
     })
 }
 

@@ -79,7 +79,7 @@ impl OperatorSpans {
         });
         let Some((word, reason)) = end.filter(|_| !failed) else { return };
         let made = operation.metadata.creation_timestamp.as_ref().map(|time| SystemTime::from(time.0));
-        let action = operation.spec.main.action_type.clone();
+        let action = operation.spec.main.action_type.to_string();
         let more = [("kubeon.action_type", action), ("kubeon.result", word)];
         self.traces.tell(Span {
             place,

@@ -15,10 +15,12 @@
 mod addresses;
 mod arch;
 mod crd;
+mod host_role;
 pub mod kubeonkube;
 pub mod kubernetes_cluster;
 pub mod labels;
 pub mod names;
+mod open_words;
 mod read;
 pub mod refusal;
 mod schema;
@@ -28,6 +30,7 @@ mod words;
 pub use addresses::{DnsName, Endpoint, HttpsUrl, LoginName, PortRange, Registry};
 pub use arch::{Arch, NotAnArch};
 pub use crd::{GenerateError, crds, definitions, json_schema};
+pub use host_role::HostRole;
 pub use kubeonkube::{Cluster, ClusterOperation, DataRef};
 pub use kubernetes_cluster::{
     KubernetesCluster, KubernetesClusterSpec, KubernetesClusterStatus, Operation, Phase,

@@ -90,7 +90,7 @@ async fn a_step_that_needs_one_outside_the_plan_fails_and_is_never_sent() {
     let world = world();
     let steps = [step("b", H1).needs(["nowhere"]), step("c", H2).needs(["b"]), step("d", H1)];
     let ran = ran(&world, &plan_of(steps)).await;
-    assert!(ran.failure("b").cause.contains("test/nowhere@test, which is not in the plan"));
+    assert!(ran.failure("b").cause.contains("verify/nowhere@test, which is not in the plan"));
     assert_eq!((ran.of("c").as_str(), ran.of("d").as_str()), ("skipped because of b", "done"));
     assert_eq!(ran.count(|it| matches!(it, RunEvent::StepStarted { step, .. } if step.what() != "d")), 0);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
 use kubeon_api::{ClusterName, HostAddress, HostName, NameError, Version};
-use kubeon_plan::{ClusterSpec, HostSpec, Note, PlanError, Refusal, RefusedField, Valid};
+use kubeon_plan::{ClusterSpec, HostSpec, Note, PlanRefused, Refusal, RefusedField, Valid};
 
 use crate::error::EngineError;
 use crate::login_request::{HostLoginRequest, LoginRequest};
@@ -115,7 +115,7 @@ pub(crate) fn validated(
     match kubeon_plan::validate(spec, supported) {
         Ok(valid) if refusals.is_empty() => Ok(valid),
         Ok((_, notes)) => Err(EngineError::refusals(name, refusals, &notes)),
-        Err(PlanError { refusals: more, notes, .. }) => {
+        Err(PlanRefused { refusals: more, notes, .. }) => {
             refusals.extend(more.into_iter().filter(|refusal| {
                 !(unread_masters && refusal.field == RefusedField::Master && refusal.value.is_empty())
             }));

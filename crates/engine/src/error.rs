@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use kubeon_plan::{Note, PlanError, Refusal};
+use kubeon_plan::{Note, PlanError, PlanRefused, Refusal};
 use kubeon_reconcile::ReconcileError;
 use kubeon_store::StoreError;
 use kubeon_wire::PrecheckReport;
@@ -121,7 +121,16 @@ pub fn note_text(note: &Note) -> String {
 
 impl From<PlanError> for EngineError {
     fn from(error: PlanError) -> Self {
-        Self::refusals(&error.cluster, error.refusals, &error.notes)
+        match error {
+            PlanError::Refused(refused) => refused.into(),
+            PlanError::Internal { .. } => Self::failed(error.to_string()),
+        }
+    }
+}
+
+impl From<PlanRefused> for EngineError {
+    fn from(refused: PlanRefused) -> Self {
+        Self::refusals(&refused.cluster, refused.refusals, &refused.notes)
     }
 }
 

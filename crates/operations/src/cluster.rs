@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kubeon_api::kubeonkube::ClusterCondition;
+use kubeon_api::kubeonkube::{ClusterCondition, RecordedResult};
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 
 use crate::object::{ObjectPatch, StatusPatch};
@@ -121,7 +121,8 @@ fn rival(
 ) -> Result<Option<OperationChanges>, NeedsReads> {
     let claimed = cluster.status.iter().flat_map(|status| &status.conditions);
     let unknown = claimed.filter(|entry| {
-        entry.status == "Running" && !s.operations.iter().any(|known| name(known) == entry.cluster_ops)
+        entry.status == RecordedResult::Running
+            && !s.operations.iter().any(|known| name(known) == entry.cluster_ops)
     });
     for entry in unknown {
         let target = ObjectRef::new(ObjectKind::Operation, "", &entry.cluster_ops);
@@ -266,7 +267,7 @@ fn history(
     let mut conditions: Vec<ClusterCondition> = ordered.iter().map(entry).collect();
     if conditions.len() > MOST_SHOWN {
         // What works is never left out.
-        conditions.sort_by_key(|condition| condition.status != "Running");
+        conditions.sort_by_key(|condition| condition.status != RecordedResult::Running);
         conditions.truncate(MOST_SHOWN);
     }
     let before = cluster.status.clone().unwrap_or_default();

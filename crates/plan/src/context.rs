@@ -3,12 +3,13 @@
 use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::ProxyMode;
-use kubeon_api::{Arch, HostAddress, HostName};
+use kubeon_api::{Arch, HostAddress, HostName, HostRole};
 use kubeon_wire::{Cgroup, Facts, Fence, NodeFact};
 
 use crate::input::{ClusterSpec, HostSpec, Intent, PartInfo};
 use crate::proxy_mode::{missing_tool, usable};
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// Bytes that a packet has on an ordinary link.
 const USUAL_MTU: u32 = 1500;
@@ -117,7 +118,7 @@ impl<'a> PlanContext<'a> {
             uid: self.intent.uid.clone(),
             generation,
             version: self.spec().version,
-            role: if master { "master" } else { "worker" }.to_owned(),
+            role: HostRole::of(master),
         }
     }
 }

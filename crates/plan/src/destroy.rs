@@ -9,7 +9,8 @@ use crate::diff::planned_hosts;
 use crate::hosts;
 use crate::input::{Intent, Snapshot};
 use crate::output::{Plan, PlanError, Step};
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// Plans the removal of a cluster. Hosts that carry nothing of it are left alone, and so are those that were named to be
 /// left out, masters too. Where all are, the plan is empty. A note names those that carry another cluster.
@@ -45,7 +46,7 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
 }
 
 /// The name of the one stage of a removal.
-const STAGE: StageName = StageName::of("reset");
+const STAGE: StageName = StageName::Reset;
 
 fn reset_id(name: &HostName) -> StepId {
     StepId::new(STAGE, "host", name)
@@ -54,7 +55,7 @@ fn reset_id(name: &HostName) -> StepId {
 fn reset(site: &PlanContext<'_>, host: HostAddress, name: &HostName, needs: Vec<StepId>) -> Step {
     Step {
         id: reset_id(name),
-        stage: STAGE.to_string(),
+        stage: STAGE,
         host,
         title: format!("take everything of {} off {name}", site.spec().name),
         why: "the cluster is to be destroyed".to_owned(),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kubeon_api::{HostAddress, HostName, Refusal};
+use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{
     CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, SecretRef, Standing, renewal_due,
 };
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::context::PlanContext;
 use crate::desired::step::DesiredStep;
-use crate::output::{Note, Plan, PlanError, PlannedHost, Step};
+use crate::output::{MissingNeed, Note, Plan, PlanError, PlannedHost, Step};
 use crate::stages::side_by_side;
 use crate::step_id::StepId;
 
@@ -45,7 +45,8 @@ pub(crate) fn plan(
     notes: Vec<Note>,
 ) -> Result<Plan, PlanError> {
     let seen = look(site);
-    let traced = trace(&wishes).map_err(|faults| internal(site, faults))?;
+    let traced = trace(&wishes)
+        .map_err(|missing| PlanError::Internal { cluster: site.spec().name.to_string(), missing })?;
     let found = find(&wishes, traced, &seen, now);
     let standing = found.iter().filter(|found| found.why.is_none()).count();
     let needed: Vec<bool> = found.iter().map(|found| found.why.is_some()).collect();
@@ -61,18 +62,6 @@ pub(crate) fn plan(
         facts: seen.values().map(|seen| count(seen.facts)).sum(),
         notes,
     })
-}
-
-/// A fault of the planner, not of the request.
-fn internal(site: &PlanContext<'_>, faults: Vec<Dangling>) -> PlanError {
-    let refusals = faults.into_iter().map(|Dangling { id, need }| {
-        let reason = format!(
-            "internal error: it must come after {need}, and no step of that name comes before it; \
-             nothing was changed; please report this"
-        );
-        Refusal::argument(id.to_string(), reason)
-    });
-    PlanError { cluster: site.spec().name.to_string(), refusals: refusals.collect(), notes: Vec::new() }
 }
 
 /// The hosts of the cluster and those that leave it, as far as they were seen.
@@ -116,13 +105,6 @@ struct Traced {
     reads: Vec<usize>,
 }
 
-/// A step that names one before it which does not exist.
-#[derive(Debug, PartialEq, Eq)]
-struct Dangling {
-    id: StepId,
-    need: StepId,
-}
-
 /// Looks at every wish once. What a wish comes after stands before it in the list.
 fn find(
     wishes: &[DesiredStep],
@@ -141,7 +123,7 @@ fn find(
 }
 
 /// What can be found out about each wish alone: most of the work of a large plan.
-fn trace(wishes: &[DesiredStep]) -> Result<Vec<Traced>, Vec<Dangling>> {
+fn trace(wishes: &[DesiredStep]) -> Result<Vec<Traced>, Vec<MissingNeed>> {
     let places: HashMap<&str, usize> =
         wishes.iter().enumerate().map(|(place, wish)| (wish.id.as_str(), place)).collect();
     let size = wishes.len().div_ceil(PIECES).max(1);
@@ -153,14 +135,14 @@ fn trace(wishes: &[DesiredStep]) -> Result<Vec<Traced>, Vec<Dangling>> {
             wishes.iter().enumerate().map(one).collect()
         }
     }));
-    let (mut good, mut dangling) = (Vec::with_capacity(traced.len()), Vec::new());
+    let (mut good, mut missing) = (Vec::with_capacity(traced.len()), Vec::new());
     for one in traced {
         match one {
             Ok(one) => good.push(one),
-            Err(fault) => dangling.push(fault),
+            Err(fault) => missing.push(fault),
         }
     }
-    if dangling.is_empty() { Ok(good) } else { Err(dangling) }
+    if missing.is_empty() { Ok(good) } else { Err(missing) }
 }
 
 /// `json` is room to write in.
@@ -169,10 +151,10 @@ fn trace_one(
     place: usize,
     places: &HashMap<&str, usize>,
     json: &mut Vec<u8>,
-) -> Result<Traced, Dangling> {
+) -> Result<Traced, MissingNeed> {
     let before = |id: &StepId| {
         let found = places.get(id.as_str()).copied().filter(|found| *found < place);
-        found.ok_or_else(|| Dangling { id: wish.id.clone(), need: id.clone() })
+        found.ok_or_else(|| MissingNeed { id: wish.id.clone(), need: id.clone() })
     };
     let needs: Vec<usize> = wish.needs.iter().map(before).collect::<Result<_, _>>()?;
     let reads = if wish.check && wish.reads.is_empty() {
@@ -276,7 +258,7 @@ fn step(wish: DesiredStep, found: Found, needed: &[bool]) -> Option<Step> {
     needs.sort_unstable();
     needs.dedup();
     Some(Step {
-        stage: wish.id.stage().to_owned(),
+        stage: wish.id.stage(),
         id: wish.id,
         host: wish.host,
         title: wish.title,
@@ -306,7 +288,7 @@ mod tests {
         let good = [desired("join/keys@h1"), desired("join/kubelet@h1").reads([id("join/keys@h1")])];
         assert_eq!(trace(&good).ok().unwrap()[1].needs, [0]);
         let misspelt = [desired("join/keys@h1"), desired("join/kubelet@h1").needs([id("join/key@h1")])];
-        let fault = Dangling { id: id("join/kubelet@h1"), need: id("join/key@h1") };
+        let fault = MissingNeed { id: id("join/kubelet@h1"), need: id("join/key@h1") };
         assert_eq!(trace(&misspelt).err().unwrap(), [fault]);
         let late = [desired("join/kubelet@h1").reads([id("join/keys@h1")]), desired("join/keys@h1")];
         assert_eq!(trace(&late).err().unwrap()[0].need, "join/keys@h1", "it must come before");

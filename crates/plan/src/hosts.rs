@@ -8,7 +8,7 @@ use kubeon_wire::Facts;
 use crate::context::{Host, Leaving, PlanContext};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
-use crate::output::{Note, PlanError};
+use crate::output::{Note, PlanRefused};
 use crate::precheck::{self, CheckRule, rules};
 use crate::proxy_mode::missing_tool;
 
@@ -22,7 +22,7 @@ const TOLD_ALWAYS: [&str; 3] = ["memory", "nftables", "clock"];
 pub(crate) fn admit<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
-) -> Result<(PlanContext<'a>, Vec<Note>), PlanError> {
+) -> Result<(PlanContext<'a>, Vec<Note>), PlanRefused> {
     // Names are judged below, together with those of hosts that leave.
     let rules: Vec<&CheckRule> = rules().filter(|rule| rule.name != "name").collect();
     let (mut site, mut notes) = judge(intent, snapshot, &rules, Purpose::Stay)?;
@@ -57,7 +57,7 @@ fn bare_first(site: &mut PlanContext<'_>, notes: &mut Vec<Note>) {
 pub(crate) fn recognize<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
-) -> Result<(PlanContext<'a>, Vec<Note>), PlanError> {
+) -> Result<(PlanContext<'a>, Vec<Note>), PlanRefused> {
     // The generation is counted before the first effect, so 0 says that there was none.
     let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);
     let written = intent.generation > 0 || snapshot.hosts.values().filter_map(Seen::fresh).any(ours);
@@ -112,7 +112,7 @@ fn judge<'a>(
     snapshot: &'a Snapshot,
     rules: &[&CheckRule],
     purpose: Purpose,
-) -> Result<(PlanContext<'a>, Vec<Note>), PlanError> {
+) -> Result<(PlanContext<'a>, Vec<Note>), PlanRefused> {
     let (mut refusals, mut notes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
     let masters = intent.spec.masters.len();
     for (index, spec) in intent.spec.hosts().enumerate() {
@@ -131,7 +131,7 @@ fn judge<'a>(
     let leaving = leave(intent, snapshot, purpose, &mut refusals, &mut notes);
     refusals.extend(same_names(&hosts, &leaving));
     if !refusals.is_empty() || hosts.is_empty() && purpose == Purpose::Stay {
-        return Err(PlanError { cluster: intent.spec.name.to_string(), refusals, notes });
+        return Err(PlanRefused { cluster: intent.spec.name.to_string(), refusals, notes });
     }
     let going = leaving.iter().filter_map(|host| host.facts.as_ref().ok()).copied();
     let claims = hosts.iter().map(|host| host.facts).chain(going).filter_map(|facts| facts.claim.as_ref());
@@ -358,7 +358,7 @@ fn tools_are_whole(site: &PlanContext<'_>) -> Option<Refusal> {
 fn bundle_is_whole(
     site: PlanContext<'_>,
     notes: Vec<Note>,
-) -> Result<(PlanContext<'_>, Vec<Note>), PlanError> {
+) -> Result<(PlanContext<'_>, Vec<Note>), PlanRefused> {
     let artifacts = &site.intent.artifacts;
     let programs = parts(true).chain(parts(false)).filter(|name| !artifacts.parts.contains_key(*name));
     let images = NODE_IMAGES.iter().copied().filter(|role| !artifacts.images.contains_key(*role));
@@ -373,5 +373,5 @@ fn bundle_is_whole(
     if refusals.is_empty() {
         return Ok((site, notes));
     }
-    Err(PlanError { cluster: site.spec().name.to_string(), refusals, notes })
+    Err(PlanRefused { cluster: site.spec().name.to_string(), refusals, notes })
 }

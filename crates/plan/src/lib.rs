@@ -23,6 +23,7 @@ pub mod precheck;
 mod proxy_mode;
 mod quorum;
 pub mod sim;
+mod stage_name;
 pub mod stages;
 mod step_id;
 pub mod validate;
@@ -31,9 +32,10 @@ pub use destroy::destroy;
 pub use input::{Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, PartInfo, Seen, Snapshot, Valid};
 pub use kubeon_api::{Refusal, RefusedField, Remedy};
 pub use lint::{Finding, Severity, lint};
-pub use output::{Note, Outcome, Plan, PlanError, PlannedHost, Step, StepOutcome};
+pub use output::{MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, Step, StepOutcome};
 pub use precheck::precheck;
-pub use step_id::{StageName, StepId, StepIdError};
+pub use stage_name::{StageName, StageNameError};
+pub use step_id::{StepId, StepIdError};
 pub use validate::validate;
 
 /// Plans the way from what was seen to what is wanted.

@@ -6,6 +6,7 @@ use kubeon_api::{ClusterName, HostAddress, HostName, Refusal, Version};
 use kubeon_wire::{Fence, Op, StepFailure};
 use serde::{Deserialize, Serialize};
 
+use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
 /// An ordered list of steps that leads from what was seen to what is wanted. Nothing is left to decide.
@@ -47,7 +48,7 @@ pub struct Step {
     /// Identity, stable between plans: `STAGE/WHAT@HOST`.
     pub id: StepId,
     /// The stage, one of [`crate::stages`].
-    pub stage: String,
+    pub stage: StageName,
     /// Where it happens.
     pub host: HostAddress,
     /// What it does, in a few words: `start kube-apiserver v1.36.3`.
@@ -80,10 +81,48 @@ pub struct Note {
     pub text: String,
 }
 
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The request or the hosts do not allow one.
+    #[error(transparent)]
+    Refused(#[from] PlanRefused),
+    /// A fault of the planner, not of the request: steps name steps before them that do not exist. Without this error the
+    /// order between the two would be lost.
+    #[error("internal error: the plan of {cluster} is not valid; nothing was changed; please report this: {}", .missing.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Internal {
+        /// The cluster.
+        cluster: String,
+        /// Each dependency that resolves to nothing; never empty.
+        missing: Vec<MissingNeed>,
+    },
+}
+
+impl PlanError {
+    /// The reasons of a refusal; none for a fault of the planner.
+    #[must_use]
+    pub fn refusals(&self) -> &[Refusal] {
+        match self {
+            Self::Refused(refused) => &refused.refusals,
+            Self::Internal { .. } => &[],
+        }
+    }
+}
+
+/// A step that names one before it which does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("step {id} comes after {need}, and no step of that name comes before it")]
+pub struct MissingNeed {
+    /// The step.
+    pub id: StepId,
+    /// The step that it needs.
+    pub need: StepId,
+}
+
 /// No plan could be made. Holds every reason at once.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cluster} cannot be planned, {} reason{}", .refusals.len(), if .refusals.len() == 1 { "" } else { "s" })]
-pub struct PlanError {
+pub struct PlanRefused {
     /// The cluster.
     pub cluster: String,
     /// The reasons; never empty.

@@ -3,10 +3,11 @@
 use kubeon_api::HostName;
 use kubeon_wire::{EtcdFact, Facts};
 
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// The name of the stage of the members.
-pub(crate) const STAGE: StageName = StageName::of("etcd");
+pub(crate) const STAGE: StageName = StageName::Etcd;
 const MEMBER: &str = "member";
 
 /// What is known of etcd's quorum.
@@ -27,7 +28,7 @@ pub(crate) fn member_id(host: &HostName) -> StepId {
 
 /// Whether the step runs a member.
 pub(crate) fn is_member(id: &StepId) -> bool {
-    id.stage() == STAGE.as_str() && id.what() == MEMBER
+    id.stage() == STAGE && id.what() == MEMBER
 }
 
 /// What the masters' own words come to.

@@ -206,7 +206,7 @@ pub fn describe(plan: &Plan) -> String {
 #[must_use]
 pub fn refused(error: &PlanError) -> String {
     let mut text = format!("refused: {error}\n");
-    for refusal in &error.refusals {
+    for refusal in error.refusals() {
         let remedy = refusal.remedy.as_ref().map(|remedy| format!(" [{remedy:?}]")).unwrap_or_default();
         let _ = writeln!(text, "  {} {} {}{remedy}", refusal.field, refusal.value, refusal.reason);
     }

@@ -2,75 +2,57 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use kubeon_api::HostName;
 use serde::{Deserialize, Serialize};
 
-/// The name of a stage, written once: beside the stage's steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StageName(&'static str);
-
-impl StageName {
-    /// The stage of that name: lower case letters, neither `/` nor `@`.
-    #[must_use]
-    pub const fn of(name: &'static str) -> Self {
-        Self(name)
-    }
-
-    /// The name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        self.0
-    }
-}
-
-impl fmt::Display for StageName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
+use crate::stage_name::StageName;
 
 /// Identifies a step within a plan, and stays the same from plan to plan: `STAGE/WHAT@HOST`. Ids are ordered
 /// as their texts.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct StepId(String);
+pub struct StepId {
+    text: String,
+    stage: StageName,
+}
 
 /// A text that is no step id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a step id of the form STAGE/WHAT@HOST")]
+#[error("{0:?} is not a step id of the form STAGE/WHAT@HOST, or its stage does not exist")]
 pub struct StepIdError(String);
 
 impl StepId {
     /// The id of what a stage does on a host.
     #[must_use]
     pub fn new(stage: StageName, what: &str, host: &HostName) -> Self {
-        Self(format!("{stage}/{what}@{host}"))
+        Self { text: format!("{stage}/{what}@{host}"), stage }
     }
 
     /// The whole text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// The stage's name.
     #[must_use]
-    pub fn stage(&self) -> &str {
-        split(&self.0).map_or("", |(stage, _, _)| stage)
+    pub fn stage(&self) -> StageName {
+        self.stage
     }
 
     /// What the step does, in a word.
     #[must_use]
     pub fn what(&self) -> &str {
-        split(&self.0).map_or("", |(_, what, _)| what)
+        split(&self.text).map_or("", |(_, what, _)| what)
     }
 
     /// The name of the host whose journal remembers the step.
     #[must_use]
     pub fn host(&self) -> &str {
-        split(&self.0).map_or("", |(_, _, host)| host)
+        split(&self.text).map_or("", |(_, _, host)| host)
     }
 }
 
@@ -90,13 +72,16 @@ impl FromStr for StepId {
 impl TryFrom<String> for StepId {
     type Error = StepIdError;
     fn try_from(text: String) -> Result<Self, StepIdError> {
-        if split(&text).is_some() { Ok(Self(text)) } else { Err(StepIdError(text)) }
+        match split(&text).and_then(|(stage, _, _)| stage.parse().ok()) {
+            Some(stage) => Ok(Self { text, stage }),
+            None => Err(StepIdError(text)),
+        }
     }
 }
 
 impl From<StepId> for String {
     fn from(id: StepId) -> Self {
-        id.0
+        id.text
     }
 }
 
@@ -104,37 +89,44 @@ impl From<StepId> for String {
 impl std::ops::Deref for StepId {
     type Target = str;
     fn deref(&self) -> &str {
-        &self.0
+        &self.text
+    }
+}
+
+/// A map finds an id by its text, so both have the same hash.
+impl Hash for StepId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
     }
 }
 
 impl Borrow<str> for StepId {
     fn borrow(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
 impl PartialEq<str> for StepId {
     fn eq(&self, other: &str) -> bool {
-        self.0 == other
+        self.text == other
     }
 }
 
 impl PartialEq<&str> for StepId {
     fn eq(&self, other: &&str) -> bool {
-        self.0 == *other
+        self.text == *other
     }
 }
 
 impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(&self.text)
     }
 }
 
 impl fmt::Debug for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.text.fmt(f)
     }
 }
 
@@ -144,9 +136,9 @@ mod tests {
 
     #[test]
     fn an_id_is_written_and_read_as_its_text() {
-        let id = StepId::new(StageName::of("join"), "image-pause", &"h1".parse().unwrap());
+        let id = StepId::new(StageName::Join, "image-pause", &"h1".parse().unwrap());
         assert_eq!(id, "join/image-pause@h1");
-        assert_eq!((id.stage(), id.what(), id.host()), ("join", "image-pause", "h1"));
+        assert_eq!((id.stage(), id.what(), id.host()), (StageName::Join, "image-pause", "h1"));
         assert_eq!(id.to_string().parse::<StepId>().unwrap(), id);
         let json = serde_json::to_string(&id).unwrap();
         assert_eq!(json, "\"join/image-pause@h1\"");
@@ -155,7 +147,8 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "join", "join/keys", "keys@h1", "/keys@h1", "join/@h1", "join/keys@"] {
+        for text in ["", "join", "join/keys", "keys@h1", "/keys@h1", "join/@h1", "join/keys@", "test/keys@h1"]
+        {
             assert!(text.parse::<StepId>().unwrap_err().to_string().contains("STAGE/WHAT@HOST"), "{text}");
         }
     }

@@ -7,7 +7,7 @@ use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 use kubeon_api::{Refusal, RefusedField as Field, Remedy, Version};
 
 use crate::input::{ClusterSpec, HostSpec, Valid};
-use crate::output::{Note, PlanError};
+use crate::output::{Note, PlanRefused};
 
 /// Checks a specification by itself: roles, addresses, names, networks, version.
 ///
@@ -16,7 +16,7 @@ use crate::output::{Note, PlanError};
 pub fn validate(
     spec: ClusterSpec,
     supported: &[Version],
-) -> Result<(Valid<ClusterSpec>, Vec<Note>), PlanError> {
+) -> Result<(Valid<ClusterSpec>, Vec<Note>), PlanRefused> {
     let mut refusals = Vec::new();
     version(&spec, supported, &mut refusals);
     roles(&spec, &mut refusals);
@@ -28,7 +28,7 @@ pub fn validate(
     if refusals.is_empty() {
         return Ok((Valid(spec), notes));
     }
-    Err(PlanError { cluster: spec.name.to_string(), refusals, notes })
+    Err(PlanRefused { cluster: spec.name.to_string(), refusals, notes })
 }
 
 fn version(spec: &ClusterSpec, supported: &[Version], refusals: &mut Vec<Refusal>) {

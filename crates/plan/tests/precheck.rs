@@ -6,9 +6,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use kubeon_api::Arch;
+use kubeon_api::{Arch, HostRole};
 use kubeon_plan::precheck::{may_be_ignored, precheck, questions};
-use kubeon_plan::{Intent, Remedy, Seen, Snapshot, plan};
+use kubeon_plan::{Intent, PlanError, Remedy, Seen, Snapshot, plan};
 use kubeon_wire::{
     Cgroup, Claim, Facts, LinkFact, PrecheckReport, PrecheckResult, PrecheckSeverity, Reach, ReachFact,
 };
@@ -63,7 +63,7 @@ fn a_capable_host_passes_every_check() {
     assert!(report.ok && report.errors == 0 && report.warnings == 0, "{report:?}");
     assert_eq!(report.refusals().count(), 0);
     assert_eq!(report.hosts[0].checks.len(), 30, "{:?}", report.hosts[0].checks);
-    assert_eq!((report.hosts[0].role.as_str(), report.hosts[1].role.as_str()), ("master", "worker"));
+    assert_eq!((&report.hosts[0].role, &report.hosts[1].role), (&HostRole::Master, &HostRole::Worker));
 }
 
 #[test]
@@ -174,9 +174,9 @@ fn a_host_without_the_programs_for_packet_rules_gets_those_of_the_bundle() {
     let mut wish = intent(1, 1);
     wish.artifacts.parts.remove("net-tools");
     let refused = plan(&wish, &snapshot).unwrap_err();
-    let reason = &refused.refusals[0].reason;
+    let reason = &refused.refusals()[0].reason;
     assert!(reason.contains("has no nft") && reason.contains("install nft there"), "{reason}");
-    assert_eq!(refused.refusals[0].remedy, Some(Remedy::BuildBundle("v1.36.3".parse().unwrap())));
+    assert_eq!(refused.refusals()[0].remedy, Some(Remedy::BuildBundle("v1.36.3".parse().unwrap())));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn ports_matter_by_role() {
 
 fn claim(cluster: &str, uid: &str) -> Claim {
     let (cluster, version) = (cluster.parse().unwrap(), "v1.36.3".parse().unwrap());
-    Claim { cluster, uid: uid.into(), generation: 4, version, role: "worker".into() }
+    Claim { cluster, uid: uid.into(), generation: 4, version, role: HostRole::Worker }
 }
 
 #[test]
@@ -347,8 +347,9 @@ fn whatever_stands_in_the_way_keeps_a_plan_from_being_made() {
         facts.swap_bytes = 1;
     });
     let error = plan(&intent(1, 1), &snapshot).unwrap_err();
-    assert_eq!(error.refusals[0].reason, "kernel version is minor < 3.10");
-    assert!(error.notes.iter().any(|note| note.text.contains("swap")));
+    assert_eq!(error.refusals()[0].reason, "kernel version is minor < 3.10");
+    let PlanError::Refused(refused) = &error else { panic!("refused: {error}") };
+    assert!(refused.notes.iter().any(|note| note.text.contains("swap")));
 }
 
 #[test]

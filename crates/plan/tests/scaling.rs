@@ -107,7 +107,8 @@ fn a_node_that_lives_is_emptied_although_its_host_cannot_be_reached_from_here() 
     silent(&mut snapshot, 2);
     let wish = Intent { without: vec![address(2)], ..without_last(1, 1, 1) };
     let made = plan(&wish, &snapshot).unwrap();
-    let leave: Vec<_> = made.steps.iter().filter(|it| it.stage == "leave").map(|it| it.id.as_str()).collect();
+    let leave: Vec<_> =
+        made.steps.iter().filter(|it| it.stage == StageName::Leave).map(|it| it.id.as_str()).collect();
     assert_eq!(leave, ["leave/drain-h3@h1", "leave/remove-h3@h1"]);
 }
 
@@ -118,7 +119,11 @@ fn a_node_is_emptied_where_nobody_told_whether_it_is_there() {
     let made = plan(&without_last(1, 1, 1), &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
     let leave = |plan: &kubeon_plan::Plan| {
-        plan.steps.iter().filter(|it| it.stage == "leave").map(|it| it.id.clone()).collect::<Vec<_>>()
+        plan.steps
+            .iter()
+            .filter(|it| it.stage == StageName::Leave)
+            .map(|it| it.id.clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(leave(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1", "leave/reset@h3"]);
     // Where its host is silent too, its pods may run all the same.

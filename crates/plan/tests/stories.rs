@@ -118,7 +118,7 @@ fn a_master_cannot_be_left_out() {
     let mut wish = intent(1, 1);
     wish.without.push(address(0));
     let error = plan(&wish, &snapshot).unwrap_err();
-    assert!(error.refusals[0].reason.contains("a master cannot be left out"), "{error:?}");
+    assert!(error.refusals()[0].reason.contains("a master cannot be left out"), "{error:?}");
 }
 
 #[test]
@@ -370,13 +370,13 @@ fn what_was_only_written_down_is_forgotten_whatever_its_hosts_are() {
     // Once a host carries it, each of them has to be looked at.
     edit(&mut snapshot, 1, |facts| facts.claim.as_mut().unwrap().uid = "uid-1".into());
     edit(&mut snapshot, 1, |facts| facts.claim.as_mut().unwrap().cluster = "demo".parse().unwrap());
-    let refused = destroy(&wish, &snapshot).unwrap_err().refusals.remove(0);
+    let refused = destroy(&wish, &snapshot).unwrap_err().refusals()[0].clone();
     assert_eq!(refused.remedy, Some(Remedy::SkipHost("172.30.0.11".parse().unwrap())));
 }
 
 fn claim(cluster: &str) -> Claim {
     let (cluster, version) = (cluster.parse().unwrap(), "v1.36.3".parse().unwrap());
-    Claim { cluster, uid: "x".into(), generation: 4, version, role: "master".into() }
+    Claim { cluster, uid: "x".into(), generation: 4, version, role: kubeon_api::HostRole::Master }
 }
 
 #[test]

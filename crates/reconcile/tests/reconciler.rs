@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
 use kubeon_apply::{HostPorts, RunEvent, RunObserver};
-use kubeon_plan::{Outcome, Plan, PlanError, Refusal, RefusedField, Snapshot, StepOutcome};
+use kubeon_plan::{Outcome, Plan, PlanError, PlanRefused, Refusal, RefusedField, Snapshot, StepOutcome};
 use kubeon_ports::ProbeHost;
 use kubeon_reconcile::{Planned, ReconcileError, ReconcileHooks, Reconciled, Reconciler, Silent};
 use kubeon_testkit::{Fault, Ports, World, address, host, needed, plan_of, step, step_id};
@@ -157,7 +157,7 @@ async fn a_refused_request_says_why_and_writes_nothing() {
     let world = world();
     let refuse = |_: &Snapshot| {
         let refusals = vec![Refusal::new(RefusedField::Master, "", "is missing")];
-        Err(PlanError { cluster: "demo".to_owned(), refusals, notes: vec![] })
+        Err(PlanRefused { cluster: "demo".to_owned(), refusals, notes: vec![] }.into())
     };
     let error = settle(&world, 1, refuse).await.0.unwrap_err();
     assert_eq!(error.to_string(), "demo cannot be planned, 1 reason");
@@ -268,7 +268,7 @@ async fn the_outcome_stays_when_no_plan_can_be_made_for_a_retry() {
     let observations = AtomicUsize::new(0);
     let plan = |snapshot: &Snapshot| match observations.fetch_add(1, Ordering::SeqCst) {
         0 => toy(snapshot),
-        _ => Err(PlanError { cluster: "demo".to_owned(), refusals: vec![], notes: vec![] }),
+        _ => Err(PlanRefused { cluster: "demo".to_owned(), refusals: vec![], notes: vec![] }.into()),
     };
     let (done, calls) = recorded(&world, Recorded::default(), plan).await;
     assert!(matches!(done.unwrap().outcome.steps[&step_id("b@h2")], StepOutcome::Failed { .. }));

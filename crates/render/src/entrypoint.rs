@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec, HookAction, HookMoment};
+use kubeon_api::kubeonkube::{
+    Action, ActionSource, ActionType, ClusterOperationSpec, HookAction, HookMoment,
+};
 
 use crate::frame::{Commands, WORK_SECONDS};
 
@@ -87,10 +89,10 @@ fn command(action: &Action, with_key: bool) -> Result<String, ArgsError> {
     {
         return Err(ArgsError::NoSource);
     }
-    match action.action_type.as_str() {
-        "shell" => Ok(action.action.clone()),
-        "playbook" => playbook(action, with_key),
-        other => Err(ArgsError::ActionType(other.to_owned())),
+    match &action.action_type {
+        ActionType::Shell => Ok(action.action.clone()),
+        ActionType::Playbook => playbook(action, with_key),
+        other => Err(ArgsError::ActionType(other.to_string())),
     }
 }
 

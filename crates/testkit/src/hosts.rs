@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostRole};
 use kubeon_plan::{Seen, Snapshot};
 use kubeon_wire::{Cgroup, Claim, Facts};
 
@@ -62,7 +62,7 @@ impl HostBuilder {
             uid: format!("uid-{cluster}"),
             generation: 1,
             version: "v1.36.3".parse().unwrap(),
-            role: "worker".to_owned(),
+            role: HostRole::Worker,
         };
         self.with(|facts| facts.claim = Some(claim))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostRole};
 use kubeon_plan::{
     ClusterSpec, HostSpec, Intent, Plan, PlannedHost, Seen, Snapshot, StageName, Step, StepId, sim, validate,
 };
@@ -14,11 +14,14 @@ use crate::text::{fingerprint, sha256_like};
 const VERSION: &str = "v1.36.3";
 const UID: &str = "uid-demo";
 
+/// The stage of a test's own steps.
+const TEST_STAGE: StageName = StageName::Verify;
+
 /// The id as written, or, for a word that is none, the id of a test's own step of that name.
 #[must_use]
 pub fn step_id(text: &str) -> StepId {
     let (what, host) = text.split_once('@').unwrap_or((text, "test"));
-    text.parse().unwrap_or_else(|_| StepId::new(StageName::of("test"), what, &host.parse().unwrap()))
+    text.parse().unwrap_or_else(|_| StepId::new(TEST_STAGE, what, &host.parse().unwrap()))
 }
 
 /// A step that waits for nothing and does nothing, until told otherwise.
@@ -26,7 +29,7 @@ pub fn step_id(text: &str) -> StepId {
 pub fn step(id: &str, host: &str) -> StepBuilder {
     StepBuilder(Step {
         id: step_id(id),
-        stage: "test".to_owned(),
+        stage: TEST_STAGE,
         host: address(host),
         title: id.to_owned(),
         why: "the test wants it".to_owned(),
@@ -161,7 +164,7 @@ fn planned(host: HostAddress) -> PlannedHost {
         uid: UID.to_owned(),
         generation: 1,
         version: VERSION.parse().unwrap(),
-        role: "worker".to_owned(),
+        role: HostRole::Worker,
     };
     PlannedHost { name: format!("h{}", host.ip().octets()[3]).parse().unwrap(), fence }
 }

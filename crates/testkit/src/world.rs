@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostRole};
 use kubeon_wire::StepFailure;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
@@ -135,7 +135,7 @@ impl World {
             uid: "uid-demo".to_owned(),
             generation,
             version: "v1.36.3".parse().unwrap(),
-            role: "worker".to_owned(),
+            role: HostRole::Worker,
         });
         claim.generation = generation;
     }

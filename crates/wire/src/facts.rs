@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use kubeon_api::{Cidr, ClusterName, Digest, Version};
+use kubeon_api::{Cidr, ClusterName, Digest, HostRole, Version};
 use serde::{Deserialize, Serialize};
 
 /// What a look at a host told. A field that the look could not tell is `None` or empty.
@@ -165,8 +165,8 @@ pub struct Claim {
     pub generation: u64,
     /// The Kubernetes version of that generation.
     pub version: Version,
-    /// `master` or `worker`.
-    pub role: String,
+    /// What the host does for the cluster.
+    pub role: HostRole,
 }
 
 /// A step that was done.

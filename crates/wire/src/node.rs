@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use kubeon_api::{ClusterName, Version};
+use kubeon_api::{ClusterName, HostRole, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::op::Op;
@@ -47,8 +47,8 @@ pub struct Fence {
     pub generation: u64,
     /// The Kubernetes version that the plan leads to.
     pub version: Version,
-    /// `master` or `worker`.
-    pub role: String,
+    /// What the host does for the cluster.
+    pub role: HostRole,
 }
 
 /// A step as a host receives it: secrets resolved.

@@ -1,6 +1,6 @@
 //! What was found about hosts before anything is done to them.
 
-use kubeon_api::{ClusterName, HostAddress, Refusal, Remedy};
+use kubeon_api::{ClusterName, HostAddress, HostRole, Refusal, Remedy};
 use serde::{Deserialize, Serialize};
 
 /// Every host, side by side.
@@ -38,8 +38,8 @@ pub struct PrecheckHost {
     /// Its name as a node, where it is known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// `master` or `worker`.
-    pub role: String,
+    /// What it does for the cluster.
+    pub role: HostRole,
     /// Whether nothing stands in the way here.
     pub ok: bool,
     /// Every check, in a fixed order. A host that cannot be looked at has only the first ones.

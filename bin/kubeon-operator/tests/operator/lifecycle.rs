@@ -11,7 +11,7 @@ use crate::lab::Lab;
 
 fn history(cluster: &kubeon_api::Cluster) -> Vec<(String, String)> {
     let status = cluster.status.clone().unwrap_or_default();
-    status.conditions.into_iter().map(|entry| (entry.cluster_ops, entry.status)).collect()
+    status.conditions.into_iter().map(|entry| (entry.cluster_ops, entry.status.to_string())).collect()
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ impl ProgressEvents {
     pub(crate) fn new(plan: &Plan) -> Self {
         let words = |step: &kubeon_plan::Step| StepText {
             name: name(plan, step.host),
-            stage: step.stage.clone(),
+            stage: step.stage.to_string(),
             title: step.title.clone(),
             why: step.why.clone(),
         };

@@ -1,5 +1,6 @@
 //! The view as text. Pure: the same view, time and width give the same lines.
 
+use kubeon_plan::StageName;
 use std::time::Duration;
 
 use console::{measure_text_width, truncate_str};
@@ -112,26 +113,26 @@ fn host_line(
 }
 
 /// Names of the stages that are done, in order.
-fn done_stages(view: &RunProgress, host: &HostProgress) -> Vec<String> {
-    let mut stages: Vec<(&str, bool)> = Vec::new();
+fn done_stages(view: &RunProgress, host: &HostProgress) -> Vec<&'static str> {
+    let mut stages: Vec<(StageName, bool)> = Vec::new();
     for &place in &host.steps {
         let step = &view.steps[place];
         let done = step.status == StepStatus::Done;
         match stages.iter_mut().find(|(stage, _)| *stage == step.stage) {
             Some((_, all)) => *all &= done,
-            None => stages.push((&step.stage, done)),
+            None => stages.push((step.stage, done)),
         }
     }
-    stages.iter().filter(|(_, done)| *done).map(|(stage, _)| past(stage)).collect()
+    stages.iter().filter(|(_, done)| *done).map(|(stage, _)| done_word(*stage)).collect()
 }
 
-fn past(stage: &str) -> String {
+/// What a host shows of a stage that is done.
+fn done_word(stage: StageName) -> &'static str {
     match stage {
-        "prepare" => "prepared".to_owned(),
-        "join" => "joined".to_owned(),
-        "verify" => "verified".to_owned(),
-        "reset" => "reset".to_owned(),
-        stage => stage.to_owned(),
+        StageName::Prepare => "prepared",
+        StageName::Join => "joined",
+        StageName::Verify => "verified",
+        other => other.as_str(),
     }
 }
 
@@ -208,7 +209,7 @@ fn waiting(view: &RunProgress, host: &HostProgress, step: &StepProgress) -> Stri
             format!("{}: waits for {}", step.stage, need.title)
         }
         Some(need) => format!("{}: waits for {}: {}", step.stage, view.hosts[need.host].name, need.title),
-        None => step.stage.clone(),
+        None => step.stage.to_string(),
     }
 }
 

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use console::truncate_str;
 use kubeon_api::HostAddress;
 use kubeon_plan::stages::STAGES;
-use kubeon_plan::{Plan, Step};
+use kubeon_plan::{Plan, StageName, Step};
 use kubeon_wire::Op;
 
 use crate::output::{TextTable, words};
 
 /// A stage of a plan, summed up.
 struct Row {
-    stage: String,
+    stage: StageName,
     hosts: String,
     what: String,
     why: String,
@@ -24,13 +24,13 @@ pub(crate) fn table(plan: &Plan, wide: bool) -> TextTable {
     if wide {
         for step in &plan.steps {
             let why = format!("because {}", step.why);
-            table.row([step.stage.clone(), name(plan, step.host), step.title.clone(), why]);
+            table.row([step.stage.to_string(), name(plan, step.host), step.title.clone(), why]);
         }
         return table;
     }
     for row in rows(plan) {
         let why = if row.why.is_empty() { String::new() } else { format!("because {}", row.why) };
-        table.row([row.stage, row.hosts, row.what, why]);
+        table.row([row.stage.to_string(), row.hosts, row.what, why]);
     }
     table
 }
@@ -52,17 +52,17 @@ pub(crate) fn summary(plan: &Plan) -> String {
 }
 
 fn rows(plan: &Plan) -> Vec<Row> {
-    let mut stages: Vec<(&str, Vec<&Step>)> = Vec::new();
+    let mut stages: Vec<(StageName, Vec<&Step>)> = Vec::new();
     for step in &plan.steps {
         match stages.iter_mut().find(|(stage, _)| *stage == step.stage) {
             Some((_, steps)) => steps.push(step),
-            None => stages.push((&step.stage, vec![step])),
+            None => stages.push((step.stage, vec![step])),
         }
     }
     stages
         .into_iter()
         .map(|(stage, steps)| Row {
-            stage: stage.to_owned(),
+            stage,
             hosts: hosts(plan, stage, &steps),
             what: what(stage, &steps),
             why: why(&steps),
@@ -75,8 +75,8 @@ fn name(plan: &Plan, host: HostAddress) -> String {
 }
 
 /// One or two hosts by name, more by number.
-fn hosts(plan: &Plan, stage: &str, steps: &[&Step]) -> String {
-    if stage == "verify" {
+fn hosts(plan: &Plan, stage: StageName, steps: &[&Step]) -> String {
+    if stage == StageName::Verify {
         return "cluster".to_owned();
     }
     let mut hosts: Vec<HostAddress> = Vec::new();
@@ -98,7 +98,7 @@ const MOST_TITLES: usize = 2;
 const WHAT_WIDTH: usize = 72;
 
 /// What a stage does: parts by number and size, the rest by title, equal titles once.
-fn what(stage: &str, steps: &[&Step]) -> String {
+fn what(stage: StageName, steps: &[&Step]) -> String {
     let mut parts = BTreeMap::new();
     let mut titles: Vec<String> = Vec::new();
     for step in steps {
@@ -117,7 +117,7 @@ fn what(stage: &str, steps: &[&Step]) -> String {
     truncate_str(&text.join(", "), WHAT_WIDTH, "…").into_owned()
 }
 
-fn sum_up(stage: &str, titles: Vec<String>) -> Vec<String> {
+fn sum_up(stage: StageName, titles: Vec<String>) -> Vec<String> {
     if titles.len() <= MOST_TITLES {
         return titles;
     }

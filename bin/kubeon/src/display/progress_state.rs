@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kubeon_plan::StageName;
+
 /// Where a step stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StepStatus {
@@ -21,7 +23,7 @@ pub(crate) enum StepStatus {
 #[derive(Debug, Clone)]
 pub(crate) struct StepProgress {
     /// Its stage.
-    pub stage: String,
+    pub stage: StageName,
     /// What it does.
     pub title: String,
     /// Whether it only waits until its title is true.

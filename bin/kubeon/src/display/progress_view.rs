@@ -59,7 +59,7 @@ impl RunProgress {
             let host = view.addresses.get(&step.host).copied().unwrap_or_default();
             view.hosts[host].steps.push(place);
             view.steps.push(StepProgress {
-                stage: step.stage.clone(),
+                stage: step.stage,
                 title: step.title.clone(),
                 check: matches!(step.op, Op::Await { .. }),
                 size: if let Op::Part { size, .. } = &step.op { *size } else { 0 },

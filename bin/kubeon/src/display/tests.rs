@@ -21,7 +21,7 @@ fn address(i: u8) -> HostAddress {
 fn step(i: u8, stage: &str, title: &str, needs: &[&str], op: Op) -> Step {
     Step {
         id: format!("{stage}/{title}@h{i}").parse().unwrap(),
-        stage: stage.to_owned(),
+        stage: stage.parse().unwrap(),
         host: address(i),
         title: title.to_owned(),
         why: format!("{stage} is missing"),
@@ -50,7 +50,7 @@ fn planned(name: &str) -> PlannedHost {
         uid: "u".to_owned(),
         generation: 1,
         version: "v1.36.3".parse().unwrap(),
-        role: "master".to_owned(),
+        role: kubeon_api::HostRole::Master,
     };
     PlannedHost { name: name.parse().unwrap(), fence }
 }

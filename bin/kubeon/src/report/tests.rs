@@ -14,7 +14,7 @@ fn host(i: u8) -> HostAddress {
 fn step(i: u8, title: &str, op: Op) -> Step {
     Step {
         id: format!("artifacts/{title}@h{i}").parse().unwrap(),
-        stage: "artifacts".to_owned(),
+        stage: kubeon_plan::StageName::Artifacts,
         host: host(i),
         title: title.to_owned(),
         why: String::new(),
@@ -44,7 +44,7 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
         uid: i.to_string(),
         generation: 1,
         version: "v1.36.3".parse().unwrap(),
-        role: "worker".to_owned(),
+        role: kubeon_api::HostRole::Worker,
     };
     let hosts =
         (1..=3).map(|i| (host(i), PlannedHost { name: format!("h{i}").parse().unwrap(), fence: fence(i) }));

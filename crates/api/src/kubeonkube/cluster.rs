@@ -5,7 +5,42 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::operation::OperationResult;
 use super::reference::DataRef;
+use crate::open_words::open_words;
+
+open_words! {
+    /// The result of an operation in the history of its Cluster.
+    RecordedResult {
+        /// The operation waits.
+        Waiting = "",
+        /// Its Job runs.
+        Running = "Running",
+        /// Its Job succeeded.
+        Succeeded = "Succeeded",
+        /// It failed.
+        Failed = "Failed",
+    }
+}
+
+impl RecordedResult {
+    /// Whether the operation has no result yet; the history then has no word for it.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        *self == Self::Waiting
+    }
+}
+
+impl From<Option<OperationResult>> for RecordedResult {
+    fn from(result: Option<OperationResult>) -> Self {
+        match result {
+            None => Self::Waiting,
+            Some(OperationResult::Running) => Self::Running,
+            Some(OperationResult::Succeeded) => Self::Succeeded,
+            Some(OperationResult::Failed) => Self::Failed,
+        }
+    }
+}
 
 /// Where the hosts of a cluster are, and how to log in to them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
@@ -70,8 +105,8 @@ pub struct ClusterCondition {
     /// The operation's name.
     pub cluster_ops: String,
     /// Its status: empty, `Running`, `Succeeded` or `Failed`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub status: String,
+    #[serde(default, skip_serializing_if = "RecordedResult::is_waiting")]
+    pub status: RecordedResult,
     /// When its Job was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,

@@ -11,10 +11,10 @@ mod operation;
 mod reference;
 mod rules;
 
-pub use cluster::{Cluster, ClusterCondition, ClusterSpec, ClusterStatus};
+pub use cluster::{Cluster, ClusterCondition, ClusterSpec, ClusterStatus, RecordedResult};
 pub use operation::{
-    Action, ActionSource, ClusterOperation, ClusterOperationSpec, ClusterOperationStatus, Finding,
-    FindingSeverity, HookAction, HookMoment, OperationResult, Steps,
+    Action, ActionSource, ActionType, ClusterOperation, ClusterOperationSpec, ClusterOperationStatus,
+    Finding, FindingSeverity, HookAction, HookMoment, OperationResult, Steps,
 };
 pub use reference::DataRef;
 

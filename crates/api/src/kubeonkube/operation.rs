@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reference::DataRef;
 use super::rules;
+use crate::open_words::open_words;
 use crate::refusal::Refusal;
 use crate::words::words;
 
@@ -36,6 +37,18 @@ words! {
         Succeeded = "Succeeded",
         /// It did not; the reason says why.
         Failed = "Failed",
+    }
+}
+
+open_words! {
+    /// What an action is. Another word ends the operation as `Failed`, with the reason in its status.
+    ActionType {
+        /// A playbook, by its file name.
+        Playbook = "playbook",
+        /// A shell command.
+        Shell = "shell",
+        /// An operation that kubeon derived from a `KubernetesCluster`.
+        Kubeon = "kubeon",
     }
 }
 
@@ -115,12 +128,12 @@ impl ClusterOperationSpec {
         let mut text = format!(
             "kubeonkube{}{}{}{}",
             self.cluster,
-            self.main.action_type,
+            self.main.action_type.as_str(),
             self.main.action.trim(),
             self.image
         );
         for hook in self.pre_hook.iter().chain(&self.post_hook) {
-            text.push_str(&hook.what.action_type);
+            text.push_str(hook.what.action_type.as_str());
             text.push_str(hook.what.action.trim());
         }
         format!("{:x}", md5::compute(text))
@@ -150,7 +163,7 @@ impl ClusterOperationSpec {
 pub struct Action {
     /// What it is: `playbook`, `shell` or, for an operation itself, `kubeon`.
     #[schemars(length(max = 63))]
-    pub action_type: String,
+    pub action_type: ActionType,
     /// A playbook's file name, a shell command, or what kubeon is to do.
     #[schemars(length(max = 65536))]
     pub action: String,

@@ -85,7 +85,7 @@ async fn acts_as_root(login: Login) {
         uid: "u".into(),
         generation: 1,
         version: "v1.36.3".parse().unwrap(),
-        role: "master".into(),
+        role: kubeon_api::HostRole::Master,
     };
     let session = pool.open(host(), &fence).await.unwrap();
     let op = Op::Await { checks: vec![] };
@@ -135,7 +135,7 @@ async fn the_real_node_program_claims_a_host_and_tells_of_it() {
         uid: "u".into(),
         generation,
         version: "v1.36.3".parse().unwrap(),
-        role: "master".into(),
+        role: kubeon_api::HostRole::Master,
     };
     let start = std::time::Instant::now();
     let session = pool.open(host(), &fence(5, "demo")).await.unwrap();

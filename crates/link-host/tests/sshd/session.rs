@@ -19,7 +19,7 @@ fn fence(generation: u64) -> Fence {
         uid: "u".into(),
         generation,
         version: "v1.36.3".parse().unwrap(),
-        role: "master".into(),
+        role: kubeon_api::HostRole::Master,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubeon_api::kubeonkube::{Action, ClusterOperationSpec};
+use kubeon_api::kubeonkube::{Action, ActionType, ClusterOperationSpec};
 use kubeon_api::kubernetes_cluster::TimeoutMins;
 use kubeon_api::{ClusterOperation, KubernetesCluster, Operation, Phase, labels};
 use serde_json::json;
@@ -109,7 +109,7 @@ fn operation_object(
     let spec = ClusterOperationSpec {
         cluster: object_name(object).to_owned(),
         main: Action {
-            action_type: "kubeon".to_owned(),
+            action_type: ActionType::Kubeon,
             action: desired.action.as_str().to_owned(),
             ..Action::default()
         },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubeon_api::kubeonkube::{Action, ActionSource, ClusterOperationSpec};
+use kubeon_api::kubeonkube::{Action, ActionSource, ActionType, ClusterOperationSpec};
 use kubeon_api::{Cluster, ClusterOperation, DataRef, PrivateKey};
 
 use super::wait::Wait;
@@ -72,7 +72,7 @@ pub(crate) fn references(operation: &ClusterOperation, cluster: &Cluster) -> Res
     {
         let Some(reference) = action.action_source_ref.clone() else { continue };
         let file = action.action.trim().to_owned();
-        let folder = if action.action_type == "shell" { "/bin" } else { "/kubespray" };
+        let folder = if action.action_type == ActionType::Shell { "/bin" } else { "/kubespray" };
         let path = format!("{folder}/{file}");
         match sources.iter().find(|(_, _, other)| *other == path) {
             Some((same, _, _)) if *same == reference => {}

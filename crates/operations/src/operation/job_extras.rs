@@ -1,7 +1,7 @@
 //! What a Job of an image of ours gets beside contract A's, when it runs playbooks or calls what they call: the bundle of
 //! the version that is wanted, and what an earlier Job of the cluster left.
 
-use kubeon_api::kubeonkube::ClusterOperationSpec;
+use kubeon_api::kubeonkube::{ActionType, ClusterOperationSpec};
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 use kubeon_render::job::{Mount, MountSource};
 
@@ -75,7 +75,7 @@ pub(crate) fn job_extras(
 }
 
 fn playbooks(spec: &ClusterOperationSpec) -> Vec<&str> {
-    let playbooks = actions(spec).filter(|action| action.action_type == "playbook");
+    let playbooks = actions(spec).filter(|action| action.action_type == ActionType::Playbook);
     playbooks.map(|action| action.action.trim()).collect()
 }
 
@@ -85,7 +85,7 @@ fn scripts<'s>(
     inputs: &'s Inputs,
     references: &References,
 ) -> impl Iterator<Item = &'s str> {
-    let commands = actions(spec).filter(|action| action.action_type == "shell");
+    let commands = actions(spec).filter(|action| action.action_type == ActionType::Shell);
     let brought = inputs.files.iter().filter(|(key, _)| key.starts_with(&kept_as("/bin/")));
     let own = references.script.as_ref().and_then(|_| inputs.files.get("entrypoint.sh"));
     let files = brought.map(|(_, text)| text).chain(own).map(String::as_str);

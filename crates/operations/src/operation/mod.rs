@@ -92,7 +92,7 @@ pub(crate) fn status_write(
 pub(crate) fn shown(operation: &ClusterOperation, status: &ClusterOperationStatus) -> ClusterCondition {
     ClusterCondition {
         cluster_ops: name(operation).to_owned(),
-        status: status.status.map(|word| word.as_str().to_owned()).unwrap_or_default(),
+        status: status.status.into(),
         start_time: status.start_time.clone(),
         end_time: status.end_time.clone(),
     }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
+use kubeon_api::kubeonkube::{ActionType, ClusterOperationStatus, OperationResult, RecordedResult};
 use kubeon_api::{ClusterOperation, DataRef};
 
 use super::finish::{CANCELLED, End, finish, finish_from};
@@ -115,7 +115,7 @@ pub(crate) fn claimed(s: &View<'_>, operation: &ClusterOperation) -> Option<Time
     let ClusterObject::Cluster(Observed::Found(cluster)) = &s.subject else { return None };
     let entries = &cluster.status.as_ref()?.conditions;
     let entry = entries.iter().find(|entry| entry.cluster_ops == name(operation))?;
-    entry.start_time.clone().filter(|_| entry.status == OperationResult::Running.as_str())
+    entry.start_time.clone().filter(|_| entry.status == RecordedResult::Running)
 }
 
 /// The copies that a Job reads, in the order of its volumes.
@@ -224,8 +224,10 @@ fn wordless(s: &View<'_>, job: &Job, said: &str) -> String {
 /// Contract B, case 29.
 fn too_late(operation: &ClusterOperation, job: &Job) -> String {
     let seconds = job.spec.as_ref().and_then(|spec| spec.active_deadline_seconds).unwrap_or_default();
-    match operation.spec.main.action_type.as_str() {
-        "kubeon" => format!("the [{}] job running timeout(>{seconds}s)", operation.spec.main.action),
+    match operation.spec.main.action_type {
+        ActionType::Kubeon => {
+            format!("the [{}] job running timeout(>{seconds}s)", operation.spec.main.action)
+        }
         _ => format!("its Job ran longer than {seconds} s"),
     }
 }

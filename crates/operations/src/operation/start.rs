@@ -52,7 +52,7 @@ fn ready<'s>(
     if let Some((word, text)) = refusal(operation) {
         return Err(Obstacle::Refuse(word, text));
     }
-    if operation.spec.main.action_type == "kubeon" {
+    if operation.spec.main.action_type == kubeon_api::kubeonkube::ActionType::Kubeon {
         let text = "actionType kubeon is for operations that kubeon derives from a KubernetesCluster; declare one, or use playbook or shell";
         return Err(Obstacle::Refuse("NotDerived", text.to_owned()));
     }

@@ -12,10 +12,11 @@ use super::files::{authority, client, pair, plain, secret, server};
 use super::prepare::hosts_id;
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{Host, PlanContext};
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// The name of this stage.
-pub(crate) const STAGE: StageName = StageName::of("control");
+pub(crate) const STAGE: StageName = StageName::Control;
 
 /// The cluster-wide step after which agents may use the API.
 pub(crate) fn rights_id(site: &PlanContext<'_>) -> StepId {

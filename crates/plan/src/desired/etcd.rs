@@ -11,7 +11,8 @@ use super::prepare::{hosts_id, kernel_id};
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{Host, PlanContext};
 use crate::quorum::{self, Quorum, quorum};
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// The name of this stage.
 pub(crate) const STAGE: StageName = quorum::STAGE;

@@ -15,10 +15,11 @@ use super::files::{authority, client, pair, plain, server};
 use super::prepare::{NODE_IMAGES, hosts_id, kernel_id};
 use super::step::{Daemon, DesiredStep, choose, part_id};
 use crate::context::{Host, PlanContext};
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// The name of this stage.
-pub(crate) const STAGE: StageName = StageName::of("join");
+pub(crate) const STAGE: StageName = StageName::Join;
 
 /// The step after which the cluster has the node and it is Ready.
 pub(crate) fn ready_id(site: &PlanContext<'_>, host: &Host<'_>) -> StepId {

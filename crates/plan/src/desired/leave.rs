@@ -7,10 +7,11 @@ use super::control::{apiserver_id, rights_id};
 use super::join::{about_node, ready_id, taint_id};
 use super::step::DesiredStep;
 use crate::context::{Leaving, PlanContext};
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// The name of this stage.
-pub(crate) const STAGE: StageName = StageName::of("leave");
+pub(crate) const STAGE: StageName = StageName::Leave;
 
 /// A step about a node that the first master does.
 fn about(site: &PlanContext<'_>, what: &str, leaving: &Leaving<'_>) -> StepId {

@@ -20,38 +20,34 @@ use stage::Stage;
 /// stages overlap.
 pub const STAGES: &[Stage] = &[
     Stage {
-        name: prepare::STAGE.as_str(),
+        name: prepare::STAGE,
         title: "load kernel modules, set parameters, write hosts entries",
         steps: prepare::host,
     },
     Stage {
-        name: step::ARTIFACTS.as_str(),
+        name: step::ARTIFACTS,
         title: "put parts of the bundle where missing",
         steps: prepare::artifacts,
     },
-    Stage { name: etcd::STAGE.as_str(), title: "start the members", steps: etcd::members },
+    Stage { name: etcd::STAGE, title: "start the members", steps: etcd::members },
     Stage {
-        name: control::STAGE.as_str(),
+        name: control::STAGE,
         title: "start kube-apiserver, controller-manager, scheduler",
         steps: control::plane,
     },
     Stage {
-        name: join::STAGE.as_str(),
+        name: join::STAGE,
         title: "start containerd and kubelet, approve, haproxy to the masters",
         steps: join::nodes,
     },
     Stage {
-        name: network::STAGE.as_str(),
+        name: network::STAGE,
         title: "start kube-proxy and flannel, apply CoreDNS",
         steps: network::services,
     },
+    Stage { name: verify::STAGE, title: "nodes Ready, DNS answers on every host", steps: verify::cluster },
     Stage {
-        name: verify::STAGE.as_str(),
-        title: "nodes Ready, DNS answers on every host",
-        steps: verify::cluster,
-    },
-    Stage {
-        name: leave::STAGE.as_str(),
+        name: leave::STAGE,
         title: "empty nodes, take them out, reset their hosts",
         steps: leave::workers,
     },

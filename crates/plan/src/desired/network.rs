@@ -12,10 +12,11 @@ use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
 use crate::context::{Host, PlanContext};
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// The name of this stage.
-pub(crate) const STAGE: StageName = StageName::of("network");
+pub(crate) const STAGE: StageName = StageName::Network;
 
 /// The step that runs kube-proxy on a host.
 pub(crate) fn kube_proxy_id(host: &Host<'_>) -> StepId {

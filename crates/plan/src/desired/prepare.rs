@@ -9,7 +9,8 @@ use kubeon_wire::{HostsEntry, Op};
 use super::step::{DesiredStep, part_id};
 use crate::context::{Host, PlanContext};
 use crate::input::PartInfo;
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 const MODULES: &[&str] = &["overlay", "br_netfilter", "vxlan", "nf_conntrack"];
 
@@ -48,7 +49,7 @@ pub(crate) fn parts(master: bool) -> impl Iterator<Item = &'static str> {
 }
 
 /// The name of the stage of the host itself.
-pub(crate) const STAGE: StageName = StageName::of("prepare");
+pub(crate) const STAGE: StageName = StageName::Prepare;
 
 /// The step that prepares a host's kernel.
 pub(crate) fn kernel_id(host: &Host<'_>) -> StepId {

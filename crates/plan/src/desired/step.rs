@@ -4,7 +4,8 @@ use kubeon_api::HostAddress;
 use kubeon_wire::{Check, Link, Op};
 
 use crate::context::{Host, PlanContext};
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// A step as it should be. [`crate::diff`] decides whether it is needed.
 #[derive(Debug, Clone)]
@@ -107,7 +108,7 @@ impl DesiredStep {
 }
 
 /// The name of the stage of the parts.
-pub(crate) const ARTIFACTS: StageName = StageName::of("artifacts");
+pub(crate) const ARTIFACTS: StageName = StageName::Artifacts;
 
 /// The step that unpacks a part on a host.
 pub(crate) fn part_id(part: &str, host: &Host<'_>) -> StepId {

@@ -7,10 +7,11 @@ use super::join::{image_id, ready_id};
 use super::network::{self, flannel_id, kube_proxy_id};
 use super::step::DesiredStep;
 use crate::context::PlanContext;
-use crate::step_id::{StageName, StepId};
+use crate::stage_name::StageName;
+use crate::step_id::StepId;
 
 /// The name of this stage.
-pub(crate) const STAGE: StageName = StageName::of("verify");
+pub(crate) const STAGE: StageName = StageName::Verify;
 
 fn dns_id(site: &PlanContext<'_>) -> StepId {
     site.first().id(STAGE, "dns")

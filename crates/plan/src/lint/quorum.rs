@@ -1,7 +1,7 @@
 //! Members of etcd that exist are never changed two at a time: each change waits for the one before. Only where it is
 //! known that there is no quorum to lose may they be mended side by side.
 
-use kubeon_api::HostAddress;
+use kubeon_api::{HostAddress, HostRole};
 
 use super::{Finding, reaches};
 use crate::input::{Seen, Snapshot};
@@ -13,7 +13,7 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
     let existed = |step: &&Step| {
         facts(&step.host).is_some_and(|facts| facts.journal.iter().any(|entry| step.id == *entry.id))
     };
-    let masters = plan.hosts.iter().filter(|(_, host)| host.fence.role == "master");
+    let masters = plan.hosts.iter().filter(|(_, host)| host.fence.role == HostRole::Master);
     if quorum(masters.filter_map(|(address, host)| Some((&host.name, facts(address)?)))) == Quorum::Lost {
         return Vec::new();
     }

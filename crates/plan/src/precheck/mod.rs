@@ -14,7 +14,7 @@ mod machine;
 mod network;
 mod rule;
 
-use kubeon_api::{Refusal, Remedy};
+use kubeon_api::{HostRole, Refusal, Remedy};
 use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity as Severity};
 
 pub use network::{Place, questions};
@@ -109,7 +109,7 @@ fn host(subject: &Subject<'_>) -> PrecheckHost {
     checks.extend(rules().map(|rule| judge(rule, subject)));
     let ok = !checks.iter().any(PrecheckResult::prevents);
     let name = host_conflicts::name(subject.spec, subject.facts).unwrap_or_default();
-    PrecheckHost { host: subject.spec.address, name, role: role(subject.master), ok, checks }
+    PrecheckHost { host: subject.spec.address, name, role: HostRole::of(subject.master), ok, checks }
 }
 
 fn seen(check: &str, found: &str) -> PrecheckResult {
@@ -138,7 +138,7 @@ fn unseen(intent: &Intent, spec: &HostSpec, master: bool, why: &str, denied: boo
     };
     let checks = if denied { vec![seen(REACH, "answers"), failed] } else { vec![failed] };
     let name = spec.name.as_ref().map(ToString::to_string).unwrap_or_default();
-    PrecheckHost { host: spec.address, name, role: role(master), ok: left_out, checks }
+    PrecheckHost { host: spec.address, name, role: HostRole::of(master), ok: left_out, checks }
 }
 
 /// Refuses a host that cannot be observed, for the reason `why`.
@@ -149,8 +149,4 @@ pub(crate) fn unreachable(spec: &HostSpec, master: bool, why: &str) -> Refusal {
     }
     let reason = format!("{why}; bring it back, or go on without it");
     Refusal::host(spec.address, reason).with(Remedy::SkipHost(spec.address))
-}
-
-fn role(master: bool) -> String {
-    if master { "master" } else { "worker" }.to_owned()
 }

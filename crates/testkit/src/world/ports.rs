@@ -203,7 +203,7 @@ impl Session {
 
     fn trace(&self, line: String) {
         // A test's own step is known by the word that the test gave it.
-        let line = line.replace("test/", "").replace("@test", "");
+        let line = line.replace("verify/", "").replace("@test", "");
         self.world().lock().trace.push(line);
     }
 

@@ -28,7 +28,7 @@ pub(crate) async fn command(
 
 fn explain(error: &ReconcileError) -> String {
     match error {
-        ReconcileError::Refused(refused) => format!("{refused}: {:?}", refused.refusals),
+        ReconcileError::Refused(refused) => format!("{refused}: {:?}", refused.refusals()),
         other => other.to_string(),
     }
 }
@@ -47,7 +47,7 @@ pub(crate) async fn refusals(world: &World, intent: &Intent) -> Vec<Refusal> {
     let reconciler =
         Reconciler { hosts: &hosts, probe: &ports, ports: host_ports, clock: &ports, cancel: &cancel };
     match reconciler.observe_and_plan(|snapshot| kubeon_plan::plan(intent, snapshot)).await {
-        Err(ReconcileError::Refused(refused)) => refused.refusals,
+        Err(ReconcileError::Refused(refused)) => refused.refusals().to_vec(),
         Err(other) => panic!("the plan is not refused: {other}"),
         Ok(_) => panic!("the plan is not refused"),
     }
