@@ -7,7 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use kubeon_plan::sim::{refused, story};
-use kubeon_plan::{HostSpec, Intent, Seen, Snapshot, destroy, lint, plan};
+use kubeon_plan::{HostSpec, Intent, Seen, Snapshot, StageName, destroy, lint, plan};
 use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, Op};
 use support::{address, bare_hosts, golden, intent};
 
