@@ -3,7 +3,6 @@
 
 #![allow(clippy::print_stdout, reason = "what was counted is for people")]
 
-#[path = "daily/certificates.rs"]
 mod certificates;
 
 use std::fs;

@@ -10,29 +10,17 @@
 //!
 //! In the end, what operators and Jobs told programs of all this: lines of JSON, and traces down to the steps on hosts.
 
-#[path = "meta_cluster/brought.rs"]
 mod brought;
-#[path = "meta_cluster/business.rs"]
 mod business;
-#[path = "meta_cluster/ends.rs"]
 mod ends;
-#[path = "meta_cluster/foreign.rs"]
 mod foreign;
-#[path = "meta_cluster/gone.rs"]
 mod gone;
-#[path = "meta_cluster/ground.rs"]
 mod ground;
-#[path = "meta_cluster/logs.rs"]
 mod logs;
-#[path = "meta_cluster/no_bundle.rs"]
 mod no_bundle;
-#[path = "meta_cluster/seed.rs"]
 mod seed;
-#[path = "meta_cluster/story.rs"]
 mod story;
-#[path = "meta_cluster/traces.rs"]
 mod traces;
-#[path = "meta_cluster/trouble.rs"]
 mod trouble;
 
 use std::thread::{self, ScopedJoinHandle};
