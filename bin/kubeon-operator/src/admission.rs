@@ -13,8 +13,8 @@ use kubeon_link_kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// For reviews that are being answered when the process ends.
-const FAREWELL: Duration = Duration::from_secs(6);
+/// How long open admission reviews may take when the process shuts down.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Where admission reviews are answered, and from what.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ pub(crate) async fn start(
 impl Answering {
     /// Waits until what is being answered is answered.
     pub(crate) async fn shutdown(self) {
-        if tokio::time::timeout(FAREWELL, self.server).await.is_err() {
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, self.server).await.is_err() {
             tracing::warn!("a review took too long to end with the process");
         }
     }

@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use kubeon_api::kubernetes_cluster::DeletionPolicy;
 use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use kubeon_operations::job_state::{self, JobState};
-use kubeon_operations::kubernetes_cluster::kept;
+use kubeon_operations::kubernetes_cluster::persisted_objects;
 use kubeon_operations::{
     ClusterObject, ObjectKind, ObjectOwnership, ObjectRef, Objects, Observed, QueueKey, cluster,
 };
@@ -121,7 +121,7 @@ impl CachedKind for KubernetesCluster {
         let reference = self.spec.cluster.auth_config.as_ref().and_then(|auth| auth.credentials_ref.as_ref());
         let named =
             reference.map(|reference| ObjectRef::new(ObjectKind::Secret, namespace, reference.name.as_str()));
-        named.into_iter().chain(kept(namespace, name)).collect()
+        named.into_iter().chain(persisted_objects(namespace, name)).collect()
     }
 }
 
@@ -129,7 +129,7 @@ impl CachedKind for KubernetesCluster {
 /// create a pod in one namespace could delay or end the operations of another.
 fn named_queue_key(meta: &ObjectMeta, own: &str) -> Option<QueueKey> {
     let queue_key = QueueKey::of_annotations(meta.annotations.as_ref())?;
-    (meta.namespace.as_deref() == Some(cluster::home(&queue_key, own))).then_some(queue_key)
+    (meta.namespace.as_deref() == Some(queue_key.job_namespace(own))).then_some(queue_key)
 }
 
 impl CachedKind for Job {

@@ -20,10 +20,10 @@ use crate::context::OperatorContext;
 
 /// Connections at once; a further one waits.
 const MOST_CONNECTIONS: usize = 64;
-/// For the head of a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(5);
-/// For a whole connection.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout for the head of a request.
+const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout for a whole connection.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is asked about.
 #[derive(Clone)]
@@ -66,10 +66,13 @@ pub(crate) async fn serve(subject: &HealthState, address: SocketAddr) -> anyhow:
             tokio::spawn(async move {
                 let answer = service_fn(move |request| answer(subject.clone(), request));
                 let mut server = http1::Builder::new();
-                server.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
+                server.timer(TokioTimer::new()).header_read_timeout(REQUEST_HEAD_TIMEOUT);
                 // Who hangs up early has no answer to lose.
-                let _ = tokio::time::timeout(PATIENCE, server.serve_connection(TokioIo::new(stream), answer))
-                    .await;
+                let _ = tokio::time::timeout(
+                    CONNECTION_TIMEOUT,
+                    server.serve_connection(TokioIo::new(stream), answer),
+                )
+                .await;
                 drop(permit);
             });
         }

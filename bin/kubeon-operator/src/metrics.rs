@@ -41,7 +41,7 @@ pub(crate) struct Gauges {
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
-    turns: Family<WordLabel, Counter>,
+    reconciles: Family<WordLabel, Counter>,
     seconds: Histogram,
     events: Family<WordLabel, Counter>,
     watches: Family<WordLabel, Counter>,
@@ -58,7 +58,7 @@ impl Metrics {
         let made = Self {
             registry: Registry::default(),
             requests: Family::default(),
-            turns: Family::default(),
+            reconciles: Family::default(),
             seconds: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
             events: Family::default(),
             watches: Family::default(),
@@ -73,7 +73,7 @@ impl Metrics {
             "Requests to the API server, by verb, kind and result",
             made.requests.clone(),
         );
-        registry.register("turns", "Turns of lanes, by how they ended", made.turns.clone());
+        registry.register("turns", "Turns of lanes, by how they ended", made.reconciles.clone());
         registry.register("turn_seconds", "How long turns of lanes took", made.seconds.clone());
         registry.register("events", "Events, by reason", made.events.clone());
         registry.register("watch_failures", "Watches that were interrupted, by kind", made.watches.clone());
@@ -87,7 +87,7 @@ impl Metrics {
         registry.register("leader", "Whether this process leads, and works", made.leader.clone());
         registry.register(
             "events_dropped",
-            "Events that nobody was told of: too many waited, or they were not taken",
+            "Events that were not recorded: too many waited, or the API server refused them",
             made.dropped.clone(),
         );
         let made = Self { registry, ..made };
@@ -98,7 +98,7 @@ impl Metrics {
     /// What alerts ask about is there from the start: the first of a kind would not count as an increase.
     fn count_from_nought(&self) {
         for word in ["done", "failed"] {
-            self.turns.get_or_create(&WordLabel { word: word.to_owned() }).inc_by(0);
+            self.reconciles.get_or_create(&WordLabel { word: word.to_owned() }).inc_by(0);
         }
         for reason in FAILURES {
             self.events.get_or_create(&WordLabel { word: reason.to_owned() }).inc_by(0);
@@ -113,7 +113,7 @@ impl Metrics {
 
     pub(crate) fn reconciled(&self, took: Duration, done: bool) {
         let word = if done { "done" } else { "failed" };
-        self.turns.get_or_create(&WordLabel { word: word.to_owned() }).inc();
+        self.reconciles.get_or_create(&WordLabel { word: word.to_owned() }).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::EnvVar;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::ClusterOperation;
 use kubeon_operations::{Change, ClusterChanges, NewObject, ObjectKind, QueueKey, Write, names};
-use kubeon_traces::{Place, Span, Traces};
+use kubeon_traces::{Span, TraceParent, Traces};
 
 /// Where a Job's trace goes on, for people and for other runners.
 const ANNOTATION: &str = "kubeon.io/traceparent";
@@ -23,7 +23,7 @@ pub(crate) struct OperatorSpans {
 /// A turn that is being carried out.
 pub(crate) struct Begun {
     operation: Arc<ClusterOperation>,
-    place: Place,
+    place: TraceParent,
     begun: SystemTime,
     writes: String,
     /// How the operation ends with this turn: the word and the reason.
@@ -104,7 +104,7 @@ impl OperatorSpans {
 }
 
 /// The place of an operation, which anybody can find who knows its UID.
-fn root(uid: &str) -> Option<Place> {
+fn root(uid: &str) -> Option<TraceParent> {
     let trace: String = uid.chars().filter(|letter| *letter != '-').collect();
     format!("00-{trace}-{}-01", names::hash(&[uid.as_bytes()], 16)).parse().ok()
 }
@@ -120,7 +120,7 @@ fn end(write: &Write, operation: &ClusterOperation) -> Option<(String, Option<St
     Some((word.to_owned(), failed))
 }
 
-fn mark(job: &mut Job, place: &Place, collector: &str) {
+fn mark(job: &mut Job, place: &TraceParent, collector: &str) {
     let text = place.to_string();
     annotate(&mut job.metadata, &text);
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };

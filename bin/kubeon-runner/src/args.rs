@@ -144,8 +144,8 @@ pub(crate) struct CallbackFlags {
     #[arg(long, value_name = "FILE")]
     pub callback_ca: Option<PathBuf>,
     /// Seconds after which the runner stops retrying
-    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
-    pub callback_patience: Duration,
+    #[arg(long = "callback-patience", value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    pub callback_timeout: Duration,
     /// The region in the route [default: the cluster's, else default]
     #[arg(long, value_name = "NAME")]
     pub region: Option<String>,
@@ -169,7 +169,7 @@ pub(crate) struct RunnerEnvironment {
     /// `$IGNORE_CHECKS`, names of checks separated by commas.
     pub ignore: Option<String>,
     /// `$WITHOUT`, addresses and names of workers separated by commas.
-    pub without: Option<String>,
+    pub skip_hosts: Option<String>,
     /// `$TRACEPARENT`: the operation's trace.
     pub traceparent: Option<String>,
     /// `$OTEL_EXPORTER_OTLP_ENDPOINT`: the collector of traces.
@@ -195,7 +195,7 @@ impl RunnerEnvironment {
             nodes: text("NODE_HOSTS"),
             etcd: text("ETCD_HOSTS"),
             ignore: text("IGNORE_CHECKS"),
-            without: text("WITHOUT"),
+            skip_hosts: text("WITHOUT"),
             traceparent: text("TRACEPARENT"),
             collector: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
             in_a_pod: text("KUBERNETES_SERVICE_HOST").is_some(),

@@ -106,7 +106,7 @@ pub(crate) async fn send(
     let Some(url) = &settings.flags.callback.callback_url else { return };
     let notice = notice(settings, url, outcome, redactor);
     let sent = match notice {
-        Ok(notice) => deliver(notice, settings.flags.callback.callback_patience, shutdown, log).await,
+        Ok(notice) => deliver(notice, settings.flags.callback.callback_timeout, shutdown, log).await,
         Err(error) => Err(error),
     };
     match sent {

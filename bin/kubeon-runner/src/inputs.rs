@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::args::RunnerSettings;
 use crate::bundle;
 use crate::commands::{ClusterCommands, Declared, KubeonProgram};
-use crate::meta::ObjectRef;
+use crate::meta::WrittenObject;
 
 /// Why the work cannot start. Trying again does not help. The first two texts are those of kubernetes-operator.
 #[derive(Debug, thiserror::Error)]
@@ -175,11 +175,11 @@ pub(crate) fn object_ref(
     cluster: &str,
     named: Option<&String>,
     (kind, what): (&'static str, &str),
-) -> ObjectRef {
+) -> WrittenObject {
     let of_cluster = namespace(settings);
     let name = named.cloned().unwrap_or_else(|| format!("{of_cluster}-{cluster}-{what}"));
     let namespace = settings.flags.meta.secret_namespace.clone().unwrap_or(of_cluster);
-    ObjectRef { kind, namespace, name }
+    WrittenObject { kind, namespace, name }
 }
 
 /// `cluster.json`, or null. The program validates it.

@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use crate::args::RunnerSettings;
 use crate::commands::KubeonProgram;
 use crate::inputs;
-use crate::meta::ObjectRef;
+use crate::meta::WrittenObject;
 use crate::save_error::SaveError;
 
 /// The key of the lines in the ConfigMap.
@@ -30,7 +30,7 @@ pub(crate) const KEY: &str = "known_hosts";
 
 /// The keys of the hosts of one cluster.
 pub(crate) struct KnownHosts {
-    map: ObjectRef,
+    map: WrittenObject,
     file: PathBuf,
     before: String,
     /// The content of the ConfigMap, as far as is known here; none while it was never written.
@@ -67,7 +67,7 @@ impl KnownHosts {
 
     /// The ConfigMap.
     #[must_use]
-    pub(crate) fn map(&self) -> &ObjectRef {
+    pub(crate) fn map(&self) -> &WrittenObject {
         &self.map
     }
 
@@ -138,7 +138,7 @@ mod tests {
     const ONE: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
 
     fn known(before: &str, stored: Option<&str>) -> KnownHosts {
-        let map = ObjectRef {
+        let map = WrittenObject {
             kind: "ConfigMap",
             namespace: "default".into(),
             name: "default-shop-known-hosts".into(),

@@ -129,7 +129,7 @@ impl MetaCluster {
     /// When the server refuses it.
     pub(crate) async fn save_secret(
         &self,
-        place: &ObjectRef,
+        place: &WrittenObject,
         data: BTreeMap<&str, Vec<u8>>,
     ) -> Result<(), MetaError> {
         let data = data.into_iter().map(|(key, bytes)| (key.to_owned(), ByteString(bytes))).collect();
@@ -142,7 +142,7 @@ impl MetaCluster {
     /// When the server refuses it.
     pub(crate) async fn save_text(
         &self,
-        place: &ObjectRef,
+        place: &WrittenObject,
         key: &str,
         text: String,
     ) -> Result<(), MetaError> {
@@ -152,7 +152,7 @@ impl MetaCluster {
 
     /// Applies the runner's fields of an object, and retries temporary errors without a limit: the caller sets the
     /// timeout.
-    async fn save<K>(&self, place: &ObjectRef, mut object: K) -> Result<(), MetaError>
+    async fn save<K>(&self, place: &WrittenObject, mut object: K) -> Result<(), MetaError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
@@ -195,7 +195,7 @@ pub(crate) const REFUSALS: u32 = 6;
 
 /// A Secret or ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ObjectRef {
+pub(crate) struct WrittenObject {
     /// Its kind.
     pub kind: &'static str,
     /// Its namespace.
@@ -204,7 +204,7 @@ pub(crate) struct ObjectRef {
     pub name: String,
 }
 
-impl std::fmt::Display for ObjectRef {
+impl std::fmt::Display for WrittenObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
     }

@@ -18,7 +18,7 @@ use crate::commands::KubeonProgram;
 use crate::inputs;
 use crate::job::JobContext;
 use crate::known_hosts::{self, KnownHosts};
-use crate::meta::{LARGEST_SECRET, MetaCluster, MetaError, ObjectRef};
+use crate::meta::{LARGEST_SECRET, MetaCluster, MetaError, WrittenObject};
 use crate::outcome::WorkOutcome;
 use crate::save_error::SaveError;
 
@@ -169,19 +169,23 @@ impl StatePersistence<'_> {
         Ok(text)
     }
 
-    async fn write(&self, place: ObjectRef, data: BTreeMap<&'static str, Vec<u8>>) -> Result<(), SaveError> {
+    async fn write(
+        &self,
+        place: WrittenObject,
+        data: BTreeMap<&'static str, Vec<u8>>,
+    ) -> Result<(), SaveError> {
         let Some(meta) = self.meta()? else { return Ok(()) };
         self.within_deadline(&place, meta.save_secret(&place, data)).await
     }
 
-    async fn write_text(&self, place: &ObjectRef, text: &str) -> Result<(), SaveError> {
+    async fn write_text(&self, place: &WrittenObject, text: &str) -> Result<(), SaveError> {
         let Some(meta) = self.meta()? else { return Ok(()) };
         self.within_deadline(place, meta.save_text(place, known_hosts::KEY, text.to_owned())).await
     }
 
     async fn within_deadline(
         &self,
-        place: &ObjectRef,
+        place: &WrittenObject,
         saving: impl Future<Output = Result<(), MetaError>>,
     ) -> Result<(), SaveError> {
         tokio::select! {
@@ -190,7 +194,7 @@ impl StatePersistence<'_> {
         }
     }
 
-    fn secret_ref(&self, cluster: &str, named: Option<&String>, what: &str) -> ObjectRef {
+    fn secret_ref(&self, cluster: &str, named: Option<&String>, what: &str) -> WrittenObject {
         inputs::object_ref(&self.job.settings, cluster, named, ("Secret", what))
     }
 }

@@ -40,7 +40,7 @@ const CURRENT: usize = 200;
 
 /// A step that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StepFailure {
+pub(crate) struct FailedStep {
     /// The host.
     pub host: HostAddress,
     /// The host's name, when it is known.
@@ -88,7 +88,7 @@ pub(crate) struct ProgressView {
     /// The current task of a script, and how many it started.
     task: Option<String>,
     tasks: u32,
-    failures: Vec<StepFailure>,
+    failures: Vec<FailedStep>,
     /// A line for each failed step and its consequence: `h6: start kubelet: …`.
     failed: Vec<String>,
     end: Option<String>,
@@ -238,7 +238,7 @@ impl ProgressView {
         }
         if !again && self.failures.len() < FAILURES {
             let name = self.names.get(&host).cloned();
-            self.failures.push(StepFailure { host, name, step: step.to_owned(), cause: cause.to_owned() });
+            self.failures.push(FailedStep { host, name, step: step.to_owned(), cause: cause.to_owned() });
         }
         text
     }
@@ -263,7 +263,7 @@ impl ProgressView {
 
     /// The steps that failed and are not retried.
     #[must_use]
-    pub(crate) fn failures(&self) -> &[StepFailure] {
+    pub(crate) fn failures(&self) -> &[FailedStep] {
         &self.failures
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::job::ToolError;
-use crate::meta::{MetaError, ObjectRef, TOKEN};
+use crate::meta::{MetaError, TOKEN, WrittenObject};
 
 /// Why something was not saved.
 #[derive(Debug, thiserror::Error)]
@@ -16,10 +16,10 @@ pub(crate) enum SaveError {
     Read(String, io::Error),
     /// The meta cluster refuses it.
     #[error("cannot write {0}: {1}")]
-    Write(ObjectRef, MetaError),
+    Write(WrittenObject, MetaError),
     /// The meta cluster did not accept it in time.
     #[error("cannot write {0}: no success in time")]
-    Late(ObjectRef),
+    Late(WrittenObject),
     /// There is no connection to the meta cluster.
     #[error(
         "cannot save the state: no service account token is mounted at {TOKEN}; Jobs of the operator have one, set \

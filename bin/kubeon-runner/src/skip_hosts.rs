@@ -31,7 +31,7 @@ pub(crate) fn find(
     cluster: &str,
     task: Task,
 ) -> Result<SkippedHosts, InputError> {
-    let Some(text) = &settings.environment.without else { return Ok(SkippedHosts::default()) };
+    let Some(text) = &settings.environment.skip_hosts else { return Ok(SkippedHosts::default()) };
     let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     let plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
     if let Some(name) = names.iter().find(|name| !plain(name) || name.starts_with('-')) {

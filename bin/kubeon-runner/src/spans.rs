@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kubeon_api::HostAddress;
-use kubeon_traces::{Place, Span, Traces};
+use kubeon_traces::{Span, TraceParent, Traces};
 use kubeon_wire::Progress;
 use parking_lot::Mutex;
 
@@ -25,8 +25,8 @@ pub(crate) struct RunSpans(Option<Arc<Shared>>);
 struct Shared {
     traces: Traces,
     redactor: Arc<Redactor>,
-    operation: Option<Place>,
-    run: Place,
+    operation: Option<TraceParent>,
+    run: TraceParent,
     begun: SystemTime,
     state: Mutex<State>,
 }
@@ -39,14 +39,14 @@ struct State {
 
 /// A stage: from its first step to the end of its last one.
 struct Stage {
-    place: Place,
+    place: TraceParent,
     begun: SystemTime,
     ended: SystemTime,
 }
 
 /// A step that runs.
 struct Step {
-    stage: Place,
+    stage: TraceParent,
     name: String,
     why: String,
     begun: SystemTime,
@@ -59,7 +59,7 @@ impl RunSpans {
         let (Some(operation), Some(collector)) = (&environment.traceparent, &environment.collector) else {
             return Self::default();
         };
-        let started = operation.parse::<Place>().map_err(|error| error.to_string()).and_then(|place| {
+        let started = operation.parse::<TraceParent>().map_err(|error| error.to_string()).and_then(|place| {
             Traces::start("kubeon-runner", collector)
                 .map(|traces| (place, traces))
                 .map_err(|error| error.to_string())
@@ -144,7 +144,7 @@ impl RunSpans {
 
 impl State {
     /// The span of a stage, one of whose steps starts.
-    fn enter(&mut self, name: &str, run: Place) -> Place {
+    fn enter(&mut self, name: &str, run: TraceParent) -> TraceParent {
         let now = SystemTime::now();
         let stage = self.stages.entry(name.to_owned());
         stage.or_insert_with(|| Stage { place: run.child(), begun: now, ended: now }).place

@@ -198,9 +198,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Kept(Vec<String>);
+    struct CollectedLines(Vec<String>);
 
-    impl Sink for Kept {
+    impl Sink for CollectedLines {
         fn line(&mut self, line: &[u8]) {
             self.0.push(String::from_utf8_lossy(line).into_owned());
         }
@@ -208,12 +208,12 @@ mod tests {
     }
 
     fn lines(limit: usize, chunks: &[&[u8]]) -> Vec<String> {
-        let (mut lines, mut kept) = (Lines::new(limit, Arc::default()), Kept::default());
+        let (mut lines, mut collected) = (Lines::new(limit, Arc::default()), CollectedLines::default());
         for chunk in chunks {
-            lines.push(chunk, &mut kept);
+            lines.push(chunk, &mut collected);
         }
-        lines.end(&mut kept);
-        kept.0
+        lines.end(&mut collected);
+        collected.0
     }
 
     #[test]

@@ -51,7 +51,7 @@ async fn what_is_said_in_other_words_is_an_event_of_its_own_and_what_is_repeated
 
 /// A recorder that ends records its waiting events first.
 #[tokio::test]
-async fn what_was_said_before_an_end_is_told() {
+async fn events_that_were_recorded_before_shutdown_are_sent() {
     let server = TestApiServer::shared().await.unwrap();
     let (client, namespace) = (server.client().await.unwrap(), server.namespace().await.unwrap());
     let writer = KubeWriter::new(client.clone(), "kubeon-operator", TIMEOUT);

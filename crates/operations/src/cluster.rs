@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubeon_api::kubeonkube::{ClusterCondition, RecordedResult};
 use kubeon_api::{Cluster, ClusterOperation, DataRef};
 
+use crate::cluster_object::{notice, owner};
 use crate::object::{ObjectPatch, StatusPatch};
 use crate::operation::wait::Wait;
 use crate::operation::{OperationChanges, archive, name, running, shown, start, status, target, wait};
@@ -17,27 +18,6 @@ use crate::{QueueKey, job_state, names, order};
 
 /// Entries that a status takes.
 const MOST_SHOWN: usize = 256;
-
-/// The namespace in which Jobs of a lane's operations are made, by an operator in the namespace `own`. Elsewhere nothing is a
-/// Job or a pod of theirs, whatever its labels say.
-#[must_use]
-pub fn home<'l>(queue_key: &'l QueueKey, own: &'l str) -> &'l str {
-    match queue_key {
-        QueueKey::Cluster(_) => own,
-        QueueKey::KubernetesCluster { namespace, .. } => namespace,
-    }
-}
-
-/// The `ownerReferences` entry of a Cluster.
-pub(crate) fn owner(cluster: &Cluster) -> OwnerReference {
-    OwnerReference {
-        api_version: "kubeonkube.clay.io/v1alpha1".to_owned(),
-        kind: "Cluster".to_owned(),
-        name: cluster.metadata.name.clone().unwrap_or_default(),
-        uid: cluster.metadata.uid.clone().unwrap_or_default(),
-        ..OwnerReference::default()
-    }
-}
 
 /// What is to be done for a Cluster and its operations.
 pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
@@ -126,10 +106,8 @@ fn rival(
     });
     for entry in unknown {
         let target = ObjectRef::new(ObjectKind::Operation, "", &entry.cluster_ops);
-        match s.data.get(&target) {
-            None => return Err(NeedsReads(vec![target])),
-            Some(Data::Absent) => {}
-            Some(_) => return Ok(Some(wait::waits(s, head, &Wait::Operation(entry.cluster_ops.clone())))),
+        if *s.data_of(&target)? != Data::Absent {
+            return Ok(Some(wait::waits(s, head, &Wait::Operation(entry.cluster_ops.clone()))));
         }
     }
     Ok(None)
@@ -310,25 +288,4 @@ fn missing(s: &View<'_>, cluster: &Cluster) -> Option<String> {
             None => None,
         }
     })
-}
-
-/// A notice about a Cluster.
-fn notice(cluster: &Cluster, warning: bool, reason: &'static str, text: String) -> Notice {
-    let name = cluster.metadata.name.as_deref().unwrap_or_default();
-    let uid = cluster.metadata.uid.clone().unwrap_or_default();
-    let about = ObjectRef::new(ObjectKind::Cluster, "", name);
-    Notice { with: about.clone(), about, uid, warning, reason, text }
-}
-
-/// The event about this operation on its Cluster, with the Cluster's status; nothing for other queue keys.
-pub(crate) fn told(
-    s: &View<'_>,
-    operation: &ClusterOperation,
-    warning: bool,
-    reason: &'static str,
-    text: &str,
-) -> Option<Notice> {
-    let ClusterObject::Cluster(Observed::Found(cluster)) = &s.subject else { return None };
-    let text = format!("{}: {text}", name(operation));
-    Some(notice(cluster, warning, reason, text).with(target(operation)))
 }

@@ -198,7 +198,7 @@ fn tried_since(pod: &Pod) -> Option<Timestamp> {
 
 /// What the containers of an ended pod left behind: the message that its process wrote, or how it ended.
 #[must_use]
-pub fn last_words(pod: &Pod) -> Option<String> {
+pub fn termination_message(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let said = containers(pod).find_map(ended_badly);
     said.or_else(|| Some(format!("pod {}: {}", name(pod), status.message.as_ref()?)))
@@ -356,18 +356,18 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_of_a_pod_say_why_it_failed() {
+    fn the_termination_message_of_a_pod_says_why_it_failed() {
         let ended = |state: &Value| {
             pod(&json!({"phase": "Failed", "containerStatuses": [{"name": "c", "image": "i", "imageID": "",
                 "ready": false, "restartCount": 0, "state": {"terminated": state}}]}))
         };
-        let words = |state: &Value| last_words(&ended(state)).unwrap();
+        let words = |state: &Value| termination_message(&ended(state)).unwrap();
         assert!(words(&json!({"exitCode": 3, "message": "boom\n"})).starts_with("boom (its container"));
         assert!(
             words(&json!({"exitCode": 1, "message": "{\"reason\": \"h2: no disk\"}"}))
                 .starts_with("h2: no disk (")
         );
         assert!(words(&json!({"exitCode": 137, "reason": "OOMKilled"})).contains("memory"));
-        assert!(last_words(&ended(&json!({"exitCode": 0}))).is_none());
+        assert!(termination_message(&ended(&json!({"exitCode": 0}))).is_none());
     }
 }

@@ -13,6 +13,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod cluster;
+mod cluster_object;
 pub mod condition;
 pub mod image;
 pub mod job_state;

@@ -35,6 +35,16 @@ impl QueueKey {
         }
     }
 
+    /// The namespace of the Jobs of these operations, for an operator that runs in the namespace `own`. An object in another
+    /// namespace is none of their Jobs or pods, whatever its labels are.
+    #[must_use]
+    pub fn job_namespace<'l>(&'l self, own: &'l str) -> &'l str {
+        match self {
+            Self::Cluster(_) => own,
+            Self::KubernetesCluster { namespace, .. } => namespace,
+        }
+    }
+
     /// The lane that a Job's or pod's annotations name.
     #[must_use]
     pub fn of_annotations(annotations: Option<&std::collections::BTreeMap<String, String>>) -> Option<Self> {

@@ -9,7 +9,7 @@ mod ours;
 mod persisted;
 mod random;
 mod same;
+mod skip_hosts;
 mod timeouts;
 mod waiting;
-mod without;
 mod written;

@@ -12,7 +12,7 @@ use kubeon_api::{Cluster, ClusterOperation, DataRef, KubernetesCluster};
 
 use crate::queue_key::QueueKey;
 use crate::settings::OperatorSettings;
-use crate::write::{ObjectKind, ObjectRef};
+use crate::write::{NeedsReads, ObjectKind, ObjectRef};
 
 /// Whether there is such an object.
 #[derive(Debug, Clone)]
@@ -166,9 +166,16 @@ impl View<'_> {
         found.map(AsRef::as_ref)
     }
 
-    /// What was read of an object.
-    #[must_use]
-    pub fn read(&self, kind: ObjectKind, at: &DataRef) -> Option<&Data> {
-        self.data.get(&ObjectRef::new(kind, &at.namespace, &at.name))
+    /// What was read of an object. The error asks the caller to read it and to decide again.
+    pub(crate) fn data_of(&self, target: &ObjectRef) -> Result<&Data, NeedsReads> {
+        self.data.get(target).ok_or_else(|| NeedsReads(vec![target.clone()]))
+    }
+
+    /// Checks that all of these objects were read. The error names every object that was not, so that one round of reads
+    /// is enough.
+    pub(crate) fn all_read(&self, targets: Vec<ObjectRef>) -> Result<(), NeedsReads> {
+        let unread: Vec<ObjectRef> =
+            targets.into_iter().filter(|target| !self.data.contains_key(target)).collect();
+        if unread.is_empty() { Ok(()) } else { Err(NeedsReads(unread)) }
     }
 }

@@ -11,9 +11,9 @@
 //! What the SDK reads of the environment (headers, timeouts, sampler, resource) is as OpenTelemetry says.
 //! Nothing waits for the collector: spans go in batches from a thread of their own, and are dropped when it is too slow.
 
-mod place;
 mod post;
 mod sender;
+mod trace_parent;
 
-pub use place::{NoPlace, Place};
 pub use sender::{LostSpans, Span, TraceError, Traces};
+pub use trace_parent::{InvalidTraceParent, TraceParent};

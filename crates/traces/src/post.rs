@@ -8,8 +8,8 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use parking_lot::Mutex;
 use ureq::tls::{RootCerts, TlsConfig};
 
-/// One request; the SDK's own bound, `$OTEL_EXPORTER_OTLP_TIMEOUT`, is the same unless it is set.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of one request. It equals the default of the SDK's own limit, `$OTEL_EXPORTER_OTLP_TIMEOUT`.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer that are read.
 const ANSWER: u64 = 64 * 1024;
 
@@ -35,7 +35,7 @@ impl Post {
             .http_status_as_error(false)
             // Headers may hold a secret that is meant for this collector alone.
             .max_redirects(0)
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(REQUEST_TIMEOUT))
             .build();
         Self { agent: config.into(), failure }
     }

@@ -12,8 +12,8 @@ use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithHttpConfig as 
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer, SdkTracerProvider};
 
-use crate::place::Place;
 use crate::post::{LastFailure, Post};
+use crate::trace_parent::TraceParent;
 
 /// How long the last spans may take.
 const LAST_SPANS: Duration = Duration::from_secs(5);
@@ -32,9 +32,9 @@ pub struct LostSpans(String);
 #[derive(Debug, Clone)]
 pub struct Span {
     /// Where it is.
-    pub place: Place,
+    pub place: TraceParent,
     /// What it is part of; none for a trace's first.
-    pub parent: Option<Place>,
+    pub parent: Option<TraceParent>,
     /// What was done, in few words that do not hold names.
     pub name: &'static str,
     /// When it began.
@@ -117,7 +117,7 @@ fn resource(service: &'static str) -> Resource {
 
 thread_local! {
     /// The place of the span that is being made on this thread.
-    static NEXT: Cell<Option<Place>> = const { Cell::new(None) };
+    static NEXT: Cell<Option<TraceParent>> = const { Cell::new(None) };
 }
 
 /// Ids that were given out before.

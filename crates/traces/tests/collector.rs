@@ -4,11 +4,11 @@
 use std::time::{Duration, SystemTime};
 
 use kubeon_envtest::Collector;
-use kubeon_traces::{Place, Span, Traces};
+use kubeon_traces::{Span, TraceParent, Traces};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-fn span(place: Place, parent: Option<Place>, name: &'static str) -> Span {
+fn span(place: TraceParent, parent: Option<TraceParent>, name: &'static str) -> Span {
     let begun = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
     let (ended, about) = (begun + Duration::from_millis(1500), vec![("host.name", "h1".to_owned())]);
     Span { place, parent, name, begun, ended, about, failure: None }
@@ -18,13 +18,13 @@ fn span(place: Place, parent: Option<Place>, name: &'static str) -> Span {
 fn spans_arrive_with_their_place_their_time_and_why_they_failed() {
     let collector = Collector::start().unwrap();
     let traces = Traces::start("a-service", &collector.url()).unwrap();
-    let root: Place = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
+    let root: TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
     let child = root.child();
     // A child may be told before what it is part of.
     traces.tell(Span { failure: Some("the disk is full".into()), ..span(child, Some(root), "step") });
     traces.tell(span(root, None, "operation"));
     traces.end().unwrap();
-    let sent = collector.until(PATIENCE, |sent| sent.len() == 2);
+    let sent = collector.until(TIMEOUT, |sent| sent.len() == 2);
     assert_eq!(sent.len(), 2, "{sent:?}");
     let (step, operation) = (&sent[0], &sent[1]);
     assert_eq!((operation.name.as_str(), operation.parent.as_str()), ("operation", ""));
@@ -38,7 +38,7 @@ fn spans_arrive_with_their_place_their_time_and_why_they_failed() {
 #[test]
 fn nothing_waits_for_a_collector_that_is_not_there_but_the_end_which_says_so() {
     let traces = Traces::start("a-service", "http://127.0.0.1:1").unwrap();
-    let root: Place = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
+    let root: TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
     let begun = std::time::Instant::now();
     for _ in 0..10_000 {
         traces.tell(span(root.child(), Some(root), "step"));

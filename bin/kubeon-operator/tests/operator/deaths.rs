@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use kubeon_envtest::{FaultRule, ProxyFault, When};
 
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{Lab, TIMEOUT};
 use crate::lives;
 
 /// Writes that the lives are known to take, events not counted.
@@ -23,7 +23,7 @@ async fn killed_after(lab: &Lab, n: usize, name: &str, life: impl Future<Output 
     let mut life = pin!(life);
     let ended = tokio::select! {
         () = &mut life => true,
-        cut = lab.proxy.is_cut(PATIENCE) => { cut.unwrap(); false }
+        cut = lab.proxy.is_cut(TIMEOUT) => { cut.unwrap(); false }
     };
     lab.kill().await;
     let met = !lab.proxy.forgive(rule).failed.is_empty();

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use tokio::time::{Duration, sleep, timeout};
 
 use crate::http::{free_port, get};
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{Lab, TIMEOUT};
 
 async fn told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Vec<Event> {
     let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
@@ -26,7 +26,7 @@ async fn until_told(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Eve
             sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("no event {reason} about {name}"))
+    timeout(TIMEOUT, found).await.unwrap_or_else(|_| panic!("no event {reason} about {name}"))
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn only_the_replica_that_leads_tells_of_what_cannot_be_read() {
             sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(PATIENCE, ready).await.expect("the other replica is ready in time");
+    timeout(TIMEOUT, ready).await.expect("the other replica is ready in time");
     sleep(Duration::from_secs(1)).await;
     let events = told(&lab, &lab.namespace, "strange", "Malformed").await;
     let count: i32 = events.iter().map(|event| event.count.unwrap_or(1)).sum();
@@ -99,7 +99,7 @@ async fn a_write_that_belongs_to_no_operation_and_is_refused_is_told_once_and_sh
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(PATIENCE, more).await.expect("it is tried again");
+    timeout(TIMEOUT, more).await.expect("it is tried again");
     sleep(Duration::from_secs(1)).await;
     let events = told(&lab, &lab.namespace, "shop", "Refused").await;
     let count: i32 = events.iter().map(|event| event.count.unwrap_or(1)).sum();

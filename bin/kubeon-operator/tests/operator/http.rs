@@ -12,16 +12,16 @@ pub(crate) fn free_port() -> u16 {
 
 /// The whole answer, from its first line; empty while nobody listens.
 pub(crate) async fn get(port: u16, path: &str) -> String {
-    exchange(port, path, "HTTP/1.1").await
+    request(port, path, "HTTP/1.1").await
 }
 
 /// What follows the header, in one piece: HTTP/1.0 knows no chunks.
 pub(crate) async fn body(port: u16, path: &str) -> String {
-    let answer = exchange(port, path, "HTTP/1.0").await;
+    let answer = request(port, path, "HTTP/1.0").await;
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }
 
-async fn exchange(port: u16, path: &str, version: &str) -> String {
+async fn request(port: u16, path: &str, version: &str) -> String {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await else { return String::new() };
     let request = format!("GET {path} {version}\r\nhost: x\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();

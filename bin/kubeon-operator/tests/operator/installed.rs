@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::http::{free_port, get};
-use crate::lab::{PATIENCE, end_job};
+use crate::lab::{TIMEOUT, end_job};
 
 const SYSTEM: &str = "kubeon-system";
 const KNOWN_HOSTS: &str = "default-shop-known-hosts";
@@ -106,7 +106,7 @@ impl Installed {
 
     async fn until(&self, name: &str, wanted: impl Fn(&KubernetesCluster) -> bool) -> KubernetesCluster {
         let matches = |object: Option<&KubernetesCluster>| object.is_some_and(&wanted);
-        match timeout(PATIENCE, await_condition(self.businesses(), name, matches)).await {
+        match timeout(TIMEOUT, await_condition(self.businesses(), name, matches)).await {
             Ok(found) => found.unwrap().unwrap(),
             Err(_) => panic!("{name} is still {:?}", self.businesses().get(name).await.unwrap().status),
         }
@@ -124,7 +124,7 @@ impl Installed {
                 .is_some_and(|status| status.job_ref.is_some())
         };
         let waits = await_condition(self.operations(&self.client), &operation, recorded);
-        timeout(PATIENCE, waits).await.expect("its Job is recorded").unwrap();
+        timeout(TIMEOUT, waits).await.expect("its Job is recorded").unwrap();
         (job(&object).unwrap(), operation)
     }
 
@@ -214,7 +214,7 @@ async fn eventually<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
     };
-    timeout(PATIENCE, asks).await.unwrap_or_else(|_| panic!("in vain: {what}"));
+    timeout(TIMEOUT, asks).await.unwrap_or_else(|_| panic!("in vain: {what}"));
 }
 
 /// An API server puts each policy in force by itself, some time after it was created; until then a request may be
@@ -270,7 +270,7 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
     })
     .await;
     installed.declare("shop", "v1.36.3", "10.0.0.1").await.unwrap();
-    eventually("the webhook was told of shop", || async {
+    eventually("the webhook got a request about shop", || async {
         let said = installed.tries("rival", "v1.36.3", "10.0.0.1").await;
         said.is_err_and(|said| said.contains("default/shop"))
     })
@@ -317,7 +317,7 @@ async fn declared_admitted_made_by_a_runner_that_may_do_no_more_and_taken_down()
     assert_eq!(installed.secrets().await.len(), 2, "not before the cluster is gone");
     installed.ends(&down).await;
     let gone = |object: Option<&KubernetesCluster>| object.is_none();
-    timeout(PATIENCE, await_condition(installed.businesses(), "shop", gone))
+    timeout(TIMEOUT, await_condition(installed.businesses(), "shop", gone))
         .await
         .expect("it is gone")
         .unwrap();
@@ -348,7 +348,7 @@ async fn a_cluster_of_which_nothing_was_saved_goes_without_a_job() {
     installed.until("shop", failed).await;
     installed.businesses().delete("shop", &DeleteParams::default()).await.unwrap();
     let gone = |object: Option<&KubernetesCluster>| object.is_none();
-    timeout(PATIENCE, await_condition(installed.businesses(), "shop", gone))
+    timeout(TIMEOUT, await_condition(installed.businesses(), "shop", gone))
         .await
         .expect("it is gone")
         .unwrap();

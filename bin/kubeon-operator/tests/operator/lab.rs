@@ -25,7 +25,7 @@ use tokio::process::{Child, Command};
 use crate::http::{free_port, get};
 
 /// For anything that is waited for: machines that run tests are slow.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Lab {
     pub client: Client,
@@ -107,7 +107,7 @@ impl Lab {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             };
-            tokio::time::timeout(PATIENCE, allowed).await.expect("the roles are in force");
+            tokio::time::timeout(TIMEOUT, allowed).await.expect("the roles are in force");
         }
     }
 
@@ -170,7 +170,7 @@ impl Lab {
         let begun = std::time::Instant::now();
         let pid = operator.id().unwrap().to_string();
         assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
-        let status = tokio::time::timeout(PATIENCE, operator.wait()).await.unwrap().unwrap();
+        let status = tokio::time::timeout(TIMEOUT, operator.wait()).await.unwrap().unwrap();
         (begun.elapsed(), status.success())
     }
 
@@ -257,7 +257,7 @@ impl Lab {
     ) -> ClusterOperation {
         let matches = |object: Option<&ClusterOperation>| object.is_some_and(&wanted);
         let waits = await_condition(self.operations(), name, matches);
-        match tokio::time::timeout(PATIENCE, waits).await {
+        match tokio::time::timeout(TIMEOUT, waits).await {
             Ok(found) => found.unwrap().unwrap(),
             Err(_) => panic!("{name} is still {:?}", self.operations().get(name).await.unwrap().status),
         }
@@ -277,7 +277,7 @@ impl Lab {
     ) -> KubernetesCluster {
         let matches = |object: Option<&KubernetesCluster>| object.is_some_and(&wanted);
         let waits = await_condition(self.businesses(), name, matches);
-        match tokio::time::timeout(PATIENCE, waits).await {
+        match tokio::time::timeout(TIMEOUT, waits).await {
             Ok(found) => found.unwrap().unwrap(),
             Err(_) => panic!("{name} is still {:?}", self.businesses().get(name).await.unwrap().status),
         }
@@ -305,7 +305,7 @@ impl Lab {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, reads).await.expect("the metrics are as wanted in time")
+        tokio::time::timeout(TIMEOUT, reads).await.expect("the metrics are as wanted in time")
     }
 
     /// The Job of an operation.
@@ -355,7 +355,7 @@ impl Lab {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        let in_time = tokio::time::timeout(PATIENCE, told).await;
+        let in_time = tokio::time::timeout(TIMEOUT, told).await;
         in_time.unwrap_or_else(|_| panic!("no event {reason} about {name} says {words:?}"));
     }
 
@@ -375,7 +375,7 @@ impl Lab {
     pub(crate) async fn until_cluster(&self, name: &str, wanted: impl Fn(&Cluster) -> bool) -> Cluster {
         let api = Api::<Cluster>::all(self.client.clone());
         let waits = await_condition(api, name, |object: Option<&Cluster>| object.is_some_and(&wanted));
-        tokio::time::timeout(PATIENCE, waits)
+        tokio::time::timeout(TIMEOUT, waits)
             .await
             .expect("the Cluster is not as wanted in time")
             .unwrap()

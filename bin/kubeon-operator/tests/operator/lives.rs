@@ -10,7 +10,7 @@ use kubeon_api::{ClusterOperation, KubernetesCluster, Phase};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{Lab, TIMEOUT};
 
 fn has_completed(operation: &ClusterOperation) -> bool {
     operation.labels().get("hasCompleted").is_some_and(|done| done == "done")
@@ -34,7 +34,7 @@ pub(crate) async fn shell(lab: &Lab, name: &str) {
     .await;
     let log = format!("{job}-log");
     let there = |map: Option<&ConfigMap>| map.is_some();
-    timeout(PATIENCE, await_condition(maps(lab), &log, there)).await.expect("its log is kept").unwrap();
+    timeout(TIMEOUT, await_condition(maps(lab), &log, there)).await.expect("its log is kept").unwrap();
     assert_eq!(ended.status.as_ref().unwrap().status, Some(OperationResult::Succeeded), "{name}");
     assert_eq!(lab.job_names(&ended).await, [job], "{name}: one Job");
     assert_eq!(lab.inputs_of(&ended).await, 2, "{name}: what its Job reads, and its log");
@@ -113,13 +113,13 @@ pub(crate) async fn delete(lab: &Lab, name: &str) {
     let leaving = lab.until_business(name, works).await;
     lab.job_ends(job(&leaving).unwrap(), true).await;
     let gone = |object: Option<&KubernetesCluster>| object.is_none();
-    timeout(PATIENCE, await_condition(lab.businesses(), name, gone)).await.expect("it is gone").unwrap();
+    timeout(TIMEOUT, await_condition(lab.businesses(), name, gone)).await.expect("it is gone").unwrap();
     let operations = async {
         while !derived(lab, &object).await.is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
-    timeout(PATIENCE, operations).await.expect("its operations go with it");
+    timeout(TIMEOUT, operations).await.expect("its operations go with it");
     let secrets = Api::<Secret>::namespaced(lab.client.clone(), &lab.namespace);
     for kept in ["state", "kubeconfig"] {
         let kept = format!("{}-{name}-{kept}", lab.namespace);

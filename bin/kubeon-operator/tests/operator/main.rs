@@ -3,18 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail loudly")]
 
 mod bad_input;
-mod business;
 mod deaths;
 mod events;
 mod faults;
 mod http;
 mod installed;
+mod kubernetes_cluster;
 mod lab;
+mod leadership;
 mod lifecycle;
 mod lives;
 mod malformed;
 mod metrics;
 mod prometheus;
 mod side_by_side;
-mod starts;
 mod traces;

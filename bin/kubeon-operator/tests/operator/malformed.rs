@@ -7,7 +7,7 @@ use kubeon_api::{Cluster, ClusterOperation, KubernetesCluster};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{Lab, TIMEOUT};
 
 const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
 
@@ -50,18 +50,18 @@ async fn stored_before_its_schema<K: Resource<DynamicType = ()>>(lab: &Lab, name
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     };
-    timeout(PATIENCE, made).await.expect("the laxer schema is in force");
+    timeout(TIMEOUT, made).await.expect("the laxer schema is in force");
     define::<K>(lab, &strict).await;
     let refused = async {
         while make::<K>(lab, None, "another", spec, true).await.is_ok() {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     };
-    timeout(PATIENCE, refused).await.expect("the strict schema is in force");
+    timeout(TIMEOUT, refused).await.expect("the strict schema is in force");
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_is_told_of_and_stalls_nothing() {
+async fn an_object_that_cannot_be_read_is_reported_and_stalls_nothing() {
     let lab = Lab::open().await;
     // The schema lets it pass; only the reader sees that one address is declared in two ways.
     let twice = json!({"cluster": {"masterList": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1", "port": 2222}]}});

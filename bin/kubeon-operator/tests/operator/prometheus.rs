@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::time::{Duration, sleep, timeout};
 
 use crate::http::{body, free_port};
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{Lab, TIMEOUT};
 
 fn shipped(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/monitoring").join(file).canonicalize().unwrap()
@@ -103,7 +103,7 @@ impl Prometheus {
                 sleep(Duration::from_millis(200)).await;
             }
         };
-        let in_time = timeout(PATIENCE, asks).await;
+        let in_time = timeout(TIMEOUT, asks).await;
         in_time.unwrap_or_else(|_| panic!("Prometheus still says of {path}: {last}"))
     }
 

@@ -5,7 +5,7 @@ use kubeon_api::KubernetesCluster;
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_envtest::{FaultRule, ProxyFault, When};
 
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{Lab, TIMEOUT};
 
 /// Longer than anything here may take: what is done in less was not waited for.
 const LONG: &str = "--request-timeout=300";
@@ -30,7 +30,7 @@ async fn an_operation_is_done_while_requests_of_other_clusters_hang() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, hang).await.expect("all of them are asked for");
+    tokio::time::timeout(TIMEOUT, hang).await.expect("all of them are asked for");
     lab.cluster("fast").await;
     lab.ask("fast", "fast").await;
     let ended = lab.finish("fast").await;

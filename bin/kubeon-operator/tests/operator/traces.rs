@@ -3,7 +3,7 @@
 use kubeon_api::kubeonkube::OperationResult;
 use kubeon_envtest::Collector;
 
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{Lab, TIMEOUT};
 
 #[tokio::test]
 async fn an_operations_trace_holds_its_turns_and_goes_on_in_its_job() {
@@ -24,7 +24,7 @@ async fn an_operations_trace_holds_its_turns_and_goes_on_in_its_job() {
     assert_eq!((says("TRACEPARENT"), says("OTEL_EXPORTER_OTLP_ENDPOINT")), (Some(traceparent), Some(&url)));
     lab.finish("myops").await;
     let whole = tokio::task::spawn_blocking(move || {
-        collector.until(PATIENCE, |sent| sent.iter().any(|span| span.name == "operation"))
+        collector.until(TIMEOUT, |sent| sent.iter().any(|span| span.name == "operation"))
     });
     let sent: Vec<_> = whole.await.unwrap().into_iter().filter(|span| span.trace == trace).collect();
     let root = sent.iter().find(|span| span.name == "operation").unwrap();

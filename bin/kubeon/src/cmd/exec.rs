@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_by_its_own_name() {
+    fn the_end_of_a_process_is_reported_by_its_name() {
         let ran = |end| Ran {
             node: "h1".to_owned(),
             address: Ipv4Addr::LOCALHOST,

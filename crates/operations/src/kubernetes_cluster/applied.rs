@@ -62,9 +62,9 @@ pub(super) fn difference(
     }
 }
 
-/// What was applied, as it is made true again: in the words that it was made with, for the engine knows no others and tells
-/// masters apart by their order; how its hosts are logged in to, and what is about operations, as it is declared now.
-pub(super) fn as_it_stands(applied: &DeclaredCluster, wanted: &DeclaredCluster) -> DeclaredCluster {
+/// The cluster that was applied, with the logins, the region and the timeout that are declared now. Names and the order of
+/// masters stay those that were applied, because the engine finds its state by them.
+pub(super) fn with_current_logins(applied: &DeclaredCluster, wanted: &DeclaredCluster) -> DeclaredCluster {
     let now = wanted.by_address();
     let reached = |list: &NodeList| {
         let node = |node: &DeclaredNode| match now.get(&node.ip) {

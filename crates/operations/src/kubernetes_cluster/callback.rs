@@ -1,10 +1,9 @@
-//! What a Job needs to tell somebody else what came of its operation: where to, who vouches for the listener, and a token
-//! that says which operation it speaks for.
+//! What a Job needs to send the result of its operation to another server: the address, the certificate authorities of
+//! the server, and a token that names the operation.
 
 use kubeon_api::ClusterOperation;
 use kubeon_render::job::{Mount, MountSource, TOKEN};
 
-use super::job::CONF;
 use crate::names;
 use crate::operation::uid;
 use crate::settings::OperatorSettings;
@@ -13,26 +12,26 @@ use crate::settings::OperatorSettings;
 pub(super) const AUTHORITIES: &str = "callback-ca.crt";
 /// Where the token is.
 const FOLDER: &str = "/callback";
-/// For how many seconds a token is good; a stolen one no longer than that.
+/// How many seconds a token is valid, which also limits the use of a stolen one.
 const SECONDS: u32 = 3600;
 
-/// Certificates that vouch for the listener, if they are not those of the image.
+/// The certificate authorities of the server; `None` when those of the image are enough.
 pub(super) fn authorities(settings: &OperatorSettings) -> Option<&str> {
     settings.callback.as_ref()?.authorities.as_deref()
 }
 
-/// The token of the runner's account that no API server takes, and a listener only for this operation.
+/// A token of the runner's service account for the audience of this operation. No API server accepts it.
 pub(super) fn token(settings: &OperatorSettings, operation: &ClusterOperation) -> Option<Mount> {
     settings.callback.as_ref()?;
     let source = MountSource::Token { audience: names::callback_audience(uid(operation)), seconds: SECONDS };
     Some(Mount { volume: "callback", source, path: FOLDER.to_owned(), key: None })
 }
 
-/// For the runner.
-pub(super) fn arguments(settings: &OperatorSettings) -> Vec<String> {
+/// The arguments of the runner; `conf` is the folder where the operation's ConfigMap is mounted.
+pub(super) fn arguments(settings: &OperatorSettings, conf: &str) -> Vec<String> {
     let Some(callback) = &settings.callback else { return Vec::new() };
     let mut arguments =
         vec![format!("--callback-url={}", callback.url), format!("--callback-token-file={FOLDER}/{TOKEN}")];
-    arguments.extend(callback.authorities.as_ref().map(|_| format!("--callback-ca={CONF}/{AUTHORITIES}")));
+    arguments.extend(callback.authorities.as_ref().map(|_| format!("--callback-ca={conf}/{AUTHORITIES}")));
     arguments
 }

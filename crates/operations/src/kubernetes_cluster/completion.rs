@@ -9,10 +9,12 @@ use kubeon_api::refusal::FAILED_WITH;
 use kubeon_api::{ClusterOperation, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels};
 
 use super::cluster_action::ClusterAction;
-use super::{
-    derived_operation, finalizers_patch, has_finalizer, history, namespace, node_status, object_name,
-    object_notice, object_write, our_finalizer, status, status_write,
+use super::object_access::{
+    finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer,
+    status_write,
 };
+use super::persisted_objects::persisted_objects;
+use super::{derived_operation, history, node_status, status};
 use crate::cluster;
 use crate::condition::{self, PRECHECKED, STEP_FAILED};
 use crate::job_state::{self, JobState};
@@ -183,11 +185,9 @@ pub(super) fn lost(
     claimed: &str,
 ) -> Result<ClusterChanges, NeedsReads> {
     let target = ObjectRef::new(ObjectKind::Operation, "", claimed);
-    match s.data.get(&target) {
-        // A watch may lag behind what another operator wrote.
-        None => return Err(NeedsReads(vec![target])),
-        Some(Data::Absent) => {}
-        Some(_) => return Ok(ClusterChanges::default()),
+    // A watch may lag behind what another operator wrote.
+    if *s.data_of(&target)? != Data::Absent {
+        return Ok(ClusterChanges::default());
     }
     if let Some(left) = cluster::left_over(s) {
         return Ok(abandoned(s, object, claimed, &left));
@@ -232,7 +232,7 @@ pub(super) fn release(s: &View<'_>, object: &KubernetesCluster, why: &str) -> Cl
     let ns = namespace(object);
     let retained =
         object.spec.deletion_policy == Some(kubeon_api::kubernetes_cluster::DeletionPolicy::Retain);
-    let kept = super::kept(ns, object_name(object)).into_iter();
+    let kept = persisted_objects(ns, object_name(object)).into_iter();
     let gone = kept.filter(|target| !retained && s.settings.watches(ns) && s.objects.meta(target).is_some());
     let removed: Vec<Write> = gone
         .map(|target| Write {

@@ -13,7 +13,9 @@ use kubeon_render::job::{Mount, MountSource, OperationJob, Program, job};
 use serde_json::json;
 
 use super::cluster_action::ClusterAction;
-use super::{callback, inventory, namespace, object_name};
+use super::object_access::{namespace, object_name, version_that_runs};
+use super::persisted_objects::{persisted_objects, state_missing_text};
+use super::{callback, inventory};
 use crate::names::{self, DERIVED_UID_LABEL, HOSTS_ANNOTATION, OPERATION_LABEL};
 use crate::operation::finish::{End, finish};
 use crate::operation::inputs::{KEY, Obstacle};
@@ -34,7 +36,7 @@ const STAYS: i32 = 7 * 24 * 3600;
 const LAST_STAYS: i32 = 3600;
 
 /// Where the ConfigMap is mounted.
-pub(super) const CONF: &str = "/conf";
+const CONF: &str = "/conf";
 
 type Values = BTreeMap<String, Vec<u8>>;
 
@@ -45,7 +47,7 @@ pub(super) fn start(
 ) -> Result<OperationChanges, NeedsReads> {
     match prepared(s, object, operation) {
         Ok(changes) => Ok(changes),
-        Err(Obstacle::Read(targets)) => Err(NeedsReads(targets)),
+        Err(Obstacle::Read(reads)) => Err(reads),
         Err(Obstacle::Wait(wait)) => Ok(waits(s, operation, &wait)),
         Err(Obstacle::Refuse(word, text)) => Ok(finish(s, operation, End::failed(word, text))),
     }
@@ -111,7 +113,7 @@ fn state_is_there(
     let begun = s.operations.iter().any(|one| begun(one));
     let creates = ClusterAction::of(operation) == Some(ClusterAction::Create);
     if creates && begun && s.objects.meta(&state).is_none() {
-        return Err(Obstacle::Wait(Wait::Missing(super::state_gone(object, &state))));
+        return Err(Obstacle::Wait(Wait::Missing(state_missing_text(object, &state))));
     }
     Ok(())
 }
@@ -126,7 +128,7 @@ fn kept(
     let (ns, cluster) = (namespace(object), object_name(object));
     let label = persisted::cluster(ns, cluster);
     let mut writes = Vec::new();
-    for target in super::kept(ns, cluster) {
+    for target in persisted_objects(ns, cluster) {
         let kept = persisted::PersistedObject {
             kind: target.kind,
             name: &target.name,
@@ -150,7 +152,7 @@ fn asked(
     let mut spec: KubernetesClusterSpec = serde_json::from_str(text).map_err(|error| {
         Obstacle::Refuse("NoSpec", format!("its annotation {} cannot be read: {error}", labels::APPLIED_SPEC))
     })?;
-    spec.cluster.kube_version = spec.cluster.kube_version.or(super::runs(object));
+    spec.cluster.kube_version = spec.cluster.kube_version.or(version_that_runs(object));
     Ok(spec)
 }
 
@@ -170,17 +172,16 @@ fn credentials(s: &View<'_>, object: &KubernetesCluster) -> Result<Values, Obsta
     if s.objects.meta(&target).is_none() {
         return Err(missing(format!("{at} not found")));
     }
-    match s.data.get(&target) {
-        None => Err(Obstacle::Read(vec![target])),
-        Some(Data::Values { values, .. }) => {
+    match s.data_of(&target)? {
+        Data::Values { values, .. } => {
             let mut values = usable(values, &at)?;
             if let Some(user) = &auth.username {
                 values.entry("username".to_owned()).or_insert_with(|| user.as_str().as_bytes().to_vec());
             }
             Ok(values)
         }
-        Some(Data::Denied(why)) => Err(missing(format!("{at} cannot be read: {why}"))),
-        Some(_) => Err(missing(format!("{at} not found"))),
+        Data::Denied(why) => Err(missing(format!("{at} cannot be read: {why}"))),
+        _ => Err(missing(format!("{at} not found"))),
     }
 }
 
@@ -376,7 +377,7 @@ fn the_job(
         program: Program::Runner {
             operation: name(operation).to_owned(),
             action: "kubeon",
-            more: callback::arguments(s.settings),
+            more: callback::arguments(s.settings, CONF),
         },
         env: environment(object, operation, spec),
         mounts,

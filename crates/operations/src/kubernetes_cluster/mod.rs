@@ -16,27 +16,32 @@ mod inventory;
 mod job;
 mod next_action;
 mod node_status;
+mod object_access;
+mod persisted_objects;
 mod status;
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kubeon_api::{ClusterOperation, KubernetesCluster, Version, labels};
+use kubeon_api::{ClusterOperation, KubernetesCluster};
 
+use self::object_access::{
+    finalizers_patch, has_finalizer, namespace, object_name, object_notice, object_write, our_finalizer,
+};
+use self::persisted_objects::state_missing_text;
 use crate::names::{self, DERIVED_UID_LABEL};
-use crate::object::{ObjectPatch, StatusPatch};
 use crate::operation::finish::{End, finish};
 use crate::operation::wait::{Wait, refusal};
 use crate::operation::{OperationChanges, archive, name, running, target, uid, wait};
 use crate::order;
 use crate::view::{ClusterObject, Data, Observed, View};
-use crate::write::{Change, ClusterChanges, NeedsReads, Notice, ObjectKind, ObjectRef, Write};
+use crate::write::{Change, ClusterChanges, NeedsReads, ObjectKind, ObjectRef, Write};
 
 pub use applied::without_secrets;
 pub(crate) use cluster_action::ClusterAction;
 pub(crate) use history::told;
 pub use next_action::{NextAction, next_action};
+pub use persisted_objects::persisted_objects;
 
 /// What is to be done for a `KubernetesCluster` and its operations.
 pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
@@ -47,7 +52,7 @@ pub(crate) fn decide(s: &View<'_>) -> Result<ClusterChanges, NeedsReads> {
     order::queue(&mut operations);
     let object = match seen {
         Observed::Found(object) => object.as_ref(),
-        Observed::Unreadable(_) => return carry_on(s, &operations),
+        Observed::Unreadable(_) => return continue_running(s, &operations),
         Observed::Absent => return orphans(s, &operations),
     };
     let belongs = |operation: &Arc<ClusterOperation>| {
@@ -155,13 +160,16 @@ fn begin(
         NextAction::Release(why) => completion::release(s, object, why),
         NextAction::Answer(word) => completion::answer(object, word),
         NextAction::Nothing | NextAction::Declared | NextAction::Held { .. } | NextAction::Refused(_) => {
-            status::stands(s, object, &wanted)
+            status::waiting_or_up_to_date(s, object, &wanted)
         }
     })
 }
 
-/// A cluster of which nothing was ever saved has nothing on its hosts: a runner saves before its first effect. It needs
-/// no Job to be taken down. `Err` is what must be read to know.
+const NOTHING_TO_TAKE_DOWN: NextAction =
+    NextAction::Release("nothing was ever written to its hosts: there is nothing to take down");
+
+/// The action for a cluster whose state was never saved. Nothing is on its hosts, because a runner saves the state before
+/// its first change of a host, so no Job has to take it down. `Err` names what must be read to decide.
 fn untouched(
     s: &View<'_>,
     object: &KubernetesCluster,
@@ -177,44 +185,25 @@ fn untouched(
     let state = names::state(namespace(object), object_name(object));
     let state = ObjectRef::new(ObjectKind::Secret, namespace(object), state);
     let begun = begun(object, mine);
-    let saved = match (s.objects.meta(&state), s.data.get(&state)) {
-        (None, _) if !begun => false,
-        (_, None) => return Err(NeedsReads(vec![state])),
-        (_, Some(Data::Values { values, .. })) => {
-            values.get(names::STATE_KEY).is_some_and(|state| !state.is_empty())
+    if s.objects.meta(&state).is_none() && !begun {
+        return Ok(NOTHING_TO_TAKE_DOWN);
+    }
+    let saved = match s.data_of(&state)? {
+        Data::Values { values, .. } => values.get(names::STATE_KEY).is_some_and(|state| !state.is_empty()),
+        // The operator creates it before the first Job, so somebody deleted it, and the list of what is on which host with it.
+        Data::Absent if begun => {
+            return Ok(NextAction::Held { word: "StateMissing", text: state_missing_text(object, &state) });
         }
-        // It is there before the first Job: somebody took it away, and with it what was on which host.
-        (_, Some(Data::Absent)) if begun => {
-            return Ok(NextAction::Held { word: "StateMissing", text: state_gone(object, &state) });
-        }
-        (_, Some(Data::Absent)) => false,
-        (_, Some(_)) => true,
+        Data::Absent => false,
+        _ => true,
     };
-    Ok(if saved {
-        wanted
-    } else {
-        NextAction::Release("nothing was ever written to its hosts: there is nothing to take down")
-    })
+    Ok(if saved { wanted } else { NOTHING_TO_TAKE_DOWN })
 }
 
 /// Whether a Job was ever made for it.
 fn begun(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> bool {
     let has_job = |one: &Arc<ClusterOperation>| one.status.as_ref().is_some_and(|it| it.job_ref.is_some());
     object.status.as_ref().is_some_and(|status| status.job_name.is_some()) || mine.iter().any(has_job)
-}
-
-/// The message when the Secret with the cluster's state is missing: what to do.
-fn state_gone(object: &KubernetesCluster, state: &ObjectRef) -> String {
-    format!(
-        "Secret {0}/{1} with the cluster's state is missing and a Job has already run: restore it with label {2}={3}, or set \
-         `spec.deletionPolicy: Retain` to leave the hosts as they are: kubectl -n {0} patch ecs {4} --type merge -p \
-         '{{\"spec\":{{\"deletionPolicy\":\"Retain\"}}}}'",
-        state.namespace,
-        state.name,
-        labels::CLUSTER,
-        crate::persisted::cluster(namespace(object), object_name(object)),
-        object_name(object)
-    )
 }
 
 /// Operations that nobody claims and that are not what is wanted now: while there is one, nothing else begins.
@@ -275,8 +264,11 @@ pub fn refused(subject: &ClusterObject, text: &str, now: Timestamp) -> Option<Wr
     status::refused(object, text, now)
 }
 
-/// While the object cannot be read, what works goes on and nothing begins.
-fn carry_on(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Result<ClusterChanges, NeedsReads> {
+/// While the object cannot be read, operations with a Job continue and no other operation starts.
+fn continue_running(
+    s: &View<'_>,
+    operations: &[Arc<ClusterOperation>],
+) -> Result<ClusterChanges, NeedsReads> {
     let mut changes = ClusterChanges::default();
     for operation in operations.iter().filter(|operation| !order::ended(operation)) {
         if let Some(at) = running::job_of(s, operation) {
@@ -286,42 +278,6 @@ fn carry_on(s: &View<'_>, operations: &[Arc<ClusterOperation>]) -> Result<Cluste
     }
     changes.stages.retain(|stage| !stage.is_empty());
     Ok(changes)
-}
-
-/// What outlives the Jobs of a cluster: the engine's state, the admin kubeconfig, the SSH keys of its hosts.
-#[must_use]
-pub fn kept(namespace: &str, name: &str) -> [ObjectRef; 3] {
-    [
-        ObjectRef::new(ObjectKind::Secret, namespace, names::state(namespace, name)),
-        ObjectRef::new(ObjectKind::Secret, namespace, names::kubeconfig(namespace, name)),
-        ObjectRef::new(ObjectKind::ConfigMap, namespace, names::known_hosts(namespace, name)),
-    ]
-}
-
-pub(crate) fn object_target(object: &KubernetesCluster) -> ObjectRef {
-    ObjectRef::new(ObjectKind::KubernetesCluster, namespace(object), object_name(object))
-}
-
-pub(crate) fn namespace(object: &KubernetesCluster) -> &str {
-    object.metadata.namespace.as_deref().unwrap_or_default()
-}
-
-pub(crate) fn object_name(object: &KubernetesCluster) -> &str {
-    object.metadata.name.as_deref().unwrap_or_default()
-}
-
-pub(crate) fn our_finalizer(object: &KubernetesCluster) -> String {
-    format!("{}{}", labels::FINALIZER_PREFIX, object_name(object))
-}
-
-/// The version that the masters run, where it was seen.
-fn runs(object: &KubernetesCluster) -> Option<Version> {
-    object.status.as_ref()?.version
-}
-
-fn has_finalizer(object: &KubernetesCluster) -> bool {
-    let ours = our_finalizer(object);
-    object.metadata.finalizers.iter().flatten().any(|one| *one == ours)
 }
 
 fn needs_finalizer(object: &KubernetesCluster) -> bool {
@@ -344,39 +300,4 @@ fn finalizer(object: &KubernetesCluster, action: ClusterAction) -> ClusterChange
         "deleting it will take the cluster down first",
     ));
     changes
-}
-
-/// A patch that leaves these finalizers of the version that was seen.
-fn finalizers_patch(object: &KubernetesCluster, finalizers: Vec<String>) -> ObjectPatch {
-    ObjectPatch::of_metadata(ObjectMeta {
-        finalizers: Some(finalizers),
-        resource_version: object.metadata.resource_version.clone(),
-        ..ObjectMeta::default()
-    })
-}
-
-pub(crate) fn object_write(object: &KubernetesCluster, why: impl Into<String>, change: Change) -> Write {
-    Write { why: why.into(), target: object_target(object), change, operation: None }
-}
-
-pub(crate) fn object_notice(
-    object: &KubernetesCluster,
-    warning: bool,
-    reason: &'static str,
-    text: impl Into<String>,
-) -> Notice {
-    let uid = object.metadata.uid.clone().unwrap_or_default();
-    let about = object_target(object);
-    Notice { with: about.clone(), about, uid, warning, reason, text: text.into() }
-}
-
-/// The change of the object's status to `new`; nothing when it is that already.
-pub(crate) fn status_write(
-    object: &KubernetesCluster,
-    new: &kubeon_api::KubernetesClusterStatus,
-    why: impl Into<String>,
-) -> Option<Write> {
-    let before = object.status.clone().unwrap_or_default();
-    let patch = StatusPatch::between(object.metadata.resource_version.as_deref(), Some(&before), new)?;
-    Some(object_write(object, why, Change::Status(patch)))
 }

@@ -7,9 +7,10 @@ use kubeon_api::{
     ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterSpec, Operation, Phase, labels,
 };
 
-use super::applied::{Difference, applied, as_it_stands, difference, without_secrets};
+use super::applied::{Difference, applied, difference, with_current_logins, without_secrets};
 use super::cluster_action::ClusterAction;
 use super::history;
+use super::object_access::{has_finalizer, namespace, version_that_runs};
 use crate::settings::OperatorSettings;
 
 /// What is wanted now.
@@ -21,7 +22,7 @@ pub enum NextAction {
     Declared,
     /// An operation.
     Operation(Box<DesiredOperation>),
-    /// It was asked for something that stands already; the annotation says so.
+    /// An annotation asks for something that is done already; the new value of the annotation says so.
     Answer(Operation),
     /// The finalizer is taken away, the hosts stay; the text says why.
     Release(&'static str),
@@ -57,14 +58,14 @@ pub fn next_action(
     mine: &[Arc<ClusterOperation>],
 ) -> NextAction {
     let deleting = object.metadata.deletion_timestamp.is_some();
-    if deleting && !super::has_finalizer(object) {
+    if deleting && !has_finalizer(object) {
         return NextAction::Nothing;
     }
     if deleting && object.spec.deletion_policy == Some(DeletionPolicy::Retain) {
         return NextAction::Release("spec.deletionPolicy is Retain: the hosts stay as they are");
     }
-    if !settings.watches(super::namespace(object)) {
-        let name = super::namespace(object);
+    if !settings.watches(namespace(object)) {
+        let name = namespace(object);
         let text = format!("namespace {name} is not watched by the operator (--watch-namespace {name})");
         return NextAction::Held { word: "NotWatched", text };
     }
@@ -126,7 +127,7 @@ fn terminate(object: &KubernetesCluster, mine: &[Arc<ClusterOperation>]) -> Next
         );
         return NextAction::Held { word: "TeardownFailed", text };
     }
-    // What was applied last is what stands on the hosts, with what an operation that failed may have begun.
+    // The hosts have what was applied last, and perhaps parts of an operation that failed.
     let spec = match applied(object) {
         Ok(Some(before)) => with_all(object, &before.cluster),
         _ => without_secrets(&object.spec),
@@ -152,7 +153,7 @@ fn change(
     before: &DeclaredCluster,
     mine: &[Arc<ClusterOperation>],
 ) -> NextAction {
-    let difference = difference(before, &object.spec.cluster, super::runs(object));
+    let difference = difference(before, &object.spec.cluster, version_that_runs(object));
     if let Some(text) = refused(&difference, &object.spec.cluster) {
         return NextAction::Refused(text);
     }
@@ -203,23 +204,23 @@ fn take_back(
     NextAction::Operation(Box::new(DesiredOperation { action, spec, hosts, why }))
 }
 
-/// What stands, with the workers that are declared.
+/// The spec that was applied, with the declared workers.
 fn as_declared(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
     let mut spec = without_secrets(&object.spec);
     let node_list = spec.cluster.node_list.clone();
-    spec.cluster = DeclaredCluster { node_list, ..as_it_stands(before, &spec.cluster) };
+    spec.cluster = DeclaredCluster { node_list, ..with_current_logins(before, &spec.cluster) };
     spec
 }
 
-/// What stands, with the workers that are declared besides.
+/// The spec that was applied, with its own workers and the declared ones.
 fn with_all(object: &KubernetesCluster, before: &DeclaredCluster) -> KubernetesClusterSpec {
     let mut spec = without_secrets(&object.spec);
-    let stands = as_it_stands(before, &spec.cluster);
-    let known = |node: &DeclaredNode| stands.node_list.iter().any(|old| old.ip == node.ip);
+    let applied = with_current_logins(before, &spec.cluster);
+    let known = |node: &DeclaredNode| applied.node_list.iter().any(|old| old.ip == node.ip);
     let new = spec.cluster.node_list.iter().filter(|node| !known(node));
-    let nodes: Vec<DeclaredNode> = stands.node_list.iter().chain(new).cloned().collect();
-    let node_list = NodeList::try_from(nodes).unwrap_or_else(|_| stands.node_list.clone());
-    spec.cluster = DeclaredCluster { node_list, ..stands };
+    let nodes: Vec<DeclaredNode> = applied.node_list.iter().chain(new).cloned().collect();
+    let node_list = NodeList::try_from(nodes).unwrap_or_else(|_| applied.node_list.clone());
+    spec.cluster = DeclaredCluster { node_list, ..applied };
     spec
 }
 
@@ -242,8 +243,8 @@ fn refused(difference: &Difference, wanted: &DeclaredCluster) -> Option<String> 
     Some(format!("spec.cluster.nodeList: {} is a master or holds etcd and cannot be removed", held.ip))
 }
 
-/// Nothing differs. Who asked for a change by annotation is told that it stands; a host that was left out is tried
-/// again. Contract B, cases 23 and 31.
+/// Nothing differs. A change that an annotation asks for is answered as finished; a host that was skipped is tried again.
+/// Contract B, cases 23 and 31.
 fn answer(object: &KubernetesCluster, before: &DeclaredCluster) -> NextAction {
     let lacking = history::lacks(object);
     match requested(object) {

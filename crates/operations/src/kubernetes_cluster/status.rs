@@ -6,8 +6,9 @@ use kubeon_api::kubernetes_cluster::SecretName;
 use kubeon_api::{ClusterOperation, HostAddress, KubernetesCluster, KubernetesClusterStatus, Phase, labels};
 
 use super::cluster_action::ClusterAction;
+use super::history;
 use super::next_action::NextAction;
-use super::{history, namespace, object_name, object_notice, object_target, status_write};
+use super::object_access::{namespace, object_name, object_notice, object_target, status_write};
 use crate::condition::{
     self, ConditionText, DEGRADED, DELETING, HOST_KEYS_PINNED, PRECHECKED, PROGRESSING, READY, STEP_FAILED,
 };
@@ -216,8 +217,12 @@ pub(super) fn failed_steps(
     fresh.into_iter().flat_map(both).collect()
 }
 
-/// What is seen of a cluster for which nothing is begun.
-pub(super) fn stands(s: &View<'_>, object: &KubernetesCluster, wanted: &NextAction) -> ClusterChanges {
+/// The status of a cluster without a current operation: up to date, waiting, or refused.
+pub(super) fn waiting_or_up_to_date(
+    s: &View<'_>,
+    object: &KubernetesCluster,
+    wanted: &NextAction,
+) -> ClusterChanges {
     let before = object.status.clone().unwrap_or_default();
     let mut new = before.clone();
     let mut changes = ClusterChanges::default();
@@ -263,7 +268,7 @@ pub(super) fn stands(s: &View<'_>, object: &KubernetesCluster, wanted: &NextActi
         }
         _ => {}
     }
-    changes.stages.push(status_write(object, &new, "it stands").into_iter().collect());
+    changes.stages.push(status_write(object, &new, "no operation is needed now").into_iter().collect());
     changes
 }
 
@@ -280,7 +285,7 @@ pub(super) fn refused(object: &KubernetesCluster, text: &str, now: Timestamp) ->
     status_write(object, &new, "what is next is refused")
 }
 
-/// What stands after a success, and what a person may do about a host that was left out.
+/// The message after a success, with the command that adds a host that was skipped.
 pub(super) fn as_declared(object: &KubernetesCluster, left_out: &[HostAddress]) -> String {
     if left_out.is_empty() {
         return "up to date".to_owned();
@@ -303,7 +308,7 @@ fn words<'a>(status: &'a KubernetesClusterStatus, type_: &str) -> Option<(&'a st
     Some((found.reason.as_str(), found.message.as_str()))
 }
 
-/// What stands is what this generation declares; after a failure only an operation says so.
+/// Marks the cluster as up to date with this generation. After a failure only a successful operation may do that.
 fn declared(s: &View<'_>, new: &mut KubernetesClusterStatus, object: &KubernetesCluster) {
     if new.phase != Some(Phase::Running) {
         new.phase = Some(Phase::Running);

@@ -58,11 +58,10 @@ fn log(
 ) -> Result<Option<ClusterChanges>, NeedsReads> {
     let Some((archive, source)) = unarchived(s, operation, of) else { return Ok(None) };
     let pod = &source.name;
-    let text = match s.data.get(&source) {
-        None => return Err(NeedsReads(vec![source])),
-        Some(Data::Log(text)) => text.clone(),
-        Some(Data::Denied(why)) => format!("(the log of pod {pod} could not be read: {why})\n"),
-        Some(_) => format!("(pod {pod} was gone before its log was read)\n"),
+    let text = match s.data_of(&source)? {
+        Data::Log(text) => text.clone(),
+        Data::Denied(why) => format!("(the log of pod {pod} could not be read: {why})\n"),
+        _ => format!("(pod {pod} was gone before its log was read)\n"),
     };
     let map = ConfigMap {
         metadata: ObjectMeta {

@@ -5,7 +5,7 @@ use kubeon_api::ClusterOperation;
 use kubeon_api::kubeonkube::{ClusterOperationStatus, OperationResult};
 
 use super::{OperationChanges, at, notice, shown, status, status_write};
-use crate::cluster;
+use crate::cluster_object::operation_notice;
 use crate::condition::{
     self, COMPLETE, ConditionText, FAILED, NOTHING_TO_DO, PRECHECKED, PROGRESSING, STEP_FAILED,
 };
@@ -83,7 +83,7 @@ pub(crate) fn finish_from(
     progress.changes.stages.extend(status_write(operation, &new, "it ended").map(|write| vec![write]));
     progress.changes.notices.extend(fitness(operation));
     progress.changes.notices.extend(steps(operation));
-    let of_cluster = cluster::told(s, operation, warning, event_of_cluster, &about.text);
+    let of_cluster = operation_notice(s, operation, warning, event_of_cluster, &about.text);
     progress.changes.notices.extend(of_cluster);
     progress.changes.notices.push(about);
     progress.shown = Some((1, shown(operation, &new)));

@@ -7,7 +7,7 @@ use kubeon_api::{Cluster, ClusterOperation, DataRef, PrivateKey};
 
 use super::wait::Wait;
 use crate::view::{Data, View};
-use crate::write::{ObjectKind, ObjectRef};
+use crate::write::{NeedsReads, ObjectKind, ObjectRef};
 
 /// Bytes of script, inventory and variables together; a ConfigMap takes 1 MiB with its metadata.
 const MOST: usize = 1_000_000;
@@ -25,13 +25,21 @@ pub(crate) struct References {
     pub sources: Vec<(DataRef, String, String)>,
 }
 
-/// What stands between an operation and its start.
+/// Why an operation does not start now.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Obstacle {
+    /// It waits for this.
     Wait(Wait),
-    /// Nothing helps.
+    /// It can never start: one word in CamelCase, and a text for a person.
     Refuse(&'static str, String),
-    Read(Vec<ObjectRef>),
+    /// These objects must be read first.
+    Read(NeedsReads),
+}
+
+impl From<NeedsReads> for Obstacle {
+    fn from(reads: NeedsReads) -> Self {
+        Self::Read(reads)
+    }
 }
 
 /// The content of what it refers to.
@@ -118,7 +126,7 @@ impl References {
         targets
     }
 
-    /// Their content, or what stands before it.
+    /// Their content, or why it cannot be used yet.
     pub(crate) fn read(&self, s: &View<'_>) -> Result<Inputs, Obstacle> {
         let missing = |text: String| Obstacle::Wait(Wait::Missing(text));
         for (what, kind, at) in self.named() {
@@ -129,11 +137,7 @@ impl References {
                 return Err(missing(format!("{what} {at} not found")));
             }
         }
-        let unread: Vec<ObjectRef> =
-            self.targets().into_iter().filter(|target| !s.data.contains_key(target)).collect();
-        if !unread.is_empty() {
-            return Err(Obstacle::Read(unread));
-        }
+        s.all_read(self.targets())?;
         let mut inputs = Inputs::default();
         let mut take = |what, at: &DataRef, key: &str, name: String| {
             text(s, what, at, key).map(|text| inputs.files.insert(name, text))
@@ -170,9 +174,9 @@ fn values<'d>(
     at: &DataRef,
 ) -> Result<(&'d BTreeMap<String, Vec<u8>>, &'d str), Obstacle> {
     let missing = |text: String| Obstacle::Wait(Wait::Missing(text));
-    match s.read(kind, at) {
-        Some(Data::Values { values, kind }) => Ok((values, kind)),
-        Some(Data::Denied(why)) => Err(missing(format!("{what} {at} cannot be read: {why}"))),
+    match s.data_of(&ObjectRef::new(kind, &at.namespace, &at.name))? {
+        Data::Values { values, kind } => Ok((values, kind)),
+        Data::Denied(why) => Err(missing(format!("{what} {at} cannot be read: {why}"))),
         _ => Err(missing(format!("{what} {at} not found"))),
     }
 }

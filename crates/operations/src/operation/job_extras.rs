@@ -7,7 +7,7 @@ use kubeon_render::job::{Mount, MountSource};
 
 use super::inputs::{Inputs, Obstacle, References, actions, kept_as};
 use super::name;
-use crate::cluster::owner;
+use crate::cluster_object::owner;
 use crate::names;
 use crate::persisted::{self, PersistedObject};
 use crate::view::View;

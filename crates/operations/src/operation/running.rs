@@ -9,7 +9,7 @@ use kubeon_api::{ClusterOperation, DataRef};
 use super::finish::{CANCELLED, End, finish, finish_from};
 use super::wait::changed;
 use super::{OperationChanges, at, name, notice, shown, status, status_write, uid};
-use crate::cluster;
+use crate::cluster_object::operation_notice;
 use crate::condition::{self, ConditionText, INPUTS_FOUND, STOPPING};
 use crate::job_state::{self, JobState, Stuck};
 use crate::kubernetes_cluster::ClusterAction;
@@ -31,7 +31,7 @@ pub(crate) fn bears_uid_of(job: &Job, operation: &ClusterOperation) -> bool {
 /// Whether a Job was created for this operation. A person who may create Jobs may also label them, so the namespace and the
 /// name must be those of the operation's Job.
 fn is_for(s: &View<'_>, job: &Job, operation: &ClusterOperation) -> bool {
-    let home = cluster::home(s.queue_key, &s.settings.namespace);
+    let home = s.queue_key.job_namespace(&s.settings.namespace);
     bears_uid_of(job, operation)
         && job.metadata.namespace.as_deref() == Some(home)
         && is_called_after(s.queue_key, job.metadata.name.as_deref().unwrap_or_default(), operation)
@@ -94,7 +94,7 @@ fn adopt(s: &View<'_>, operation: &ClusterOperation, at: &DataRef, job: &Job) ->
     let new = adopted(s, operation, at);
     let mut begun = vec![notice(operation, false, "Started", format!("runs as Job {at}"))];
     let text = format!("{} runs as Job {at}", operation.spec.main.action_type);
-    begun.extend(cluster::told(s, operation, false, "OperationStarted", &text));
+    begun.extend(operation_notice(s, operation, false, "OperationStarted", &text));
     if let Some(end) = ended(s, operation, job) {
         let mut progress = finish_from(s, operation, new, end);
         let notices = std::mem::replace(&mut progress.changes.notices, begun);
@@ -170,16 +170,15 @@ pub(crate) fn decide(
 
 /// A Job that is not among those that are watched: asked for once more, because a watch may lag.
 fn lost(s: &View<'_>, operation: &ClusterOperation, at: &DataRef) -> Result<OperationChanges, NeedsReads> {
-    match s.read(ObjectKind::Job, at) {
-        None => Err(NeedsReads(vec![ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name)])),
-        Some(Data::Absent) => {
+    match s.data_of(&ObjectRef::new(ObjectKind::Job, &at.namespace, &at.name))? {
+        Data::Absent => {
             let current = status(operation);
             let stopped = condition::find(&current.conditions, STOPPING).map(|stop| stop.message.clone());
             let reason = stopped.unwrap_or_else(|| format!("its Job {at} was deleted"));
             Ok(finish(s, operation, End::failed("JobDeleted", reason)))
         }
         // It is there and the watch will tell, or it cannot be asked for: the next event decides.
-        Some(_) => Ok(OperationChanges {
+        _ => Ok(OperationChanges {
             shown: Some((0, shown(operation, &status(operation)))),
             ..OperationChanges::default()
         }),
@@ -202,7 +201,7 @@ fn end_of(s: &View<'_>, operation: &ClusterOperation, job: &Job, state: &JobStat
         (_, Some(stop)) => Some(End::failed(stop.reason.clone(), stop.message.clone())),
         (JobState::Suspended, None) => Some(End::failed("JobSuspended", "its Job was suspended")),
         (JobState::Failed { reason, message, end }, None) => {
-            let said = s.pods_of(job).filter_map(job_state::last_words).last();
+            let said = s.pods_of(job).filter_map(job_state::termination_message).last();
             let text = match reason.as_str() {
                 "DeadlineExceeded" => too_late(operation, job),
                 _ => said.unwrap_or_else(|| wordless(s, job, &format!("{reason}: {message}"))),

@@ -30,7 +30,7 @@ pub(crate) fn decide(
 ) -> Result<OperationChanges, NeedsReads> {
     match ready(s, operation, cluster) {
         Ok(ready) => Ok(start(s, operation, ready)),
-        Err(Obstacle::Read(targets)) => Err(NeedsReads(targets)),
+        Err(Obstacle::Read(reads)) => Err(reads),
         Err(Obstacle::Wait(wait)) => Ok(waits(s, operation, &wait)),
         Err(Obstacle::Refuse(word, text)) => Ok(finish(s, operation, End::failed(word, text))),
     }
@@ -177,7 +177,7 @@ fn copy_of_key(
     values: &BTreeMap<String, Vec<u8>>,
     kind: &str,
 ) -> Write {
-    let owner = crate::cluster::owner(cluster);
+    let owner = crate::cluster_object::owner(cluster);
     let text = json!(owner).to_string();
     let mut parts: Vec<&[u8]> = vec![text.as_bytes(), kind.as_bytes()];
     parts.extend(values.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]));
@@ -326,7 +326,7 @@ pub(crate) fn meta(operation: &ClusterOperation, cluster: Option<&Cluster>, done
     }
     if let Some(cluster) = cluster {
         let mut all = owners.clone();
-        let mut owner = crate::cluster::owner(cluster);
+        let mut owner = crate::cluster_object::owner(cluster);
         let controlled = owners.iter().any(|owner| owner.controller == Some(true));
         owner.controller = Some(!controlled);
         all.push(owner);

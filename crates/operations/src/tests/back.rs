@@ -13,7 +13,7 @@ fn degraded(world: &World) -> Value {
 }
 
 /// What the Job's program is told to make true.
-fn wished(world: &World) -> Vec<String> {
+fn declared_spec(world: &World) -> Vec<String> {
     let volumes = job(world)["spec"]["template"]["spec"]["volumes"].clone();
     let conf = volumes.as_array().unwrap().iter().find(|volume| volume["name"] == "conf").unwrap().clone();
     let map = world.get(ObjectKind::ConfigMap, "default", conf["configMap"]["name"].as_str().unwrap());
@@ -42,7 +42,7 @@ fn a_scale_up_that_failed_is_undone_by_an_operation_and_only_that_makes_it_run()
         (env(&job(&world), "OPERATION"), env(&job(&world), "NODE_HOSTS")),
         ("scaling-down".into(), "10.0.0.4".into())
     );
-    assert_eq!(wished(&world), ["10.0.0.2"], "the engine takes what it knows and is not declared out");
+    assert_eq!(declared_spec(&world), ["10.0.0.2"], "the engine takes what it knows and is not declared out");
     ends(&mut world, "Failed");
     assert_eq!((phase(&world).as_str(), degraded(&world)), ("Failed", json!("True")));
     let jobs = world.jobs().len();
@@ -65,7 +65,7 @@ fn a_scale_down_that_failed_is_undone_by_an_operation_too() {
         (env(&job(&world), "OPERATION"), env(&job(&world), "NODE_HOSTS")),
         ("scaling-up".into(), "10.0.0.4".into())
     );
-    assert_eq!(wished(&world), ["10.0.0.2", "10.0.0.4"], "a node that was drained takes pods again");
+    assert_eq!(declared_spec(&world), ["10.0.0.2", "10.0.0.4"], "a node that was drained takes pods again");
     ends(&mut world, "Complete");
     assert_eq!((phase(&world).as_str(), wanted(&world).as_str()), ("Running", "scale-up-finished"));
 }
@@ -108,7 +108,7 @@ fn an_operation_that_was_deleted_is_undone_when_its_change_is_taken_back() {
     world.settle();
     assert_eq!(phase(&world), "Failed");
     scaled(&mut world, &["10.0.0.2"]);
-    assert_eq!(wished(&world), ["10.0.0.2"]);
+    assert_eq!(declared_spec(&world), ["10.0.0.2"]);
     ends(&mut world, "Complete");
     assert_eq!(phase(&world), "Running");
 }

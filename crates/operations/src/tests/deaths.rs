@@ -135,7 +135,7 @@ fn let_go(world: &mut World) {
     world.objects.retain(|target, _| target.kind != ObjectKind::KubernetesCluster);
 }
 
-fn stands(world: &World, word: &str, jobs: usize, workers: &[&str], gone: &[&str]) {
+fn assert_up_to_date(world: &World, word: &str, jobs: usize, workers: &[&str], gone: &[&str]) {
     assert_eq!((phase(world), wanted(world)), ("Running".into(), word.into()));
     assert_eq!(world.jobs().len(), jobs, "{:?}", world.jobs());
     let metadata = &object(world)["metadata"];
@@ -166,7 +166,7 @@ fn a_worker_comes_by_one_job() {
     let story = Story {
         begins: || running(&["10.0.0.2"]),
         happens: &[|world| nodes(world, &["10.0.0.2", "10.0.0.4"]), job_ends],
-        ends: |world| stands(world, "scale-up-finished", 2, &["10.0.0.2", "10.0.0.4"], &[]),
+        ends: |world| assert_up_to_date(world, "scale-up-finished", 2, &["10.0.0.2", "10.0.0.4"], &[]),
         least: 12,
     };
     story.holds_whenever_it_is_killed();
@@ -177,7 +177,7 @@ fn a_worker_goes_by_one_job() {
     let story = Story {
         begins: || running(&["10.0.0.2", "10.0.0.4"]),
         happens: &[|world| nodes(world, &["10.0.0.2"]), job_ends],
-        ends: |world| stands(world, "scale-down-finished", 2, &["10.0.0.2"], &["10.0.0.4"]),
+        ends: |world| assert_up_to_date(world, "scale-down-finished", 2, &["10.0.0.2"], &["10.0.0.4"]),
         least: 12,
     };
     story.holds_whenever_it_is_killed();
@@ -188,7 +188,7 @@ fn workers_that_are_exchanged_come_and_go_by_one_job_each() {
     let story = Story {
         begins: || running(&["10.0.0.2"]),
         happens: &[|world| nodes(world, &["10.0.0.4"]), job_ends, job_ends],
-        ends: |world| stands(world, "scale-down-finished", 3, &["10.0.0.4"], &["10.0.0.2"]),
+        ends: |world| assert_up_to_date(world, "scale-down-finished", 3, &["10.0.0.4"], &["10.0.0.2"]),
         least: 24,
     };
     story.holds_whenever_it_is_killed();

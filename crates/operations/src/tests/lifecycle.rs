@@ -131,7 +131,7 @@ fn a28_a32_the_jobs_end_is_the_operations_end() {
 }
 
 #[test]
-fn as_soon_as_an_end_is_told_its_log_is_kept_because_the_pod_may_go() {
+fn as_soon_as_an_operation_ends_its_log_is_persisted_because_the_pod_may_go() {
     for (late, next) in [(0, "kubeonkube-myops-job-log"), (60, "myops")] {
         let mut world = started();
         succeeded_pod(&mut world);
@@ -188,7 +188,7 @@ fn a33_a_job_that_was_made_before_a_crash_is_taken_for_the_operations() {
 }
 
 #[test]
-fn a_job_that_ended_before_its_start_was_told_is_told_of_in_one_write() {
+fn a_job_that_ended_before_its_start_was_reported_is_reported_in_one_write() {
     let claimed = |most| {
         let mut world = World::with_cluster();
         world.ask("myops", |_| {});

@@ -146,24 +146,24 @@ fn pins(world: &mut World, message: &str, time: &str) {
     world.change(ObjectKind::Operation, "", &operation, &json!({"status": {"conditions": [condition]}}));
 }
 
-fn told_of_keys(world: &World) -> Vec<(ObjectKind, String)> {
+fn reported_keys(world: &World) -> Vec<(ObjectKind, String)> {
     let told = world.next().notices.into_iter().filter(|notice| notice.reason == "HostKeysPinned");
     told.map(|notice| (notice.about.kind, notice.text)).collect()
 }
 
 #[test]
-fn hosts_that_are_met_for_the_first_time_are_told_of_once() {
+fn new_host_keys_are_reported_once() {
     let mut world = world(&["10.0.0.2"]);
     world.settle();
-    assert!(told_of_keys(&world).is_empty());
+    assert!(reported_keys(&world).is_empty());
     pins(&mut world, "1 new: 10.0.0.1 SHA256:abc", "2026-01-01T00:00:00Z");
     let text = "1 new: 10.0.0.1 SHA256:abc".to_owned();
     assert_eq!(
-        told_of_keys(&world),
+        reported_keys(&world),
         [(ObjectKind::KubernetesCluster, text.clone()), (ObjectKind::Operation, text.clone())]
     );
     world.settle();
-    assert!(told_of_keys(&world).is_empty());
+    assert!(reported_keys(&world).is_empty());
     let conditions = object(&world)["status"]["conditions"].as_array().unwrap().clone();
     let shown = conditions.iter().find(|one| one["type"] == "HostKeysPinned").unwrap();
     assert_eq!((&shown["message"], &shown["observedGeneration"]), (&json!(text), &json!(1)));
@@ -176,7 +176,7 @@ fn hosts_that_are_met_for_the_first_time_are_told_of_once() {
     world.job_says(&name, "Complete");
     let mut told = Vec::new();
     while !world.next().is_done() {
-        told.extend(told_of_keys(&world));
+        told.extend(reported_keys(&world));
         for write in world.next().stages.concat() {
             world.write(&write);
         }

@@ -31,7 +31,7 @@ fn told(world: &World, key: &str) -> String {
     map["data"][key].as_str().unwrap().to_owned()
 }
 
-fn wished(world: &World) -> Value {
+fn declared_spec(world: &World) -> Value {
     let desired: Value = serde_json::from_str(&told(world, "cluster.json")).unwrap();
     desired["spec"]["cluster"].clone()
 }
@@ -64,7 +64,11 @@ fn what_says_the_same_in_other_words_holds_no_worker_up() {
         declared(&mut world, &json!({"nodeList": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.4"}]}));
         assert_eq!(env(&job(&world), "OPERATION"), "scaling-up", "{now}");
         // The engine tells masters apart by their order.
-        assert_eq!(wished(&world)["masterList"], json!([{"ip": "10.0.0.1"}, {"ip": "10.0.0.3"}]), "{now}");
+        assert_eq!(
+            declared_spec(&world)["masterList"],
+            json!([{"ip": "10.0.0.1"}, {"ip": "10.0.0.3"}]),
+            "{now}"
+        );
         ends(&mut world, "Complete");
         rests(&mut world, jobs + 1, &now);
     }
@@ -97,7 +101,7 @@ fn a_version_that_is_left_out_stays_the_one_that_runs() {
     let mut world = running(&["10.0.0.2"]);
     world.settings.default_version = "v1.36.9".to_owned();
     scaled(&mut world, &["10.0.0.2", "10.0.0.4"]);
-    assert_eq!(wished(&world)["kubeVersion"], "v1.36.3");
+    assert_eq!(declared_spec(&world)["kubeVersion"], "v1.36.3");
     assert!(job(&world).to_string().contains("kubeon-bundle:v1.36.3"), "{}", job(&world));
     ends(&mut world, "Complete");
     assert_eq!(object(&world)["status"]["version"], "v1.36.3");
@@ -115,7 +119,7 @@ fn hosts_that_stand_are_logged_in_to_as_is_declared_now() {
     rests(&mut world, jobs, &logins);
     declared(&mut world, &json!({"nodeList": [ops, {"ip": "10.0.0.5"}]}));
     assert_eq!(env(&job(&world), "OPERATION"), "scaling-up");
-    let desired = wished(&world);
+    let desired = declared_spec(&world);
     assert_eq!(desired["masterList"], masters);
     assert_eq!(
         desired["nodeList"],
@@ -124,11 +128,11 @@ fn hosts_that_stand_are_logged_in_to_as_is_declared_now() {
     );
     ends(&mut world, "Complete");
     assert_eq!(env(&job(&world), "OPERATION"), "scaling-down");
-    assert_eq!(wished(&world)["nodeList"], json!([ops, {"ip": "10.0.0.5"}]));
+    assert_eq!(declared_spec(&world)["nodeList"], json!([ops, {"ip": "10.0.0.5"}]));
     ends(&mut world, "Failed");
     let other = json!({"ip": "10.0.0.2", "user": "admin"});
     declared(&mut world, &json!({"nodeList": [other, {"ip": "10.0.0.5"}]}));
-    assert_eq!(wished(&world)["nodeList"], json!([other, {"ip": "10.0.0.5"}]), "the next try");
+    assert_eq!(declared_spec(&world)["nodeList"], json!([other, {"ip": "10.0.0.5"}]), "the next try");
 }
 
 /// The program takes away what it remembers: how to log in stands in the inventory that it is given besides.

@@ -171,7 +171,7 @@ fn cancelled_ends_the_job_softly_and_says_so() {
 }
 
 #[test]
-fn the_log_of_a_pod_that_is_being_removed_is_kept_before_the_end_is_told() {
+fn the_log_of_a_pod_that_is_being_removed_is_kept_before_the_end_is_reported() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     world.settle();
@@ -236,7 +236,7 @@ fn b32_an_image_that_cannot_be_pulled_ends_the_operation_with_the_pods_words() {
 }
 
 #[test]
-fn a_pod_that_waits_for_a_machine_is_told_of_and_ends_nothing() {
+fn a_pod_that_waits_for_a_machine_is_reported_and_ends_nothing() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     world.settle();
@@ -257,7 +257,7 @@ fn a_pod_that_waits_for_a_machine_is_told_of_and_ends_nothing() {
 }
 
 #[test]
-fn b32_a_pod_that_does_not_start_is_told_of_until_it_does() {
+fn b32_a_pod_that_does_not_start_is_reported_until_it_starts() {
     let mut world = World::with_cluster();
     world.ask("o", |_| {});
     world.settle();

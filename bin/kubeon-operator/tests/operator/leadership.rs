@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::faults::FAULTS;
 use crate::http::get;
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{Lab, TIMEOUT};
 use crate::lives;
 
 /// What is listed and watched.
@@ -41,7 +41,7 @@ async fn until_met(lab: &Lab, rules: &[RuleId]) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, met).await.expect("each of them failed");
+    tokio::time::timeout(TIMEOUT, met).await.expect("each of them failed");
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn a_namespace_that_may_not_be_read_holds_up_its_own_clusters_alone() {
         let status = object.and_then(|object| object.status.as_ref());
         status.and_then(|status| status.reason.as_ref()).is_some_and(|reason| reason.contains(&words))
     };
-    let told = timeout(PATIENCE, await_condition(shops.clone(), "shop", says)).await;
+    let told = timeout(TIMEOUT, await_condition(shops.clone(), "shop", says)).await;
     told.expect("its status says what it waits for").unwrap();
     lab.until_told("shop", "Held", &words).await;
     let jobs = Api::<Job>::namespaced(lab.client.clone(), &forbidden);
@@ -220,7 +220,7 @@ async fn a_namespace_that_may_not_be_read_holds_up_its_own_clusters_alone() {
     let works = |object: Option<&KubernetesCluster>| {
         object.and_then(|object| object.status.as_ref()).is_some_and(|status| status.job_name.is_some())
     };
-    let at_work = timeout(PATIENCE, await_condition(shops, "shop", works)).await;
+    let at_work = timeout(TIMEOUT, await_condition(shops, "shop", works)).await;
     at_work.expect("it goes on when it may be read").unwrap();
     assert_eq!(jobs.list(&ListParams::default()).await.unwrap().items.len(), 1);
     assert!(!readyz(&lab).await.contains(&forbidden));

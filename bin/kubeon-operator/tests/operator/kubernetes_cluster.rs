@@ -8,7 +8,7 @@ use kubeon_api::{ClusterOperation, KubernetesCluster, Phase};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{Lab, TIMEOUT};
 
 fn phase(object: &KubernetesCluster) -> Option<Phase> {
     object.status.as_ref().and_then(|status| status.phase)
@@ -98,12 +98,12 @@ async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
     job_ends(&lab, "shop", "delete-").await;
     let gone =
         await_condition(lab.businesses(), "shop", |object: Option<&KubernetesCluster>| object.is_none());
-    timeout(PATIENCE, gone).await.expect("it is gone").unwrap();
+    timeout(TIMEOUT, gone).await.expect("it is gone").unwrap();
     for operation in operations {
         let name = operation.metadata.name.unwrap();
         let gone =
             await_condition(lab.operations(), &name, |object: Option<&ClusterOperation>| object.is_none());
-        timeout(PATIENCE, gone).await.expect("its operations go with it").unwrap();
+        timeout(TIMEOUT, gone).await.expect("its operations go with it").unwrap();
     }
     let jobs = lab.jobs().list(&ListParams::default()).await.unwrap().items.len();
     assert_eq!(jobs, 4, "one Job for each operation");

@@ -1,4 +1,4 @@
-//! Where a span is: its trace and its own id, as `traceparent` of W3C says it.
+//! The ids of a span and of its trace, in the form of the W3C header `traceparent`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,20 +6,20 @@ use std::str::FromStr;
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator};
 
-/// Where a span is.
+/// The ids of a span and of its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct TraceParent {
     pub(crate) trace: TraceId,
     pub(crate) span: SpanId,
 }
 
-/// A text that names no place.
+/// A text that is no `traceparent`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no traceparent of version 00")]
-pub struct NoPlace(String);
+pub struct InvalidTraceParent(String);
 
-impl Place {
-    /// A new place under this one.
+impl TraceParent {
+    /// The ids of a new child span.
     #[must_use]
     pub fn child(&self) -> Self {
         Self { trace: self.trace, span: RandomIdGenerator::default().new_span_id() }
@@ -30,16 +30,16 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TraceParent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{}-{}-01", self.trace, self.span)
     }
 }
 
-impl FromStr for Place {
-    type Err = NoPlace;
-    fn from_str(text: &str) -> Result<Self, NoPlace> {
-        let wrong = || NoPlace(text.chars().take(64).collect());
+impl FromStr for TraceParent {
+    type Err = InvalidTraceParent;
+    fn from_str(text: &str) -> Result<Self, InvalidTraceParent> {
+        let wrong = || InvalidTraceParent(text.chars().take(64).collect());
         let parts: Vec<&str> = text.split('-').collect();
         let ["00", trace, span, flags] = parts.as_slice() else { return Err(wrong()) };
         let hex =
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn is_read_back_from_what_it_is_written_as() {
         let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let place: Place = text.parse().unwrap();
+        let place: TraceParent = text.parse().unwrap();
         assert_eq!(place.to_string(), text);
         let child = place.child();
         assert!(child.trace == place.trace && child.span != place.span);
@@ -75,7 +75,7 @@ mod tests {
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
             "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         ] {
-            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+            assert!(wrong.parse::<TraceParent>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,0 +1,68 @@
+//! The metadata of a `KubernetesCluster`, and writes and events about it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubeon_api::{KubernetesCluster, KubernetesClusterStatus, Version, labels};
+
+use crate::object::{ObjectPatch, StatusPatch};
+use crate::write::{Change, Notice, ObjectKind, ObjectRef, Write};
+
+pub(super) fn object_target(object: &KubernetesCluster) -> ObjectRef {
+    ObjectRef::new(ObjectKind::KubernetesCluster, namespace(object), object_name(object))
+}
+
+pub(super) fn namespace(object: &KubernetesCluster) -> &str {
+    object.metadata.namespace.as_deref().unwrap_or_default()
+}
+
+pub(super) fn object_name(object: &KubernetesCluster) -> &str {
+    object.metadata.name.as_deref().unwrap_or_default()
+}
+
+pub(super) fn our_finalizer(object: &KubernetesCluster) -> String {
+    format!("{}{}", labels::FINALIZER_PREFIX, object_name(object))
+}
+
+/// The version that the masters run, where it was seen.
+pub(super) fn version_that_runs(object: &KubernetesCluster) -> Option<Version> {
+    object.status.as_ref()?.version
+}
+
+pub(super) fn has_finalizer(object: &KubernetesCluster) -> bool {
+    let ours = our_finalizer(object);
+    object.metadata.finalizers.iter().flatten().any(|one| *one == ours)
+}
+
+/// A patch that leaves these finalizers of the version that was seen.
+pub(super) fn finalizers_patch(object: &KubernetesCluster, finalizers: Vec<String>) -> ObjectPatch {
+    ObjectPatch::of_metadata(ObjectMeta {
+        finalizers: Some(finalizers),
+        resource_version: object.metadata.resource_version.clone(),
+        ..ObjectMeta::default()
+    })
+}
+
+pub(super) fn object_write(object: &KubernetesCluster, why: impl Into<String>, change: Change) -> Write {
+    Write { why: why.into(), target: object_target(object), change, operation: None }
+}
+
+pub(super) fn object_notice(
+    object: &KubernetesCluster,
+    warning: bool,
+    reason: &'static str,
+    text: impl Into<String>,
+) -> Notice {
+    let uid = object.metadata.uid.clone().unwrap_or_default();
+    let about = object_target(object);
+    Notice { with: about.clone(), about, uid, warning, reason, text: text.into() }
+}
+
+/// The change of the object's status to `new`; nothing when it is that already.
+pub(super) fn status_write(
+    object: &KubernetesCluster,
+    new: &KubernetesClusterStatus,
+    why: impl Into<String>,
+) -> Option<Write> {
+    let before = object.status.clone().unwrap_or_default();
+    let patch = StatusPatch::between(object.metadata.resource_version.as_deref(), Some(&before), new)?;
+    Some(object_write(object, why, Change::Status(patch)))
+}
