@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::failure::{failed, plain};
-use crate::host::Host;
-use crate::https::{Answer, Https, Method, is_time_up};
+use crate::host::HostSystem;
+use crate::https::{HttpResponse, Https, Method, is_time_up};
 use crate::paths;
 
 /// A line of a watch longer than this is not an object that the API server would keep.
@@ -37,7 +37,7 @@ impl Api {
     ///
     /// # Errors
     /// When its certificates cannot be read; only masters have them.
-    pub fn local(host: &Host) -> Result<Self, StepFailure> {
+    pub fn local(host: &HostSystem) -> Result<Self, StepFailure> {
         let root = &host.root;
         let identity = (root.at(paths::ADMIN_CERTIFICATE), root.at(paths::ADMIN_KEY));
         let https = Https::open(&root.at(paths::API_CA), Some((&identity.0, &identity.1)))?;
@@ -48,7 +48,7 @@ impl Api {
     ///
     /// # Errors
     /// Why there was no answer, in a few words.
-    pub fn get(&self, path: &str, timeout: Duration) -> Result<Answer, String> {
+    pub fn get(&self, path: &str, timeout: Duration) -> Result<HttpResponse, String> {
         self.https.get(&format!("{}{path}", self.base), timeout).map_err(|why| why.to_string())
     }
 
@@ -56,7 +56,7 @@ impl Api {
     ///
     /// # Errors
     /// Why there was no answer, in a few words.
-    pub fn apply(&self, object: &ApiObject, timeout: Duration) -> Result<Answer, String> {
+    pub fn apply(&self, object: &ApiObject, timeout: Duration) -> Result<HttpResponse, String> {
         let url = format!("{}{}?fieldManager=kubeon&force=true", self.base, object.path);
         let body = object.body.to_string();
         self.send(Method::Patch, &url, "application/apply-patch+yaml", &body, timeout)
@@ -66,7 +66,7 @@ impl Api {
     ///
     /// # Errors
     /// Why there was no answer, in a few words.
-    pub fn merge(&self, path: &str, body: &Value, timeout: Duration) -> Result<Answer, String> {
+    pub fn merge(&self, path: &str, body: &Value, timeout: Duration) -> Result<HttpResponse, String> {
         let url = format!("{}{path}?fieldManager=kubeon", self.base);
         let body = body.to_string();
         self.send(Method::Patch, &url, "application/merge-patch+json", &body, timeout)
@@ -76,7 +76,7 @@ impl Api {
     ///
     /// # Errors
     /// Why there was no answer, in a few words.
-    pub fn post(&self, path: &str, body: &Value, timeout: Duration) -> Result<Answer, String> {
+    pub fn post(&self, path: &str, body: &Value, timeout: Duration) -> Result<HttpResponse, String> {
         let url = format!("{}{path}", self.base);
         self.send(Method::Post, &url, "application/json", &body.to_string(), timeout)
     }
@@ -88,7 +88,7 @@ impl Api {
         kind: &str,
         body: &str,
         timeout: Duration,
-    ) -> Result<Answer, String> {
+    ) -> Result<HttpResponse, String> {
         self.https.send(method, url, kind, body.as_bytes(), timeout).map_err(|why| why.to_string())
     }
 
@@ -96,7 +96,7 @@ impl Api {
     ///
     /// # Errors
     /// Why there was no answer, in a few words.
-    pub fn delete(&self, path: &str, timeout: Duration) -> Result<Answer, String> {
+    pub fn delete(&self, path: &str, timeout: Duration) -> Result<HttpResponse, String> {
         self.https.delete(&format!("{}{path}", self.base), timeout).map_err(|why| why.to_string())
     }
 

@@ -22,7 +22,7 @@ use crate::root::Root;
 
 /// How long a session waits for a writer that is about to end. One of the same cluster whose engine is gone takes
 /// longer; the engine that is told [`Category::Held`] asks again until then.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The right to write, until dropped.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ pub fn claim(root: &Root) -> Result<Option<Claim>, StepFailure> {
 /// [`Category::Fenced`] when another cluster has the host or is at work on it, or a newer generation was seen;
 /// [`Category::Held`] when another writer of this cluster is at work.
 pub fn open(root: &Root, fence: &Fence) -> Result<Lock, StepFailure> {
-    let lock = Lock::take(root, &fence.uid, fence.generation, PATIENCE)?;
+    let lock = Lock::take(root, &fence.uid, fence.generation, LOCK_TIMEOUT)?;
     let seen = claim(root)?;
     if let Some(seen) = &seen {
         admit(seen, fence)?;
@@ -220,7 +220,7 @@ mod tests {
         let root = Root::new(folder.path());
         let held = open(&root, &fence("demo", "u1", 5)).unwrap();
         let ending = thread::spawn(move || {
-            thread::sleep(PATIENCE / 8);
+            thread::sleep(LOCK_TIMEOUT / 8);
             drop(held);
         });
         assert!(open(&root, &fence("demo", "u1", 6)).is_ok());

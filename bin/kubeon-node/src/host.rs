@@ -9,7 +9,7 @@ use crate::root::Root;
 use crate::systemd::{NoServices, Services, Systemd};
 
 /// The host and what the program knows of it.
-pub struct Host {
+pub struct HostSystem {
     /// The folder that stands for `/`.
     pub root: Root,
     /// Where the host's own API server serves.
@@ -24,7 +24,7 @@ pub struct Host {
     pub shared_files: Mutex<()>,
 }
 
-impl Host {
+impl HostSystem {
     /// The real host for the root `/`; with any other root one without services.
     #[must_use]
     pub fn new(root: Root) -> Self {

@@ -39,7 +39,7 @@ pub struct Https {
 
 /// An answer, whatever its status.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The HTTP status.
     pub status: u16,
     /// The body as text.
@@ -77,7 +77,7 @@ impl Https {
     ///
     /// # Errors
     /// Why there was no answer, in a few words.
-    pub fn get(&self, url: &str, timeout: Duration) -> Result<Answer, NoAnswer> {
+    pub fn get(&self, url: &str, timeout: Duration) -> Result<HttpResponse, NoAnswer> {
         let request = self.agent.get(url).config().timeout_global(Some(timeout)).build();
         answer(request.call())
     }
@@ -93,7 +93,7 @@ impl Https {
         kind: &str,
         body: &[u8],
         timeout: Duration,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<HttpResponse, NoAnswer> {
         let request = match method {
             Method::Patch => self.agent.patch(url),
             Method::Post => self.agent.post(url),
@@ -106,7 +106,7 @@ impl Https {
     ///
     /// # Errors
     /// Why there was no answer, in a few words.
-    pub fn delete(&self, url: &str, timeout: Duration) -> Result<Answer, NoAnswer> {
+    pub fn delete(&self, url: &str, timeout: Duration) -> Result<HttpResponse, NoAnswer> {
         let request = self.agent.delete(url).config().timeout_global(Some(timeout)).build();
         answer(request.call())
     }
@@ -121,7 +121,7 @@ impl Https {
         if response.status().as_u16() == 200 {
             return Ok(BufReader::with_capacity(64 << 10, response.into_body().into_reader()));
         }
-        let Answer { status, body } = answer(Ok(response)).map_err(|why| why.to_string())?;
+        let HttpResponse { status, body } = answer(Ok(response)).map_err(|why| why.to_string())?;
         Err(format!("HTTP {status}: {}", body.lines().next().unwrap_or_default()))
     }
 }
@@ -135,11 +135,11 @@ pub enum Method {
     Post,
 }
 
-fn answer(outcome: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, NoAnswer> {
+fn answer(outcome: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<HttpResponse, NoAnswer> {
     let response = outcome.map_err(|error| say(&error))?;
     let status = response.status().as_u16();
     let body = response.into_body().into_with_config().limit(ANSWER_LIMIT).lossy_utf8(true);
-    Ok(Answer { status, body: body.read_to_string().map_err(|error| say(&error))? })
+    Ok(HttpResponse { status, body: body.read_to_string().map_err(|error| say(&error))? })
 }
 
 /// Whether reading an answer that goes on ended because its time was up.

@@ -8,7 +8,7 @@ use kubeon_wire::{Category, Event, StepFailure};
 
 use crate::events::Events;
 use crate::failure::of;
-use crate::host::Host;
+use crate::host::HostSystem;
 use crate::journal::Mark;
 
 /// How soon a waiting step notices that it was told to stop.
@@ -17,7 +17,7 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 /// A step under way.
 pub struct Job<'a> {
     /// The host.
-    pub host: &'a Host,
+    pub host: &'a HostSystem,
     /// The step's identity.
     pub id: &'a str,
     /// When the step counts as failed.
@@ -30,7 +30,7 @@ pub struct Job<'a> {
 
 /// What a step did.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Effect {
+pub struct StepEffect {
     /// Whether anything on the host changed.
     pub changed: bool,
     /// What it left, for the journal.

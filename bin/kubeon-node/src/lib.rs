@@ -13,6 +13,7 @@ pub mod api;
 mod backoff;
 pub mod checks;
 pub mod command;
+pub mod drift;
 pub mod durable;
 pub mod events;
 pub mod facts;
@@ -29,7 +30,6 @@ pub mod paths;
 pub mod reset;
 pub mod root;
 pub mod session;
-pub mod standing;
 pub mod systemd;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use kubeon_node::events::Events;
-use kubeon_node::host::Host;
+use kubeon_node::host::HostSystem;
 use kubeon_node::input::Live;
 use kubeon_node::root::Root;
 use kubeon_node::session::{Ending, Session};
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn apply(root: Root) -> io::Result<u8> {
-    let session = Session::new(Host::new(root), Events::stdout());
+    let session = Session::new(HostSystem::new(root), Events::stdout());
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let told = Arc::clone(&session);
     thread::spawn(move || {
@@ -69,7 +69,7 @@ fn apply(root: Root) -> io::Result<u8> {
 }
 
 fn tell_facts(root: Root) -> io::Result<u8> {
-    match facts::collect(&Arc::new(Host::new(root))) {
+    match facts::collect(&Arc::new(HostSystem::new(root))) {
         Ok(facts) => {
             let mut text = serde_json::to_vec(&facts)?;
             text.push(b'\n');
@@ -82,7 +82,7 @@ fn tell_facts(root: Root) -> io::Result<u8> {
 fn take_away(root: Root, name: &str) -> io::Result<u8> {
     let mut out = io::stdout();
     let outcome = match name.parse() {
-        Ok(cluster) => reset::by_hand(&Host::new(root), &cluster),
+        Ok(cluster) => reset::by_hand(&HostSystem::new(root), &cluster),
         Err(error) => return writeln!(io::stderr(), "error: {error}").map(|()| 2),
     };
     match outcome {

@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 use kubeon_wire::{Category, Event, HostStep, Op, Request, SESSION_GRACE, StepFailure};
 use parking_lot::{Condvar, Mutex};
 
+use crate::drift::Look;
 use crate::durable::write_file;
 use crate::events::Events;
 use crate::failure::{failed, of, plain};
-use crate::host::Host;
+use crate::host::HostSystem;
 use crate::input::Input;
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 use crate::journal::{self, Entry};
 use crate::ops::part_stream::{Arriving, pair};
-use crate::standing::Look;
 use crate::{fence, ops, parts, paths};
 
 /// Steps at the same time; a plan for one host has fewer steps in all.
@@ -34,7 +34,7 @@ const STEPS_AT_ONCE: usize = 256;
 
 /// A session with the engine.
 pub struct Session {
-    host: Host,
+    host: HostSystem,
     events: Events,
     stop: AtomicBool,
     running: Mutex<usize>,
@@ -54,7 +54,7 @@ pub enum Ending {
 impl Session {
     /// A session on a host.
     #[must_use]
-    pub fn new(host: Host, events: Events) -> Arc<Self> {
+    pub fn new(host: HostSystem, events: Events) -> Arc<Self> {
         Arc::new(Self {
             host,
             events,
@@ -181,7 +181,7 @@ impl Session {
             && !matches!(step.op, Op::Files { .. })
             && let Some(entry) = journal::entry(root, &step.id)?
             && entry.digest == step.digest
-            && Look::at(&self.host, &[&entry]).standing(&entry) == kubeon_wire::Standing::Stands
+            && Look::at(&self.host, &[&entry]).state_of(&entry) == kubeon_wire::ResultState::UpToDate
         {
             return Ok(false);
         }
@@ -190,7 +190,7 @@ impl Session {
         if !matches!(step.op, Op::Reset { .. } | Op::Await { .. } | Op::Part { .. }) {
             self.touch()?;
         }
-        let Effect { changed, marks } = ops::run(&job, &step.op, bytes)?;
+        let StepEffect { changed, marks } = ops::run(&job, &step.op, bytes)?;
         if step.journal && !matches!(step.op, Op::Reset { .. }) {
             let entry = Entry { id: step.id.clone(), digest: step.digest.clone(), marks };
             journal::remember(root, &entry)?;

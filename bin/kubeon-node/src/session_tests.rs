@@ -72,23 +72,23 @@ impl Lines {
     }
 }
 
-fn talk(root: &Root, stream: impl Read) -> (Ending, Vec<Event>) {
+fn run_session(root: &Root, stream: impl Read) -> (Ending, Vec<Event>) {
     let said = Said::default();
-    let session = Session::new(Host::new(root.clone()), Events::into(Box::new(said.clone())));
+    let session = Session::new(HostSystem::new(root.clone()), Events::into(Box::new(said.clone())));
     let ending = session.serve(stream);
     let events = said.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (ending, events)
 }
 
 fn run(root: &Root, lines: &Lines) -> Vec<Event> {
-    talk(root, &lines.0[..]).1
+    run_session(root, &lines.0[..]).1
 }
 
 /// Sends the lines, and then nothing more for as long as the session goes on.
-fn talk_and_fall_silent(root: &Root, lines: &Lines) -> (Ending, Vec<Event>) {
+fn run_until_silence_ends_it(root: &Root, lines: &Lines) -> (Ending, Vec<Event>) {
     let (input, mut engine) = std::io::pipe().unwrap();
     engine.write_all(&lines.0).unwrap();
-    let (start, said) = (Instant::now(), talk(root, Live::new(input, Duration::from_millis(100))));
+    let (start, said) = (Instant::now(), run_session(root, Live::new(input, Duration::from_millis(100))));
     assert!(start.elapsed() < SESSION_GRACE, "what only waits is told to stop");
     drop(engine);
     said
@@ -236,7 +236,7 @@ fn refuses_an_older_writer_before_any_step() {
     let root = Root::new(folder.path());
     run(&root, &Lines::opened(5));
     let late = Lines::opened(4).ask(&write("h1/a", "d", "/etc/a", "x"));
-    let (ending, events) = talk(&root, &late.0[..]);
+    let (ending, events) = run_session(&root, &late.0[..]);
     assert_eq!(ending, Ending::Refused);
     assert!(matches!(&events[..], [Event::Refused { failure }] if failure.category == Category::Fenced));
     assert!(!root.at("/etc/a").exists());
@@ -247,11 +247,11 @@ fn a_request_that_is_not_understood_ends_the_session_without_repeating_it() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     for line in [&b"{\"run\":\"hunter2\"}\n"[..], b"hunter2\n", b"{\"hunter2\":1}\n"] {
-        let (ending, events) = talk(&root, &Lines::open().raw(line).0[..]);
+        let (ending, events) = run_session(&root, &Lines::open().raw(line).0[..]);
         assert_eq!(ending, Ending::Refused);
         assert!(!format!("{events:?}").contains("hunter2"), "{events:?}");
     }
-    let (ending, _) = talk(&root, &b"{}\n"[..]);
+    let (ending, _) = run_session(&root, &b"{}\n"[..]);
     assert_eq!(ending, Ending::Refused, "the first request must open");
 }
 
@@ -289,7 +289,7 @@ fn the_end_of_the_input_ends_waiting_steps() {
 fn silence_ends_the_session_frees_the_host_and_is_no_answer() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
-    let (ending, events) = talk_and_fall_silent(&root, &Lines::open().ask(&wait_for_ever()));
+    let (ending, events) = run_until_silence_ends_it(&root, &Lines::open().ask(&wait_for_ever()));
     assert_eq!(ending, Ending::Closed);
     // To an engine that only slept, a step that was told to stop would be a run that was.
     let answer = |event: &Event| matches!(event, Event::Done { .. } | Event::Failed { .. });
@@ -304,7 +304,7 @@ fn silence_in_the_middle_of_a_part_ends_the_session_too() {
     let root = Root::new(folder.path());
     let (part, blob) = part(&[7; 100_000]);
     let lines = Lines::open().ask(&Request::Run(part)).raw(&blob[..blob.len() - 1]);
-    assert_eq!(talk_and_fall_silent(&root, &lines).0, Ending::Closed);
+    assert_eq!(run_until_silence_ends_it(&root, &lines).0, Ending::Closed);
     assert_eq!(parts::whole(&root).unwrap(), []);
 }
 
@@ -314,9 +314,9 @@ fn pings_keep_a_session_open_while_a_step_works() {
     let root = Root::new(folder.path());
     let (input, mut engine) = std::io::pipe().unwrap();
     let silence = Duration::from_secs(2);
-    let talking = thread::spawn({
+    let session = thread::spawn({
         let root = root.clone();
-        move || talk(&root, Live::new(input, silence))
+        move || run_session(&root, Live::new(input, silence))
     });
     engine.write_all(&Lines::open().ask(&wait_for_ever()).0).unwrap();
     let (start, ping) = (Instant::now(), Lines(Vec::new()).ask(&Request::Ping));
@@ -326,7 +326,7 @@ fn pings_keep_a_session_open_while_a_step_works() {
     }
     engine.write_all(&Lines(Vec::new()).ask(&write("h1/a", "d", "/etc/a", "x")).0).unwrap();
     drop(engine);
-    let (ending, events) = talking.join().unwrap();
+    let (ending, events) = session.join().unwrap();
     assert_eq!((ending, done(&events, "h1/a")), (Ending::Closed, Some(true)));
     assert_eq!(
         failure(&events, "h1/wait").category,

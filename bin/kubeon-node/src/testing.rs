@@ -12,7 +12,7 @@ use kubeon_wire::StepFailure;
 use parking_lot::Mutex;
 
 use crate::events::Events;
-use crate::host::Host;
+use crate::host::HostSystem;
 use crate::job::Job;
 use crate::root::Root;
 use crate::systemd::{NotStarted, Services, UnitState};
@@ -99,7 +99,7 @@ impl Said {
 /// A host in a folder of its own.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
-    pub host: Host,
+    pub host: HostSystem,
     pub services: Arc<Fake>,
     events: Events,
     said: Said,
@@ -110,8 +110,10 @@ impl Bench {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let services = Arc::new(Fake::default());
-        let host =
-            Host::with_services(Root::new(folder.path()), Box::new(FakeServices(Arc::clone(&services))));
+        let host = HostSystem::with_services(
+            Root::new(folder.path()),
+            Box::new(FakeServices(Arc::clone(&services))),
+        );
         let said = Said::default();
         let events = Events::into(Box::new(said.clone()));
         Self { folder, host, services, events, said, stop: AtomicBool::new(false) }

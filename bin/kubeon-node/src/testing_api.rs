@@ -68,13 +68,13 @@ pub(crate) fn serve(
             let stream = StreamOwned::new(connection, socket);
             let (record, answer) = (Arc::clone(&record), Arc::clone(&answer));
             // A client that goes away ends only its own connection.
-            std::thread::spawn(move || talk(stream, &record, &*answer).is_ok());
+            std::thread::spawn(move || serve_connection(stream, &record, &*answer).is_ok());
         }
     });
     asked
 }
 
-fn talk<S: Read + Write>(
+fn serve_connection<S: Read + Write>(
     stream: S,
     asked: &Asked,
     answer: &dyn Fn(&str, &str, usize) -> Reply,

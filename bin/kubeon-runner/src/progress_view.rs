@@ -177,13 +177,13 @@ impl ProgressView {
     pub(crate) fn record(&mut self, progress: &Progress) -> String {
         match progress {
             Progress::Precheck { report } => self.prechecked(report),
-            Progress::Plan { steps, standing } => {
+            Progress::Plan { steps, up_to_date } => {
                 self.after_precheck();
                 self.planned = Some(self.planned.unwrap_or_default().saturating_add(*steps));
-                self.total = steps.saturating_add(*standing);
-                self.done = *standing;
+                self.total = steps.saturating_add(*up_to_date);
+                self.done = *up_to_date;
                 self.running.clear();
-                format!("plan: {steps} steps to do, {standing} up to date")
+                format!("plan: {steps} steps to do, {up_to_date} up to date")
             }
             Progress::Saved => "state and host keys are saved; no host was changed before".to_owned(),
             Progress::Started { host, name, stage, step, why } => {

@@ -106,7 +106,7 @@ fn progress(reconciled: &Reconciled) -> String {
         .filter(|(host, _)| !unfinished.contains(host))
         .map(|(_, host)| host.name.to_string())
         .collect();
-    let steps = plan.standing + done;
+    let steps = plan.up_to_date + done;
     let steps =
         if steps == 1 { "1 step is up to date".to_owned() } else { format!("{steps} steps are up to date") };
     match complete.as_slice() {

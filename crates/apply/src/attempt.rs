@@ -7,34 +7,34 @@ use kubeon_ports::Report;
 use kubeon_wire::{Category, Event, Op, StepFailure};
 use tokio::time::sleep;
 
-use crate::line::{Line, millis, pause_after};
-use crate::seal::seal;
+use crate::host_connection::{HostConnection, millis, pause_after};
+use crate::payload::resolve_secrets;
 use crate::{HostPorts, RunEvent};
 
 /// Does the step on its host. Tries again where the kind of failure says that it may help.
 pub(crate) async fn attempt(
-    line: &Line<'_>,
+    connection: &HostConnection<'_>,
     step: &Step,
     ports: &HostPorts<'_>,
 ) -> Result<Report, StepFailure> {
-    let context = line.context();
-    context.watch.on_event(RunEvent::StepStarted { host: line.host, step: step.id.clone() });
+    let context = connection.context();
+    context.watch.on_event(RunEvent::StepStarted { host: connection.host, step: step.id.clone() });
     let mut attempt = 1;
     loop {
-        let failure = match once(line, step, ports).await {
+        let failure = match once(connection, step, ports).await {
             Ok(report) => return Ok(report),
             Err(failure) => failure,
         };
         let hopeless = attempt >= step.tries
             || !failure.category.retryable()
             || (waits(step) && context.lost.borrow().is_some());
-        if hopeless || line.lost().is_some() || context.stop.is_cancelled() {
+        if hopeless || connection.lost().is_some() || context.stop.is_cancelled() {
             return Err(failure);
         }
         let pause = pause_after(attempt);
         attempt += 1;
         context.watch.on_event(RunEvent::Retrying {
-            host: line.host,
+            host: connection.host,
             step: step.id.clone(),
             failure: failure.clone(),
             attempt,
@@ -47,26 +47,30 @@ pub(crate) async fn attempt(
     }
 }
 
-async fn once(line: &Line<'_>, step: &Step, ports: &HostPorts<'_>) -> Result<Report, StepFailure> {
-    let payload = seal(step, ports)?;
-    let session = line.session().await?;
+async fn once(
+    connection: &HostConnection<'_>,
+    step: &Step,
+    ports: &HostPorts<'_>,
+) -> Result<Report, StepFailure> {
+    let payload = resolve_secrets(step, ports)?;
+    let session = connection.session().await?;
     let tell = |event: Event| {
-        line.heard();
-        if let Some(happening) = translate(line, step, event) {
-            line.context().watch.on_event(happening);
+        connection.heard();
+        if let Some(happening) = translate(connection, step, event) {
+            connection.context().watch.on_event(happening);
         }
     };
     let patience = Duration::from_secs(step.timeout_seconds.into());
-    let work = line.hear(patience, session.run(payload.step, payload.blob, &tell));
+    let work = connection.hear(patience, session.run(payload.step, payload.blob, &tell));
     let result = tokio::select! {
         result = work => result,
-        failure = line.context().in_vain(), if waits(step) => Err(failure),
+        failure = connection.context().in_vain(), if waits(step) => Err(failure),
     };
-    line.heard();
+    connection.heard();
     match result.as_ref().map_err(|failure| failure.category) {
-        Err(Category::Unreachable) => line.broke(&session).await,
+        Err(Category::Unreachable) => connection.broke(&session).await,
         Err(Category::Fenced | Category::Denied) => {
-            result.as_ref().err().into_iter().for_each(|failure| line.lose(failure));
+            result.as_ref().err().into_iter().for_each(|failure| connection.lose(failure));
         }
         _ => {}
     }
@@ -83,8 +87,8 @@ fn waits(step: &Step) -> bool {
 }
 
 /// What of a host's event is news. That a step started, ended or failed is told by the run itself.
-fn translate(line: &Line<'_>, step: &Step, event: Event) -> Option<RunEvent> {
-    let (host, step) = (line.host, step.id.clone());
+fn translate(connection: &HostConnection<'_>, step: &Step, event: Event) -> Option<RunEvent> {
+    let (host, step) = (connection.host, step.id.clone());
     match event {
         Event::Progress { id: _, done, total } => Some(RunEvent::Progress { host, step, done, total }),
         Event::Note { id: _, text } => Some(RunEvent::Note { host, step, text }),

@@ -7,7 +7,7 @@
 //!            attempt.rs  one step: resolve secrets ─► send ─► again, where that may help
 //!              │
 //!              ▼
-//!            line.rs     one session per host: opened once, opened again when it broke
+//!            connection.rs     one session per host: opened once, opened again when it broke
 //!              │
 //!              ▼
 //!            Outcome     Done | Failed | Skipped for every step       RunEvent ──► RunObserver, as it goes
@@ -17,12 +17,12 @@
 //! reference to a secret into its text, and that text goes to the host and nowhere else.
 
 mod attempt;
-mod line;
+mod host_connection;
 mod order;
+mod payload;
 mod run;
 mod run_event;
-mod seal;
 
+pub use payload::HostPorts;
 pub use run::{SHUTDOWN_TIMEOUT, STEPS_AT_ONCE, run};
 pub use run_event::{RunEvent, RunObserver};
-pub use seal::HostPorts;

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::attempt::attempt;
-use crate::line::{Line, RunContext};
+use crate::host_connection::{HostConnection, RunContext};
 use crate::order::Order;
 use crate::{HostPorts, RunEvent, RunObserver};
 
@@ -42,26 +42,33 @@ pub async fn run(
     watch: &dyn RunObserver,
     stop: &CancellationToken,
 ) -> Outcome {
-    let Plan { cluster, version: _, generation: _, hosts, steps, standing, facts: _, notes: _ } = plan;
+    let Plan { cluster, version: _, generation: _, hosts, steps, up_to_date, facts: _, notes: _ } = plan;
     let mut ledger =
         Ledger { steps, order: Order::new(steps, STEPS_AT_ONCE), watch, outcome: Outcome::default() };
     let openings = Semaphore::new(OPENINGS_AT_ONCE);
     let context = RunContext { act: ports.act, watch, stop, openings, lost: watch::Sender::new(None) };
-    let (mut lines, mut unknown) = (BTreeMap::new(), Vec::new());
+    let (mut connections, mut unknown) = (BTreeMap::new(), Vec::new());
     for host in ledger.order.hosts() {
         match hosts.get(&host) {
-            Some(planned) => drop(lines.insert(host, Line::new(host, &planned.fence, &context))),
+            Some(planned) => {
+                drop(connections.insert(host, HostConnection::new(host, &planned.fence, &context)))
+            }
             None => unknown.push(host),
         }
     }
-    let (cluster, standing) = (cluster.clone(), *standing);
-    watch.on_event(RunEvent::PlanStarted { cluster, steps: steps.len(), hosts: lines.len(), standing });
+    let (cluster, up_to_date) = (cluster.clone(), *up_to_date);
+    watch.on_event(RunEvent::PlanStarted {
+        cluster,
+        steps: steps.len(),
+        hosts: connections.len(),
+        up_to_date,
+    });
     ledger.refuse_dangling();
     for host in unknown {
         ledger.lose(host, &fault(format!("{host} has steps but is not among the plan's hosts")));
     }
-    turn_steps(&mut ledger, &lines, ports, stop).await;
-    join_all(lines.values().map(Line::close)).await;
+    run_steps(&mut ledger, &connections, ports, stop).await;
+    join_all(connections.values().map(HostConnection::close)).await;
     ledger.close(stop);
     ledger.outcome
 }
@@ -73,15 +80,16 @@ enum Ended {
 }
 
 /// Ends when nothing runs any more: every future in `running` is bounded by its own timeouts and tries.
-async fn turn_steps(
+async fn run_steps(
     ledger: &mut Ledger<'_>,
-    lines: &BTreeMap<HostAddress, Line<'_>>,
+    connections: &BTreeMap<HostAddress, HostConnection<'_>>,
     ports: &HostPorts<'_>,
     stop: &CancellationToken,
 ) {
     let mut running: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
-    for line in lines.values() {
-        running.push(Box::pin(async { Ended::Opening(line.host, line.session().await.map(drop)) }));
+    for connection in connections.values() {
+        running
+            .push(Box::pin(async { Ended::Opening(connection.host, connection.session().await.map(drop)) }));
     }
     let mut kept = FuturesUnordered::new();
     let mut shutdown_deadline: Option<Instant> = None;
@@ -90,8 +98,10 @@ async fn turn_steps(
             for place in ledger.order.start() {
                 let step = &ledger.steps[place];
                 // A step is only started on a host that was opened, so the line is there.
-                let Some(line) = lines.get(&step.host) else { continue };
-                running.push(Box::pin(async move { Ended::Step(place, attempt(line, step, ports).await) }));
+                let Some(connection) = connections.get(&step.host) else { continue };
+                running.push(Box::pin(
+                    async move { Ended::Step(place, attempt(connection, step, ports).await) },
+                ));
             }
         }
         let deadline = shutdown_deadline.unwrap_or_else(Instant::now);
@@ -99,13 +109,13 @@ async fn turn_steps(
             ended = running.next() => match ended {
                 Some(ended) => {
                     if let Ended::Opening(host, Ok(())) = &ended {
-                        kept.extend(lines.get(host).map(Line::keep));
+                        kept.extend(connections.get(host).map(HostConnection::keep));
                     }
-                    ledger.settle(ended, lines);
+                    ledger.settle(ended, connections);
                 }
                 None => return,
             },
-            Some(host) = kept.next() => ledger.notice(host, lines),
+            Some(host) = kept.next() => ledger.notice(host, connections),
             () = stop.cancelled(), if shutdown_deadline.is_none() => shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIMEOUT),
             () = sleep_until(deadline), if shutdown_deadline.is_some() => return,
         }
@@ -121,8 +131,8 @@ struct Ledger<'a> {
 }
 
 impl Ledger<'_> {
-    fn settle(&mut self, ended: Ended, lines: &BTreeMap<HostAddress, Line<'_>>) {
-        let lost = |host| lines.get(&host).and_then(Line::lost);
+    fn settle(&mut self, ended: Ended, connections: &BTreeMap<HostAddress, HostConnection<'_>>) {
+        let lost = |host| connections.get(&host).and_then(HostConnection::lost);
         match ended {
             Ended::Opening(host, opened) => match lost(host) {
                 Some(failure) => self.lose(host, failure),
@@ -142,8 +152,8 @@ impl Ledger<'_> {
     }
 
     /// A host's line is kept no longer.
-    fn notice(&mut self, host: HostAddress, lines: &BTreeMap<HostAddress, Line<'_>>) {
-        if let Some(failure) = lines.get(&host).and_then(Line::lost) {
+    fn notice(&mut self, host: HostAddress, connections: &BTreeMap<HostAddress, HostConnection<'_>>) {
+        if let Some(failure) = connections.get(&host).and_then(HostConnection::lost) {
             self.lose(host, failure);
         }
     }

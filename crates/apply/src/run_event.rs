@@ -29,8 +29,9 @@ pub enum RunEvent {
         steps: usize,
         /// Hosts that have steps.
         hosts: usize,
-        /// Steps that stood before.
-        standing: usize,
+        /// The number of steps that were up to date before.
+        #[serde(rename = "standing")]
+        up_to_date: usize,
     },
     /// A host accepted the fence; its steps may start. Sent again when a broken session was reopened.
     HostOpened {
@@ -77,7 +78,7 @@ pub enum RunEvent {
         host: HostAddress,
         /// The step.
         step: StepId,
-        /// One line.
+        /// One connection.
         text: String,
     },
     /// A step failed and is tried again.

@@ -2,7 +2,7 @@
 
 use kubeon_api::ClusterName;
 use kubeon_pki::{KubeconfigServer, kubeconfig};
-use kubeon_plan::ClusterSpec;
+use kubeon_plan::DesiredCluster;
 use kubeon_ports::{SecretError, Secrets as _};
 use kubeon_wire::{Leaf, SecretRef, Usage};
 
@@ -65,7 +65,7 @@ fn is_due(text: &str, cluster: &ClusterName) -> bool {
 }
 
 /// The cluster under its own name, then every master under its name.
-fn servers(spec: &ClusterSpec, endpoint: &ApiEndpoint) -> Vec<KubeconfigServer> {
+fn servers(spec: &DesiredCluster, endpoint: &ApiEndpoint) -> Vec<KubeconfigServer> {
     let server = |context: String, url: String| KubeconfigServer { context, url };
     let masters = spec
         .masters

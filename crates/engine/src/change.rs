@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use kubeon_api::HostAddress;
 use kubeon_bundle::Bundle;
-use kubeon_plan::{ClusterSpec, HostSpec, Intent, Plan, Snapshot};
+use kubeon_plan::{DesiredCluster, HostSpec, Intent, Plan, Snapshot};
 use kubeon_reconcile::{Planned, Reconciled};
 use kubeon_store::{ClusterLock, Status};
 use kubeon_wire::Op;
@@ -50,7 +50,7 @@ pub enum ChangeOutcome {
 /// A cluster that is as requested.
 pub struct ReadyCluster {
     /// Its specification.
-    pub spec: ClusterSpec,
+    pub spec: DesiredCluster,
     /// Whether anything was done.
     pub changed: bool,
     /// How many of its nodes took part.
@@ -207,8 +207,8 @@ impl PreparedChange<'_> {
 
     /// Stores everything that a later run needs to continue this one.
     fn persist(&mut self, plan: &Plan) -> Result<(), EngineError> {
-        if self.is_same_request() && plan.standing > 0 && !plan.steps.is_empty() {
-            let (done, all) = (plan.standing, plan.standing + plan.steps.len());
+        if self.is_same_request() && plan.up_to_date > 0 && !plan.steps.is_empty() {
+            let (done, all) = (plan.up_to_date, plan.up_to_date + plan.steps.len());
             let name = &self.intent.spec.name;
             self.engine.output.say(&format!(
                 "{name}  continuing: {done} of {all} steps are up to date (checked on the hosts)"
@@ -282,7 +282,7 @@ impl PreparedChange<'_> {
         Ok(ReadyCluster {
             spec: (*intent.spec).clone(),
             changed,
-            nodes: intent.spec.hosts().filter(|host| !intent.without.contains(&host.address)).count(),
+            nodes: intent.spec.hosts().filter(|host| !intent.skip_hosts.contains(&host.address)).count(),
             left: intent.leaving.iter().map(name).collect(),
             kubeconfig: engine.store.kubeconfig_path(&intent.spec.name),
         })
@@ -293,17 +293,17 @@ impl PreparedChange<'_> {
         let intent = &self.intent;
         let left = |host: &HostAddress| intent.leaving.iter().any(|spec| spec.address == *host);
         self.state.logins.retain(|host, _| !left(host));
-        self.state.leaving.retain(|host, _| intent.returns(*host) && intent.without.contains(host));
+        self.state.leaving.retain(|host, _| intent.returns(*host) && intent.skip_hosts.contains(host));
     }
 }
 
 /// The specification with the names that hosts have as nodes. They stay, even if the host is renamed later.
-fn with_planned_names(spec: &ClusterSpec, plan: &Plan) -> ClusterSpec {
+fn with_planned_names(spec: &DesiredCluster, plan: &Plan) -> DesiredCluster {
     let named = |mut host: HostSpec| {
         host.name = host.name.or_else(|| plan.hosts.get(&host.address).map(|planned| planned.name.clone()));
         host
     };
-    ClusterSpec {
+    DesiredCluster {
         masters: spec.masters.iter().cloned().map(named).collect(),
         workers: spec.workers.iter().cloned().map(named).collect(),
         ..spec.clone()

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use kubeon_api::HostAddress;
 use kubeon_api::refusal::FAILED_WITH;
 use kubeon_link_host::SshHosts;
-use kubeon_plan::precheck::{self, Place, precheck};
+use kubeon_plan::precheck::{self, ConnectionTarget, precheck};
 use kubeon_plan::{Intent, Plan, PlanError, Refusal, Snapshot};
 use kubeon_ports::ProbeHost;
 use kubeon_reconcile::Planned;
@@ -19,13 +19,13 @@ use crate::run::Run;
 /// Reads facts of hosts; each host also tries to reach the others.
 pub struct PrecheckProbe<'a> {
     hosts: &'a SshHosts,
-    places: BTreeMap<HostAddress, Vec<Place>>,
+    places: BTreeMap<HostAddress, Vec<ConnectionTarget>>,
 }
 
 impl<'a> PrecheckProbe<'a> {
     /// Probes what the cluster's hosts must reach, and further places such as a registry that the user names. No change
     /// needs a registry: every image comes from the bundle.
-    pub fn about(intent: &Intent, hosts: &'a SshHosts, further: &[Place]) -> Self {
+    pub fn about(intent: &Intent, hosts: &'a SshHosts, further: &[ConnectionTarget]) -> Self {
         Self { hosts, places: precheck::questions(intent, further) }
     }
 }

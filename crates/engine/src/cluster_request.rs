@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
 use kubeon_api::{ClusterName, HostAddress, HostName, NameError, Version};
-use kubeon_plan::{ClusterSpec, HostSpec, Note, PlanRefused, Refusal, RefusedField, Valid};
+use kubeon_plan::{DesiredCluster, HostSpec, Note, PlanRefused, Refusal, RefusedField, Valid};
 
 use crate::error::EngineError;
 use crate::login_request::{HostLoginRequest, LoginRequest};
@@ -13,7 +13,7 @@ use crate::login_request::{HostLoginRequest, LoginRequest};
 #[derive(Debug, Clone)]
 pub struct ClusterRequest {
     /// What it should be, proven as far as it can be without asking a host.
-    pub spec: Valid<ClusterSpec>,
+    pub spec: Valid<DesiredCluster>,
     /// What a person should know.
     pub notes: Vec<Note>,
     /// How to log in to each host.
@@ -80,7 +80,7 @@ pub fn from_parts(
     };
     let logins = masters.iter().chain(&workers).map(login).collect();
     let host = |host: HostRequest| HostSpec { address: host.address, name: host.name, labels: host.labels };
-    let spec = ClusterSpec {
+    let spec = DesiredCluster {
         // A name or version that cannot be read is refused below; a stand-in lets the rest be checked as well.
         name: cluster
             .map_or_else(|| "x".parse(), Ok)
@@ -99,19 +99,19 @@ pub fn from_parts(
 /// # Errors
 /// Every reason at once why it cannot be planned any more.
 pub fn stored_spec(
-    spec: ClusterSpec,
+    spec: DesiredCluster,
     supported: &[Version],
-) -> Result<(Valid<ClusterSpec>, Vec<Note>), EngineError> {
+) -> Result<(Valid<DesiredCluster>, Vec<Note>), EngineError> {
     Ok(kubeon_plan::validate(spec, supported)?)
 }
 
 pub(crate) fn validated(
-    spec: ClusterSpec,
+    spec: DesiredCluster,
     supported: &[Version],
     mut refusals: Vec<Refusal>,
     name: &str,
     unread_masters: bool,
-) -> Result<(Valid<ClusterSpec>, Vec<Note>), EngineError> {
+) -> Result<(Valid<DesiredCluster>, Vec<Note>), EngineError> {
     match kubeon_plan::validate(spec, supported) {
         Ok(valid) if refusals.is_empty() => Ok(valid),
         Ok((_, notes)) => Err(EngineError::refusals(name, refusals, &notes)),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::HostAddress;
-use kubeon_plan::{Artifacts, ClusterSpec, HostSpec, Intent, Note, Valid};
+use kubeon_plan::{Artifacts, DesiredCluster, HostSpec, Intent, Note, Valid};
 
 use crate::cluster_request::{self, ClusterRequest};
 use crate::engine::{self, Engine, StoredCluster};
@@ -15,7 +15,7 @@ use crate::worker_change::{self, Back};
 /// A cluster and what it should be.
 pub struct ClusterTarget {
     /// What it should be.
-    pub spec: Valid<ClusterSpec>,
+    pub spec: Valid<DesiredCluster>,
     /// What the user should know.
     pub notes: Vec<Note>,
     /// How to log in to each host.
@@ -116,7 +116,7 @@ impl ClusterTarget {
     pub fn changed(
         engine: &Engine<'_>,
         mut state: StoredCluster,
-        spec: ClusterSpec,
+        spec: DesiredCluster,
         options: TargetOptions,
     ) -> Result<Self, EngineError> {
         let TargetOptions { logins: flags, skip_hosts, back, drain_seconds, ignore } = options;
@@ -140,7 +140,7 @@ impl ClusterTarget {
 }
 
 /// The specification with the names that hosts have as nodes already: a node keeps its name.
-fn with_names(spec: &ClusterSpec, state: &StoredCluster) -> ClusterSpec {
+fn with_names(spec: &DesiredCluster, state: &StoredCluster) -> DesiredCluster {
     let stored = state.spec.hosts().map(|host| (host.address, host.name.clone()));
     let leaving = state.leaving.iter().map(|(address, name)| (*address, name.clone()));
     let names: BTreeMap<_, _> = leaving.chain(stored).collect();
@@ -154,5 +154,5 @@ fn with_names(spec: &ClusterSpec, state: &StoredCluster) -> ClusterSpec {
             })
             .collect()
     };
-    ClusterSpec { masters: named(&spec.masters), workers: named(&spec.workers), ..spec.clone() }
+    DesiredCluster { masters: named(&spec.masters), workers: named(&spec.workers), ..spec.clone() }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
-use kubeon_plan::{ClusterSpec, HostSpec};
+use kubeon_plan::{DesiredCluster, HostSpec};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
@@ -39,7 +39,7 @@ pub struct ApiEndpoint {
 /// What the search for an endpoint works with.
 pub struct EndpointSearch<'a> {
     /// The cluster.
-    pub spec: &'a ClusterSpec,
+    pub spec: &'a DesiredCluster,
     /// The certificate of the authority that masters' certificates are from, as PEM.
     pub authority: &'a str,
     /// The context that is chosen now.
@@ -52,7 +52,7 @@ pub struct EndpointSearch<'a> {
 
 impl<'a> EndpointSearch<'a> {
     /// About a cluster, with this machine's hosts file.
-    pub fn about(spec: &'a ClusterSpec, authority: &'a str, chosen: Option<&'a str>) -> Self {
+    pub fn about(spec: &'a DesiredCluster, authority: &'a str, chosen: Option<&'a str>) -> Self {
         Self { spec, authority, chosen, hosts_file: HostsFile::of_this_machine(), port: PORT }
     }
 }
@@ -143,13 +143,13 @@ fn is_ready(agent: &ureq::Agent, url: &str) -> bool {
 }
 
 /// The name of a master's context.
-pub fn context(spec: &ClusterSpec, host: &HostSpec) -> String {
+pub fn context(spec: &DesiredCluster, host: &HostSpec) -> String {
     let name = host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string);
     format!("{}-{name}", spec.name)
 }
 
 /// Where the API answers: the load balancer, or the first master.
-pub fn api(spec: &ClusterSpec) -> String {
+pub fn api(spec: &DesiredCluster) -> String {
     match (&spec.settings.load_balancer, spec.masters.first()) {
         (LoadBalancer::External { address, port }, _) => format!("https://{address}:{port}"),
         (LoadBalancer::Haproxy | LoadBalancer::Updater, Some(master)) => {
@@ -175,7 +175,7 @@ pub enum ContextChoice {
 /// When the text is no kubeconfig of the cluster.
 pub async fn renewed(
     text: &str,
-    spec: &ClusterSpec,
+    spec: &DesiredCluster,
     choice: ContextChoice,
     output: &dyn EngineOutput,
 ) -> Result<Option<String>, EngineError> {

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_api::{ClusterName, HostAddress, Version};
-use kubeon_plan::{ClusterSpec, HostSpec, Intent, Valid};
+use kubeon_plan::{DesiredCluster, HostSpec, Intent, Valid};
 use kubeon_ports::Clock;
 use kubeon_store::{Addresses, ClusterLock, ClusterState, Store, StoreError};
 
@@ -15,7 +15,7 @@ use crate::output::EngineOutput;
 use crate::selector::Member;
 
 /// What is stored of a cluster on this machine.
-pub type StoredCluster = ClusterState<ClusterSpec>;
+pub type StoredCluster = ClusterState<DesiredCluster>;
 
 /// Works on the clusters of this machine.
 pub struct Engine<'a> {
@@ -98,7 +98,7 @@ impl<'a> Engine<'a> {
 }
 
 /// Stores the specification in the state, with the addresses that follow from it.
-pub fn set_spec(state: &mut StoredCluster, spec: ClusterSpec) {
+pub fn set_spec(state: &mut StoredCluster, spec: DesiredCluster) {
     let balancer = &spec.settings.load_balancer;
     let load_balancer = match balancer {
         LoadBalancer::Haproxy => Some(Ipv4Addr::LOCALHOST),
@@ -113,7 +113,7 @@ pub fn set_spec(state: &mut StoredCluster, spec: ClusterSpec) {
 
 /// What plans are made from.
 pub fn intent(
-    spec: Valid<ClusterSpec>,
+    spec: Valid<DesiredCluster>,
     state: &StoredCluster,
     artifacts: kubeon_plan::Artifacts,
     skip_hosts: Vec<HostAddress>,
@@ -129,16 +129,11 @@ pub fn intent(
     });
     let (leaving, returning) =
         (leaving.collect(), returning.into_iter().map(|(address, _)| *address).collect());
-    Intent {
-        without: skip_hosts,
-        leaving,
-        returning,
-        ..Intent::new(spec, &state.uid, state.generation, artifacts)
-    }
+    Intent { skip_hosts, leaving, returning, ..Intent::new(spec, &state.uid, state.generation, artifacts) }
 }
 
 /// The nodes of a cluster as selectors see them.
-pub fn members(spec: &ClusterSpec) -> Vec<Member> {
+pub fn members(spec: &DesiredCluster) -> Vec<Member> {
     let member = |host: &HostSpec, master| Member {
         name: host.name.as_ref().map_or_else(|| host.address.to_string(), ToString::to_string),
         address: host.address.ip(),
@@ -154,7 +149,7 @@ pub fn members(spec: &ClusterSpec) -> Vec<Member> {
 /// Refuses what is no address, and a host that neither is in the cluster nor is leaving it.
 pub fn skip_hosts(
     given: &[String],
-    spec: &ClusterSpec,
+    spec: &DesiredCluster,
     state: &StoredCluster,
 ) -> Result<Vec<HostAddress>, EngineError> {
     let mut addresses = Vec::new();

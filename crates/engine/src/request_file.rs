@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, DeclaredNode};
 use kubeon_api::{HostAddress, KubernetesCluster, Version};
-use kubeon_plan::{ClusterSpec, HostSpec, Note, Refusal};
+use kubeon_plan::{DesiredCluster, HostSpec, Note, Refusal};
 
 use crate::cluster_request::{ClusterRequest, refuse, settings, validated, version_or};
 use crate::error::EngineError;
@@ -39,7 +39,7 @@ pub fn from_file(
         if host.roles.master { masters.push(spec) } else { workers.push(spec) }
     }
     let version = version_or(declared.kube_version, supported.iter().max())?;
-    let spec = ClusterSpec { name: name.clone(), version, masters, workers, settings };
+    let spec = DesiredCluster { name: name.clone(), version, masters, workers, settings };
     let (spec, mut notes) = validated(spec, supported, refusals, name.as_str(), false)?;
     notes.extend(remarks(declared).map(|text| Note { host: None, text: text.to_owned() }));
     Ok(ClusterRequest { spec, notes, logins: logins(declared, flags) })

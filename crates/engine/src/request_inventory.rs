@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kubeon_api::kubernetes_cluster::{DeclaredCluster, NodeList};
 use kubeon_api::{ClusterName, HostAddress, Version};
 use kubeon_inventory::{Inventory, InventoryFile, InventoryLogin, InventoryMistake};
-use kubeon_plan::{ClusterSpec, Note};
+use kubeon_plan::{DesiredCluster, Note};
 
 use crate::cluster_request::ClusterRequest;
 use crate::engine::{Engine, StoredCluster};
@@ -125,7 +125,7 @@ fn row(files: &InventoryFiles, mistake: InventoryMistake) -> (String, String) {
 }
 
 /// The cluster as it is stored.
-fn stored_spec(engine: &Engine<'_>, name: &ClusterName) -> Result<ClusterSpec, EngineError> {
+fn stored_spec(engine: &Engine<'_>, name: &ClusterName) -> Result<DesiredCluster, EngineError> {
     if engine.store.exists(name) {
         return Ok(engine.load(name)?.spec);
     }
@@ -135,7 +135,11 @@ fn stored_spec(engine: &Engine<'_>, name: &ClusterName) -> Result<ClusterSpec, E
 }
 
 /// Leaves workers out that neither are in the cluster nor are named.
-fn limit(cluster: &mut DeclaredCluster, names: &[String], stored: &ClusterSpec) -> Result<(), EngineError> {
+fn limit(
+    cluster: &mut DeclaredCluster,
+    names: &[String],
+    stored: &DesiredCluster,
+) -> Result<(), EngineError> {
     let is = |host: &kubeon_api::kubernetes_cluster::DeclaredNode, name: &str| {
         host.ip.to_string() == name || host.name.as_ref().is_some_and(|own| own.as_str() == name)
     };

@@ -138,5 +138,5 @@ impl<F: FnMut(&Plan) -> Result<(), EngineError>> ReconcileHooks for Watched<'_, 
 /// The size of a plan, for programs.
 pub fn plan_progress(plan: &Plan) -> Progress {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Progress::Plan { steps: count(plan.steps.len()), standing: count(plan.standing) }
+    Progress::Plan { steps: count(plan.steps.len()), up_to_date: count(plan.up_to_date) }
 }

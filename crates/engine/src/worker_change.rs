@@ -1,6 +1,6 @@
 //! What may change about a cluster that is on its hosts: which workers it has.
 
-use kubeon_plan::{ClusterSpec, Refusal};
+use kubeon_plan::{DesiredCluster, Refusal};
 
 use crate::engine::StoredCluster;
 use crate::error::EngineError;
@@ -27,10 +27,10 @@ impl Back {
 /// Refuses every other change, by name.
 pub fn apply(
     state: &mut StoredCluster,
-    requested: &ClusterSpec,
+    requested: &DesiredCluster,
     back: Back,
 ) -> Result<Vec<String>, EngineError> {
-    let same_but_workers = ClusterSpec { workers: state.spec.workers.clone(), ..requested.clone() };
+    let same_but_workers = DesiredCluster { workers: state.spec.workers.clone(), ..requested.clone() };
     if same_but_workers != state.spec {
         return Err(exists(state, requested));
     }
@@ -72,7 +72,7 @@ pub fn apply(
 }
 
 /// Refuses to make another cluster of the same name, and says what differs.
-fn exists(state: &StoredCluster, requested: &ClusterSpec) -> EngineError {
+fn exists(state: &StoredCluster, requested: &DesiredCluster) -> EngineError {
     let mut stop =
         EngineError::refused(format!("Input cluster[{}] exist and is not what is asked for", state.name));
     for (field, has, wants) in differences(&state.spec, requested) {
@@ -83,7 +83,7 @@ fn exists(state: &StoredCluster, requested: &ClusterSpec) -> EngineError {
     stop.row("way out", format!("kubeon create {0} (as it is), or kubeon destroy {0} first", state.name))
 }
 
-fn differences(has: &ClusterSpec, wants: &ClusterSpec) -> Vec<(String, String, String)> {
+fn differences(has: &DesiredCluster, wants: &DesiredCluster) -> Vec<(String, String, String)> {
     let (Ok(serde_json::Value::Object(has)), Ok(serde_json::Value::Object(wants))) =
         (serde_json::to_value(has), serde_json::to_value(wants))
     else {

@@ -11,7 +11,7 @@ use kubeon_api::{ClusterName, HostName, Version};
 use kubeon_engine::cluster_request::{HostRequest, RequestParts, from_parts};
 use kubeon_engine::engine::{StoredCluster, set_spec};
 use kubeon_engine::login_request::LoginRequest;
-use kubeon_plan::ClusterSpec;
+use kubeon_plan::DesiredCluster;
 use kubeon_store::Store;
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn host(address: &str, name: Option<&str>, labels: &[(&str, &str)]) -> HostReque
 }
 
 /// The cluster that is requested by these settings.
-fn requested(declared: DeclaredCluster, feature_gates: &str) -> ClusterSpec {
+fn requested(declared: DeclaredCluster, feature_gates: &str) -> DesiredCluster {
     let parts = RequestParts {
         declared,
         feature_gates: feature_gates.to_owned(),
@@ -51,12 +51,12 @@ fn requested(declared: DeclaredCluster, feature_gates: &str) -> ClusterSpec {
 }
 
 /// Every setting at its default.
-fn plain() -> ClusterSpec {
+fn plain() -> DesiredCluster {
     requested(DeclaredCluster::default(), "")
 }
 
 /// Every setting that an older program could write, at another value than its default.
-fn otherwise() -> ClusterSpec {
+fn otherwise() -> DesiredCluster {
     let declared = DeclaredCluster {
         pod_cidr: Some("10.100.0.0/16".parse().unwrap()),
         service_cidr: Some("10.200.0.0/16".parse().unwrap()),

@@ -126,7 +126,7 @@ fn merge(facts: &mut Facts, text: &str) -> Result<(), String> {
     facts.certificates = told.certificates;
     facts.kubelet = told.kubelet;
     facts.cluster = told.cluster;
-    facts.untold = told.untold;
+    facts.unchecked = told.unchecked;
     Ok(())
 }
 

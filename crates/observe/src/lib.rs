@@ -20,9 +20,9 @@ use kubeon_wire::{Category, Facts};
 pub const HOSTS_AT_ONCE: usize = 64;
 
 /// How long one host may take to answer.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const HOST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Asks all hosts, side by side, and returns when the last one has answered or had its [`PATIENCE`].
+/// Asks all hosts, side by side, and returns when the last one has answered or had its [`HOST_TIMEOUT`].
 /// A host named twice is asked once. `now_seconds` (since 1970) becomes the snapshot's time.
 ///
 /// Never fails: what could not be seen is in the snapshot, with the reason.
@@ -41,12 +41,14 @@ pub async fn snapshot(
 }
 
 async fn look(probe: &dyn ProbeHost, host: HostAddress) -> Seen<Facts> {
-    match tokio::time::timeout(PATIENCE, probe.facts(host)).await {
+    match tokio::time::timeout(HOST_TIMEOUT, probe.facts(host)).await {
         Ok(Ok(facts)) => Seen::Fresh(facts),
         Ok(Err(failure)) => {
             Seen::Unknown { denied: failure.category == Category::Denied, why: failure.cause }
         }
-        Err(_) => Seen::Unknown { why: format!("no answer within {} s", PATIENCE.as_secs()), denied: false },
+        Err(_) => {
+            Seen::Unknown { why: format!("no answer within {} s", HOST_TIMEOUT.as_secs()), denied: false }
+        }
     }
 }
 

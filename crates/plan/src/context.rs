@@ -6,7 +6,7 @@ use kubeon_api::kubernetes_cluster::ProxyMode;
 use kubeon_api::{Arch, HostAddress, HostName, HostRole};
 use kubeon_wire::{Cgroup, Facts, Fence, NodeFact};
 
-use crate::input::{ClusterSpec, HostSpec, Intent, PartInfo};
+use crate::input::{DesiredCluster, HostSpec, Intent, PartInfo};
 use crate::proxy_mode::{missing_tool, usable};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -19,7 +19,7 @@ const OVERLAY: u32 = 50;
 /// The hosts of a plan, masters first, with what they share.
 pub(crate) struct PlanContext<'a> {
     pub(crate) intent: &'a Intent,
-    pub(crate) hosts: Vec<Host<'a>>,
+    pub(crate) hosts: Vec<ObservedHost<'a>>,
     /// Workers that are to leave.
     pub(crate) leaving: Vec<Leaving<'a>>,
     /// The highest generation seen anywhere.
@@ -27,7 +27,7 @@ pub(crate) struct PlanContext<'a> {
 }
 
 /// A host that was seen and may take part.
-pub(crate) struct Host<'a> {
+pub(crate) struct ObservedHost<'a> {
     pub(crate) spec: &'a HostSpec,
     pub(crate) name: HostName,
     pub(crate) master: bool,
@@ -43,20 +43,20 @@ pub(crate) struct Leaving<'a> {
 }
 
 impl<'a> PlanContext<'a> {
-    pub(crate) fn spec(&self) -> &'a ClusterSpec {
+    pub(crate) fn spec(&self) -> &'a DesiredCluster {
         &self.intent.spec
     }
 
-    pub(crate) fn masters(&self) -> impl Iterator<Item = &Host<'a>> {
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
         self.hosts.iter().filter(|host| host.master)
     }
 
-    pub(crate) fn workers(&self) -> impl Iterator<Item = &Host<'a>> {
+    pub(crate) fn workers(&self) -> impl Iterator<Item = &ObservedHost<'a>> {
         self.hosts.iter().filter(|host| !host.master)
     }
 
     /// The host through which cluster-wide steps are done.
-    pub(crate) fn first(&self) -> &Host<'a> {
+    pub(crate) fn first(&self) -> &ObservedHost<'a> {
         &self.hosts[0]
     }
 
@@ -86,7 +86,7 @@ impl<'a> PlanContext<'a> {
     }
 
     /// Where a host's programs reach the API.
-    pub(crate) fn server(&self, host: &Host<'_>) -> String {
+    pub(crate) fn server(&self, host: &ObservedHost<'_>) -> String {
         let external = self.spec().settings.load_balancer.external().filter(|_| !host.master);
         let port = external.map_or(self.spec().settings.api_port, |(_, port)| port);
         format!("https://{}:{port}", self.spec().settings.api_domain)
@@ -123,7 +123,7 @@ impl<'a> PlanContext<'a> {
     }
 }
 
-impl Host<'_> {
+impl ObservedHost<'_> {
     pub(crate) fn address(&self) -> HostAddress {
         self.spec.address
     }

@@ -4,7 +4,7 @@
 use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{Facts, Op};
 
-use crate::context::{Host, PlanContext};
+use crate::context::{ObservedHost, PlanContext};
 use crate::diff::planned_hosts;
 use crate::hosts;
 use crate::input::{Intent, Snapshot};
@@ -20,7 +20,7 @@ use crate::step_id::StepId;
 pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
     let (site, notes) = hosts::recognize(intent, snapshot)?;
     let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);
-    let claimed = |host: &&Host<'_>| ours(host.facts);
+    let claimed = |host: &&ObservedHost<'_>| ours(host.facts);
     let workers = site.workers().filter(claimed).map(|host| (host.address(), &host.name));
     // A host that was about to leave goes with the workers.
     let leaving = site.leaving.iter().filter(|host| host.facts.as_ref().is_ok_and(|facts| ours(facts)));
@@ -39,7 +39,7 @@ pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> 
         generation,
         hosts: planned_hosts(&site, generation),
         facts: site.hosts.len(),
-        standing: 0,
+        up_to_date: 0,
         steps,
         notes,
     })

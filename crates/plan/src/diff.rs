@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{
-    CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, SecretRef, Standing, renewal_due,
+    CertificateFact, Content, EtcdFact, Facts, JournalEntry, Op, ResultState, SecretRef, renewal_due,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -48,7 +48,7 @@ pub(crate) fn plan(
     let traced = trace(&wishes)
         .map_err(|missing| PlanError::Internal { cluster: site.spec().name.to_string(), missing })?;
     let found = find(&wishes, traced, &seen, now);
-    let standing = found.iter().filter(|found| found.why.is_none()).count();
+    let up_to_date = found.iter().filter(|found| found.why.is_none()).count();
     let needed: Vec<bool> = found.iter().map(|found| found.why.is_some()).collect();
     let steps = steps(wishes, found, &needed);
     let generation = site.generation + u64::from(!steps.is_empty());
@@ -58,7 +58,7 @@ pub(crate) fn plan(
         generation,
         hosts: planned_hosts(site, generation),
         steps,
-        standing,
+        up_to_date,
         facts: seen.values().map(|seen| count(seen.facts)).sum(),
         notes,
     })
@@ -197,7 +197,7 @@ fn reason(wish: &DesiredStep, digest: &str, seen: &Seen<'_>, read: &[&Found], no
     if entry.digest != digest {
         return Some("what it should be has changed".to_owned());
     }
-    if let Standing::Drifted(what) = &entry.standing {
+    if let ResultState::Drifted(what) = &entry.state {
         return Some(what.clone());
     }
     if rerun {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kubeon_api::{HostAddress, HostName, Refusal, RefusedField, Remedy};
 use kubeon_wire::Facts;
 
-use crate::context::{Host, Leaving, PlanContext};
+use crate::context::{Leaving, ObservedHost, PlanContext};
 use crate::desired::prepare::{NET_TOOLS, NODE_IMAGES, parts};
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 use crate::output::{Note, PlanRefused};
@@ -26,7 +26,7 @@ pub(crate) fn admit<'a>(
     // Names are judged below, together with those of hosts that leave.
     let rules: Vec<&CheckRule> = rules().filter(|rule| rule.name != "name").collect();
     let (mut site, mut notes) = judge(intent, snapshot, &rules, Purpose::Stay)?;
-    notes.extend(untold(&site));
+    notes.extend(unchecked(&site));
     bare_first(&mut site, &mut notes);
     bundle_is_whole(site, notes)
 }
@@ -34,18 +34,18 @@ pub(crate) fn admit<'a>(
 /// Workers that come back although their Node object is gone: their kubelet would not create it again. This plan resets
 /// them, and the next one lets them join as new workers.
 fn bare_first(site: &mut PlanContext<'_>, notes: &mut Vec<Note>) {
-    let gone = |site: &PlanContext<'_>, host: &Host<'_>| {
+    let gone = |site: &PlanContext<'_>, host: &ObservedHost<'_>| {
         let ours = host.facts.claim.as_ref().is_some_and(|claim| claim.uid == site.intent.uid);
         let joined = ours && host.did(&crate::desired::join::kubelet_id(host));
         site.intent.returns(host.address()) && joined && matches!(site.node(&host.name), Some(None))
     };
     let half: Vec<HostAddress> =
-        site.hosts.iter().filter(|host| gone(site, host)).map(Host::address).collect();
+        site.hosts.iter().filter(|host| gone(site, host)).map(ObservedHost::address).collect();
     for address in half {
         let Some(place) = site.hosts.iter().position(|host| host.address() == address) else { continue };
-        let Host { spec, name, facts, .. } = site.hosts.remove(place);
+        let ObservedHost { spec, name, facts, .. } = site.hosts.remove(place);
         let text = format!(
-            "{name} stays, and its node is gone already: what it carries is taken off first, then it joins anew"
+            "{name} stays in the cluster, but its node was deleted already: the host is reset first, then it joins again"
         );
         notes.push(note(address, text));
         site.leaving.push(Leaving { spec, name, facts: Ok(facts) });
@@ -78,7 +78,7 @@ pub(crate) fn recognize<'a>(
 }
 
 /// That a host has nothing of the cluster and something of another one.
-fn of_others(intent: &Intent, host: &Host<'_>) -> Option<Note> {
+fn of_others(intent: &Intent, host: &ObservedHost<'_>) -> Option<Note> {
     let text = match &host.facts.claim {
         Some(claim) if claim.uid != intent.uid => {
             format!("belongs to cluster {} (identity {}) and is left alone", claim.cluster, claim.uid)
@@ -119,7 +119,7 @@ fn judge<'a>(
         let master = index < masters;
         match seen(intent, snapshot, spec, master, purpose) {
             Sight::Facts(facts) => match named(spec, facts) {
-                Ok(name) => hosts.push(Host { spec, name, master, facts }),
+                Ok(name) => hosts.push(ObservedHost { spec, name, master, facts }),
                 Err(refusal) => refusals.push(refusal),
             },
             Sight::LeftOut(text) => notes.push(note(spec.address, text)),
@@ -149,13 +149,13 @@ fn leave<'a>(
 ) -> Vec<Leaving<'a>> {
     let mut leaving = Vec::new();
     for spec in &intent.leaving {
-        if purpose != Purpose::Stay && intent.without.contains(&spec.address) {
+        if purpose != Purpose::Stay && intent.skip_hosts.contains(&spec.address) {
             notes.push(note(spec.address, keeps(intent, false)));
             continue;
         }
         let facts = match look(snapshot, spec) {
             Ok(facts) => Ok(facts),
-            Err(why) if intent.without.contains(&spec.address) => Err(why),
+            Err(why) if intent.skip_hosts.contains(&spec.address) => Err(why),
             Err(why) => {
                 let reason = format!("{why}; bring it back, or only take it out of the cluster");
                 refusals.push(Refusal::host(spec.address, reason).with(Remedy::SkipHost(spec.address)));
@@ -243,7 +243,7 @@ fn seen<'a>(
     master: bool,
     purpose: Purpose,
 ) -> Sight<'a> {
-    let without = intent.without.contains(&spec.address);
+    let without = intent.skip_hosts.contains(&spec.address);
     if without && purpose == (Purpose::Go { written: true }) {
         return Sight::LeftOut(keeps(intent, master));
     }
@@ -279,7 +279,7 @@ fn named(spec: &HostSpec, facts: &Facts) -> Result<HostName, Refusal> {
     })
 }
 
-fn same_names(hosts: &[Host<'_>], leaving: &[Leaving<'_>]) -> Vec<Refusal> {
+fn same_names(hosts: &[ObservedHost<'_>], leaving: &[Leaving<'_>]) -> Vec<Refusal> {
     let mut first: BTreeMap<&HostName, HostAddress> = BTreeMap::new();
     let mut refusals = Vec::new();
     let staying = hosts.iter().map(|host| (&host.name, host.address()));
@@ -325,18 +325,18 @@ fn told_once(messages: BTreeMap<String, Vec<HostAddress>>) -> impl Iterator<Item
     })
 }
 
-/// What could not be looked at: nothing is done because of it, so a person should know.
-fn untold(site: &PlanContext<'_>) -> Vec<Note> {
+/// Warns of checks that did not finish in time: no step is planned because of them.
+fn unchecked(site: &PlanContext<'_>) -> Vec<Note> {
     let mut messages: BTreeMap<String, Vec<HostAddress>> = BTreeMap::new();
     for host in &site.hosts {
-        for text in &host.facts.untold {
+        for text in &host.facts.unchecked {
             messages.entry(text.clone()).or_default().push(host.address());
         }
     }
     let mut notes: Vec<Note> = told_once(messages).collect();
     if site.hides_nodes() {
         let text =
-            "the API server answers, but did not tell its nodes in time: whether they are Ready is not known";
+            "the API server answers, but did not list the nodes in time: whether they are Ready is unknown";
         notes.push(Note { host: None, text: text.to_owned() });
     }
     notes

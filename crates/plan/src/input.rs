@@ -21,7 +21,7 @@ impl<T> std::ops::Deref for Valid<T> {
 /// What one cluster should be: its complete settings, and what is beside them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClusterSpec {
+pub struct DesiredCluster {
     /// The cluster's name.
     pub name: ClusterName,
     /// The Kubernetes version.
@@ -35,7 +35,7 @@ pub struct ClusterSpec {
     pub settings: ClusterSettings,
 }
 
-impl ClusterSpec {
+impl DesiredCluster {
     /// All hosts, masters first.
     pub fn hosts(&self) -> impl Iterator<Item = &HostSpec> {
         self.masters.iter().chain(&self.workers)
@@ -131,15 +131,16 @@ pub struct Snapshot {
 #[serde(rename_all = "camelCase")]
 pub struct Intent {
     /// What the cluster should be.
-    pub spec: Valid<ClusterSpec>,
+    pub spec: Valid<DesiredCluster>,
     /// The cluster's identity, made once when the cluster was first written down.
     pub uid: String,
     /// The highest generation that was ever planned for it.
     pub generation: u64,
     /// What the bundle of that version holds.
     pub artifacts: Artifacts,
-    /// Hosts that may be left out although they are unreachable: a person said so.
-    pub without: Vec<HostAddress>,
+    /// Hosts that the user allows to leave out when they are unreachable.
+    #[serde(rename = "without")]
+    pub skip_hosts: Vec<HostAddress>,
     /// Workers that are no longer in the specification and carry something of the cluster still.
     pub leaving: Vec<HostSpec>,
     /// Workers of the specification that were about to leave and stay after all: part of the way may be done.
@@ -156,13 +157,13 @@ impl Intent {
 
     /// A wish that leaves no host out and lets none leave.
     #[must_use]
-    pub fn new(spec: Valid<ClusterSpec>, uid: &str, generation: u64, artifacts: Artifacts) -> Self {
+    pub fn new(spec: Valid<DesiredCluster>, uid: &str, generation: u64, artifacts: Artifacts) -> Self {
         Self {
             spec,
             uid: uid.to_owned(),
             generation,
             artifacts,
-            without: Vec::new(),
+            skip_hosts: Vec::new(),
             leaving: Vec::new(),
             returning: Vec::new(),
             drain_seconds: Self::DRAIN_SECONDS,

@@ -1,7 +1,7 @@
 //! Pure decisions: from what is wanted and what was seen to an ordered list of steps, each with its reason.
 //!
 //! ```text
-//!   KubernetesCluster ──validate──►  Valid<ClusterSpec>  ─┐
+//!   KubernetesCluster ──validate──►  Valid<DesiredCluster>  ─┐
 //!   Snapshot (what observe saw)  ─────────────────────────┼─ plan ─►  Plan { Step, Step, … }  ──►  apply
 //!   Artifacts (what the bundle holds)  ───────────────────┘
 //! ```
@@ -29,9 +29,9 @@ mod step_id;
 pub mod validate;
 
 pub use destroy::destroy;
-pub use input::{Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, PartInfo, Seen, Snapshot, Valid};
+pub use input::{Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, PartInfo, Seen, Snapshot, Valid};
 pub use kubeon_api::{Refusal, RefusedField, Remedy};
-pub use lint::{Finding, Severity, lint};
+pub use lint::{LintFinding, Severity, lint};
 pub use output::{MissingNeed, Note, Outcome, Plan, PlanError, PlanRefused, PlannedHost, Step, StepOutcome};
 pub use precheck::precheck;
 pub use stage_name::{StageName, StageNameError};

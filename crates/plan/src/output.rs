@@ -23,8 +23,9 @@ pub struct Plan {
     pub hosts: BTreeMap<HostAddress, PlannedHost>,
     /// The steps. A step comes after everything in its `needs`.
     pub steps: Vec<Step>,
-    /// How many steps stand already, checked on the hosts.
-    pub standing: usize,
+    /// The number of steps that are up to date, as checked on the hosts.
+    #[serde(rename = "standing")]
+    pub up_to_date: usize,
     /// How many facts the plan rests on.
     pub facts: usize,
     /// What a person should know; none of it stops the plan.

@@ -62,7 +62,7 @@ pub(crate) fn serves(name: &HostName, facts: &Facts) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kubeon_wire::{ClusterFacts, JournalEntry, Standing};
+    use kubeon_wire::{ClusterFacts, JournalEntry, ResultState};
 
     /// Three masters, whose hosts tell these things; all of them started a member.
     fn told(etcd: [EtcdFact; 3]) -> Quorum {
@@ -72,7 +72,7 @@ mod tests {
             .zip(etcd)
             .map(|(name, etcd)| {
                 let id = member_id(&name).to_string();
-                let entry = JournalEntry { id, digest: String::new(), standing: Standing::Stands };
+                let entry = JournalEntry { id, digest: String::new(), state: ResultState::UpToDate };
                 let cluster = Some(ClusterFacts { etcd, ..ClusterFacts::default() });
                 (name, Facts { journal: vec![entry], cluster, ..Facts::default() })
             })

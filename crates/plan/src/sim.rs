@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 use kubeon_api::kubernetes_cluster::{ClusterSettings, DeclaredCluster};
 use kubeon_api::{Arch, HostAddress};
 use kubeon_render::paths::{KUBELET_BOOTSTRAP, PKI};
-use kubeon_wire::{CertificateFact, Claim, Content, Facts, File, JournalEntry, Op, SecretRef, Standing};
+use kubeon_wire::{CertificateFact, Claim, Content, Facts, File, JournalEntry, Op, ResultState, SecretRef};
 use sha2::{Digest as _, Sha256};
 
 use crate::desired::prepare;
-use crate::input::{Artifacts, ClusterSpec, HostSpec, ImageInfo, Intent, PartInfo, Seen, Snapshot};
+use crate::input::{Artifacts, DesiredCluster, HostSpec, ImageInfo, Intent, PartInfo, Seen, Snapshot};
 use crate::output::{Plan, PlanError, Step};
 use crate::step_id::StepId;
 
@@ -46,10 +46,10 @@ pub fn bare(hostname: &str) -> Facts {
 /// When an address is none.
 #[must_use]
 #[allow(clippy::unwrap_used, reason = "literals, and addresses that a test wrote down")]
-pub fn cluster(masters: &[&str], workers: &[&str]) -> ClusterSpec {
+pub fn cluster(masters: &[&str], workers: &[&str]) -> DesiredCluster {
     let host = |at: &&str| HostSpec { address: at.parse().unwrap(), name: None, labels: BTreeMap::new() };
     let usual = DeclaredCluster::default().settings().unwrap();
-    ClusterSpec {
+    DesiredCluster {
         name: "demo".parse().unwrap(),
         version: "v1.36.3".parse().unwrap(),
         masters: masters.iter().map(host).collect(),
@@ -128,7 +128,7 @@ fn leave(step: &Step, now: i64, facts: &mut Facts) {
         facts.journal.push(JournalEntry {
             id: step.id.to_string(),
             digest: step.digest.clone(),
-            standing: Standing::Stands,
+            state: ResultState::UpToDate,
         });
     }
 }
@@ -186,7 +186,7 @@ pub fn describe(plan: &Plan) -> String {
         plan.version,
         plan.generation,
         plan.steps.len(),
-        plan.standing
+        plan.up_to_date
     );
     for note in &plan.notes {
         let host = note.host.map(|host| format!("{host} ")).unwrap_or_default();

@@ -6,7 +6,7 @@ use kubeon_api::kubernetes_cluster::UnsupportedSetting;
 use kubeon_api::kubernetes_cluster::defaults::MAX_CA_YEARS;
 use kubeon_api::{Refusal, RefusedField as Field, Remedy, Version};
 
-use crate::input::{ClusterSpec, HostSpec, Valid};
+use crate::input::{DesiredCluster, HostSpec, Valid};
 use crate::output::{Note, PlanRefused};
 
 /// Checks a specification by itself: roles, addresses, names, networks, version.
@@ -14,9 +14,9 @@ use crate::output::{Note, PlanRefused};
 /// # Errors
 /// Every reason why the specification cannot be planned.
 pub fn validate(
-    spec: ClusterSpec,
+    spec: DesiredCluster,
     supported: &[Version],
-) -> Result<(Valid<ClusterSpec>, Vec<Note>), PlanRefused> {
+) -> Result<(Valid<DesiredCluster>, Vec<Note>), PlanRefused> {
     let mut refusals = Vec::new();
     version(&spec, supported, &mut refusals);
     roles(&spec, &mut refusals);
@@ -31,7 +31,7 @@ pub fn validate(
     Err(PlanRefused { cluster: spec.name.to_string(), refusals, notes })
 }
 
-fn version(spec: &ClusterSpec, supported: &[Version], refusals: &mut Vec<Refusal>) {
+fn version(spec: &DesiredCluster, supported: &[Version], refusals: &mut Vec<Refusal>) {
     if supported.contains(&spec.version) {
         return;
     }
@@ -44,7 +44,7 @@ fn version(spec: &ClusterSpec, supported: &[Version], refusals: &mut Vec<Refusal
     refusals.push(Refusal::new(Field::Version, spec.version, reason));
 }
 
-fn roles(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
+fn roles(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     if spec.masters.is_empty() {
         let reason = "is missing: a cluster needs at least one master (Cluster must has one node)";
         refusals.push(Refusal::new(Field::Master, "", reason));
@@ -69,7 +69,7 @@ fn roles(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     }
 }
 
-fn names(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
+fn names(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     let mut first: BTreeMap<&str, &HostSpec> = BTreeMap::new();
     let masters = spec.masters.len();
     for (index, host) in spec.hosts().enumerate() {
@@ -84,7 +84,7 @@ fn names(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     }
 }
 
-fn networks(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
+fn networks(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     let (pods, services) = (spec.settings.pod_cidr, spec.settings.service_cidr);
     if pods.overlaps(services) {
         let reason = format!("overlaps the service range {services}");
@@ -103,7 +103,7 @@ fn networks(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
     refusals.extend(pod_network(spec));
 }
 
-fn pod_network(spec: &ClusterSpec) -> Option<Refusal> {
+fn pod_network(spec: &DesiredCluster) -> Option<Refusal> {
     let (prefix, mask) = (spec.settings.pod_cidr.net().prefix_len(), spec.settings.node_mask_size);
     let pods = spec.settings.pod_cidr;
     let (nodes, hosts) = (1_usize.checked_shl(u32::from(mask.saturating_sub(prefix))), spec.hosts().count());
@@ -117,7 +117,7 @@ fn pod_network(spec: &ClusterSpec) -> Option<Refusal> {
     Some(Refusal::new(Field::NodeMaskSize, mask, reason).with(Remedy::Change(Field::PodCidr)))
 }
 
-fn limits(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
+fn limits(spec: &DesiredCluster, refusals: &mut Vec<Refusal>) {
     if !(1..=MAX_CA_YEARS).contains(&spec.settings.ca_years) {
         let reason = format!("must lie between 1 and {MAX_CA_YEARS}");
         refusals.push(Refusal::new(Field::CaYears, spec.settings.ca_years, reason));
@@ -128,13 +128,13 @@ fn limits(spec: &ClusterSpec, refusals: &mut Vec<Refusal>) {
 }
 
 /// Settings that no plan can follow yet. No plan leaves one of them out.
-fn unsupported(spec: &ClusterSpec) -> impl Iterator<Item = Refusal> {
+fn unsupported(spec: &DesiredCluster) -> impl Iterator<Item = Refusal> {
     let refusal =
         |UnsupportedSetting { field, reason }| Refusal::argument(format!("spec.cluster.{field}"), reason);
     spec.settings.unsupported().into_iter().map(refusal)
 }
 
-fn warnings(spec: &ClusterSpec) -> Vec<Note> {
+fn warnings(spec: &DesiredCluster) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut warn = |text: String| notes.push(Note { host: None, text });
     let masters = spec.masters.len();

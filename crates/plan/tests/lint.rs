@@ -111,7 +111,10 @@ fn nothing_is_destroyed_on_a_host_that_was_not_seen() {
         let found = lint(&end, &later);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].rule.as_str(), found[0].severity), ("unknown", Severity::Fatal));
-        assert_eq!(found[0].text, "reset/host@h2 destroys on 172.30.0.12, which was not seen");
+        assert_eq!(
+            found[0].text,
+            "reset/host@h2 is destructive and runs on 172.30.0.12, which was not observed"
+        );
     }
 }
 

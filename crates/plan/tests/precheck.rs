@@ -121,7 +121,7 @@ fn machines_are_checked() {
     warning("swap", "will be turned off", |facts| facts.swap_bytes = 1 << 30);
     error("modules", "lacks overlay", |facts| without_module(facts, "overlay"));
     warning("modules", "br_netfilter", |facts| without_module(facts, "br_netfilter"));
-    assert!(judged("modules", |facts| without_module(facts, "ip_vs")).ok, "only told");
+    assert!(judged("modules", |facts| without_module(facts, "ip_vs")).ok, "only reported");
     warning("nftables", "iptables", |facts| facts.has_nftables = false);
     error("parameters", "net.ipv4.ip_forward", |facts| {
         facts.parameters.insert("net.ipv4.ip_forward".into(), "0".into());
@@ -300,14 +300,14 @@ fn hosts_are_asked_about_those_that_they_talk_to() {
         assert!(master.contains(&place), "{place:?}");
     }
     assert!(!master.iter().any(|(target, _)| *target == address(0).to_string()), "nobody asks itself");
-    let left_out = questions(&Intent { without: vec![address(4)], ..intent(3, 2) }, &[]);
+    let left_out = questions(&Intent { skip_hosts: vec![address(4)], ..intent(3, 2) }, &[]);
     assert!(!left_out.contains_key(&address(4)) && !left_out[&address(0)].contains(&to(4, 10250)));
     let many = questions(&intent(3, 1000), &[]);
     assert!(many.values().all(|places| places.len() < 300), "a look is over in time");
 }
 
 #[test]
-fn a_host_that_cannot_be_looked_at_is_told_of_and_may_be_left_out() {
+fn a_host_that_cannot_be_observed_is_reported_and_may_be_left_out() {
     let mut snapshot = bare_hosts(3);
     let unknown = |why: &str, denied| Seen::Unknown { why: why.into(), denied };
     snapshot.hosts.insert(address(1), unknown("no route to host", false));
@@ -317,7 +317,7 @@ fn a_host_that_cannot_be_looked_at_is_told_of_and_may_be_left_out() {
     assert!(!report.ok && report.errors == 2);
     assert_eq!(result(&report, 1, "reach").remedy, Some(Remedy::SkipHost(address(1))));
     assert!(result(&report, 2, "reach").ok && !result(&report, 2, "login").ok);
-    wish.without = vec![address(1), address(2)];
+    wish.skip_hosts = vec![address(1), address(2)];
     assert!(precheck(&wish, &snapshot).ok);
     snapshot.hosts.insert(address(0), unknown("no route to host", false));
     assert!(!precheck(&wish, &snapshot).ok, "a master cannot be left out");
@@ -333,7 +333,7 @@ fn what_is_ignored_by_name_stands_in_nobodys_way() {
     let report = precheck(&ignoring, &snapshot);
     assert!(report.ok && result(&report, 1, "ports").ignored && report.warnings == 1);
     let made = plan(&ignoring, &snapshot).unwrap();
-    assert!(made.notes.iter().any(|note| note.text.contains("10250")), "told all the same: {:?}", made.notes);
+    assert!(made.notes.iter().any(|note| note.text.contains("10250")), "the note stays: {:?}", made.notes);
     assert!(may_be_ignored("ports").is_ok());
     assert!(may_be_ignored("claim").unwrap_err().contains("cannot be ignored"));
     assert!(may_be_ignored("nonsense").unwrap_err().contains("there are leftover, own-services, kernel"));

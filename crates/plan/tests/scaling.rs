@@ -12,7 +12,7 @@ use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, Op};
 use support::{address, bare_hosts, golden, intent};
 
 /// A cluster that stands, and whose first master tells its nodes.
-fn standing(masters: usize, workers: usize) -> Snapshot {
+fn created(masters: usize, workers: usize) -> Snapshot {
     let mut snapshot = bare_hosts(masters + workers);
     story(&intent(masters, workers), &mut snapshot, 1);
     says(&mut snapshot, masters + workers);
@@ -48,14 +48,14 @@ fn silent(snapshot: &mut Snapshot, index: usize) {
 
 #[test]
 fn a_worker_is_added() {
-    let mut snapshot = standing(1, 1);
+    let mut snapshot = created(1, 1);
     snapshot.hosts.extend(bare_hosts(3).hosts.split_off(&address(2)));
     golden("add-worker", &story(&intent(1, 2), &mut snapshot, 3));
 }
 
 #[test]
 fn a_worker_is_removed() {
-    let mut snapshot = standing(1, 2);
+    let mut snapshot = created(1, 2);
     let wish = without_last(1, 1, 1);
     let made = plan(&wish, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
@@ -64,7 +64,7 @@ fn a_worker_is_removed() {
 
 #[test]
 fn the_last_worker_leaves_after_masters_take_pods() {
-    let snapshot = standing(1, 1);
+    let snapshot = created(1, 1);
     let made = plan(&without_last(1, 0, 1), &snapshot).unwrap();
     let drain = made.steps.iter().find(|step| step.id == "leave/drain-h2@h1").unwrap();
     assert_eq!(drain.needs, ["join/taint-h1@h1"]);
@@ -72,7 +72,7 @@ fn the_last_worker_leaves_after_masters_take_pods() {
 
 #[test]
 fn a_worker_takes_the_place_of_another() {
-    let mut snapshot = standing(1, 2);
+    let mut snapshot = created(1, 2);
     snapshot.hosts.extend(bare_hosts(4).hosts.split_off(&address(3)));
     let mut wish = intent(1, 3);
     let mut spec = (*wish.spec).clone();
@@ -88,11 +88,11 @@ fn a_worker_takes_the_place_of_another() {
 
 #[test]
 fn a_worker_that_cannot_be_reached_is_only_taken_out() {
-    let mut snapshot = standing(1, 2);
+    let mut snapshot = created(1, 2);
     silent(&mut snapshot, 2);
     let mut wish = without_last(1, 1, 1);
     let mut log = refused(&plan(&wish, &snapshot).unwrap_err());
-    wish.without.push(address(2));
+    wish.skip_hosts.push(address(2));
     nodes(&mut snapshot).as_mut().unwrap().get_mut("h3").unwrap().ready = false;
     let made = plan(&wish, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
@@ -103,9 +103,9 @@ fn a_worker_that_cannot_be_reached_is_only_taken_out() {
 
 #[test]
 fn a_node_that_lives_is_emptied_although_its_host_cannot_be_reached_from_here() {
-    let mut snapshot = standing(1, 2);
+    let mut snapshot = created(1, 2);
     silent(&mut snapshot, 2);
-    let wish = Intent { without: vec![address(2)], ..without_last(1, 1, 1) };
+    let wish = Intent { skip_hosts: vec![address(2)], ..without_last(1, 1, 1) };
     let made = plan(&wish, &snapshot).unwrap();
     let leave: Vec<_> =
         made.steps.iter().filter(|it| it.stage == StageName::Leave).map(|it| it.id.as_str()).collect();
@@ -114,7 +114,7 @@ fn a_node_that_lives_is_emptied_although_its_host_cannot_be_reached_from_here() 
 
 #[test]
 fn a_node_is_emptied_where_nobody_told_whether_it_is_there() {
-    let mut snapshot = standing(1, 2);
+    let mut snapshot = created(1, 2);
     *nodes(&mut snapshot) = None;
     let made = plan(&without_last(1, 1, 1), &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
@@ -128,20 +128,20 @@ fn a_node_is_emptied_where_nobody_told_whether_it_is_there() {
     assert_eq!(leave(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1", "leave/reset@h3"]);
     // Where its host is silent too, its pods may run all the same.
     silent(&mut snapshot, 2);
-    let wish = Intent { without: vec![address(2)], ..without_last(1, 1, 1) };
+    let wish = Intent { skip_hosts: vec![address(2)], ..without_last(1, 1, 1) };
     let mut made = plan(&wish, &snapshot).unwrap();
     assert_eq!(leave(&made), ["leave/drain-h3@h1", "leave/remove-h3@h1"]);
     let drain = made.steps.iter().find(|step| step.id.starts_with("leave/drain")).unwrap();
-    assert!(drain.why.ends_with("whether its pods still run was not told"), "{}", drain.why);
+    assert!(drain.why.ends_with("the cluster did not report whether its pods still run"), "{}", drain.why);
     made.steps.retain(|step| !step.id.starts_with("leave/drain"));
     made.steps.iter_mut().for_each(|step| step.needs.retain(|need| !need.starts_with("leave/drain")));
     let found = lint(&made, &snapshot);
-    assert!(found[0].rule == "unknown" && found[0].text.contains("nobody told"), "{found:?}");
+    assert!(found[0].rule == "unknown" && found[0].text.contains("no API server reported"), "{found:?}");
 }
 
 #[test]
 fn what_belongs_to_another_cluster_by_now_is_left_alone() {
-    let mut snapshot = standing(1, 2);
+    let mut snapshot = created(1, 2);
     let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(2)) else { panic!("not seen") };
     facts.claim = Some(Claim { uid: "other".into(), ..facts.claim.clone().unwrap() });
     let made = plan(&without_last(1, 1, 1), &snapshot).unwrap();
@@ -151,7 +151,7 @@ fn what_belongs_to_another_cluster_by_now_is_left_alone() {
 
 #[test]
 fn only_what_must_change_is_touched_on_hosts_that_stay() {
-    let mut snapshot = standing(3, 2);
+    let mut snapshot = created(3, 2);
     snapshot.hosts.extend(bare_hosts(6).hosts.split_off(&address(5)));
     let made = plan(&intent(3, 3), &snapshot).unwrap();
     let elsewhere = made.steps.iter().filter(|step| step.host != address(5));
@@ -164,7 +164,7 @@ fn only_what_must_change_is_touched_on_hosts_that_stay() {
 
 #[test]
 fn above_250_hosts_nobody_else_is_touched() {
-    let mut snapshot = standing(3, 250);
+    let mut snapshot = created(3, 250);
     snapshot.hosts.extend(bare_hosts(254).hosts.split_off(&address(253)));
     let made = plan(&intent(3, 251), &snapshot).unwrap();
     let elsewhere = made.steps.iter().filter(|step| step.host != address(253) && !step.id.contains("-h254@"));
@@ -173,7 +173,7 @@ fn above_250_hosts_nobody_else_is_touched() {
 
 #[test]
 fn the_linter_sees_a_host_that_is_reset_before_its_node_is_gone() {
-    let snapshot = standing(1, 2);
+    let snapshot = created(1, 2);
     let mut made = plan(&without_last(1, 1, 1), &snapshot).unwrap();
     for step in
         made.steps.iter_mut().filter(|step| matches!(step.op, Op::Reset { .. } | Op::RemoveNode { .. }))
@@ -186,7 +186,7 @@ fn the_linter_sees_a_host_that_is_reset_before_its_node_is_gone() {
 
 #[test]
 fn destroying_takes_hosts_that_were_about_to_leave_along() {
-    let snapshot = standing(1, 2);
+    let snapshot = created(1, 2);
     let made = destroy(&without_last(1, 1, 1), &snapshot).unwrap();
     let ids: Vec<_> = made.steps.iter().map(|step| step.id.as_str()).collect();
     assert_eq!(ids, ["reset/host@h2", "reset/host@h3", "reset/host@h1"]);
@@ -199,7 +199,7 @@ fn node_of<'a>(snapshot: &'a mut Snapshot, name: &str) -> &'a mut NodeFact {
 
 #[test]
 fn a_worker_that_stays_after_all_takes_pods_again_and_nothing_else_is_touched() {
-    let mut snapshot = standing(1, 2);
+    let mut snapshot = created(1, 2);
     let wish = Intent { returning: vec![address(2)], ..intent(1, 2) };
     assert_eq!(plan(&wish, &snapshot).unwrap().steps, [], "it was not cordoned yet");
     node_of(&mut snapshot, "h3").unschedulable = true;
@@ -210,8 +210,8 @@ fn a_worker_that_stays_after_all_takes_pods_again_and_nothing_else_is_touched() 
 }
 
 #[test]
-fn a_worker_whose_node_is_gone_is_made_bare_before_it_joins_anew() {
-    let mut snapshot = standing(1, 2);
+fn a_worker_whose_node_was_deleted_is_reset_before_it_joins_again() {
+    let mut snapshot = created(1, 2);
     nodes(&mut snapshot).as_mut().unwrap().remove("h3");
     let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(0)) else { panic!("not seen") };
     facts.journal.retain(|entry| !entry.id.contains("-h3@"));

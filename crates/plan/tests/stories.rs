@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use kubeon_plan::sim::{apply, bare, describe, refused, story};
 use kubeon_plan::{Intent, Remedy, Seen, Snapshot, destroy, lint, plan};
-use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, Standing};
+use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, ResultState};
 use support::{NOW, address, bare_hosts, behind_load_balancer, golden, intent};
 
 const YEAR: i64 = 365 * 86_400;
@@ -104,7 +104,7 @@ fn a_host_that_is_unreachable_is_named() {
     snapshot.hosts.insert(address(2), Seen::Unknown { why: "no route to host".into(), denied: false });
     let mut wish = intent(1, 2);
     let mut log = refused(&plan(&wish, &snapshot).unwrap_err());
-    wish.without.push(address(2));
+    wish.skip_hosts.push(address(2));
     let without = plan(&wish, &snapshot).unwrap();
     assert!(without.steps.iter().all(|step| step.host != address(2)));
     log.push_str(&describe(&without).lines().take(2).collect::<Vec<_>>().join("\n"));
@@ -116,7 +116,7 @@ fn a_master_cannot_be_left_out() {
     let mut snapshot = bare_hosts(2);
     snapshot.hosts.insert(address(0), Seen::Unknown { why: "no route to host".into(), denied: false });
     let mut wish = intent(1, 1);
-    wish.without.push(address(0));
+    wish.skip_hosts.push(address(0));
     let error = plan(&wish, &snapshot).unwrap_err();
     assert!(error.refusals()[0].reason.contains("a master cannot be left out"), "{error:?}");
 }
@@ -185,7 +185,7 @@ fn members_of_etcd_that_exist_change_one_after_the_other() {
         edit(&mut snapshot, index, |facts| {
             facts.cluster = Some(healthy_etcd());
             let entry = facts.journal.iter_mut().find(|entry| entry.id.starts_with("etcd/choose")).unwrap();
-            entry.standing = Standing::Drifted("/var/lib/kubeon/current/etcd points elsewhere".into());
+            entry.state = ResultState::Drifted("/var/lib/kubeon/current/etcd points elsewhere".into());
         });
     }
     let repair = plan(&intent, &snapshot).unwrap();
@@ -210,7 +210,7 @@ fn stop_etcd(snapshot: &mut Snapshot, says: &EtcdFact) {
         edit(snapshot, index, |facts| {
             facts.cluster = Some(ClusterFacts { etcd: says.clone(), ..ClusterFacts::default() });
             let entry = facts.journal.iter_mut().find(|entry| entry.id.starts_with("etcd/member")).unwrap();
-            entry.standing = Standing::Drifted("etcd.service is not running".into());
+            entry.state = ResultState::Drifted("etcd.service is not running".into());
         });
     }
 }
@@ -230,7 +230,7 @@ fn members_that_did_not_tell_how_they_are_change_one_after_the_other() {
     // One that stands between two that do not is no way around the rule.
     let mut between = snapshot.clone();
     edit(&mut between, 1, |facts| {
-        facts.journal.iter_mut().for_each(|entry| entry.standing = Standing::Stands)
+        facts.journal.iter_mut().for_each(|entry| entry.state = ResultState::UpToDate)
     });
     assert_eq!(lint(&plan(&intent, &between).unwrap(), &between), []);
     repair.steps.iter_mut().for_each(|step| step.needs.clear());
@@ -243,10 +243,10 @@ fn what_a_look_could_not_tell_is_said() {
     let (intent, mut snapshot) = (intent(1, 2), bare_hosts(3));
     story(&intent, &mut snapshot, 1);
     for index in 1..3 {
-        edit(&mut snapshot, index, |facts| facts.untold = vec!["did not tell its images".into()]);
+        edit(&mut snapshot, index, |facts| facts.unchecked = vec!["did not list its images".into()]);
     }
     edit(&mut snapshot, 0, |facts| {
-        facts.untold = vec!["hangs".into()];
+        facts.unchecked = vec!["hangs".into()];
         facts.cluster = Some(ClusterFacts { api_ready: true, ..ClusterFacts::default() });
     });
     let again = plan(&intent, &snapshot).unwrap();
@@ -254,9 +254,9 @@ fn what_a_look_could_not_tell_is_said() {
     let notes: Vec<_> = again.notes.iter().map(|note| (note.host, note.text.as_str())).collect();
     assert_eq!(
         notes[..2],
-        [(None, "172.30.0.12 and 1 more: did not tell its images"), (Some(address(0)), "hangs"),]
+        [(None, "172.30.0.12 and 1 more: did not list its images"), (Some(address(0)), "hangs"),]
     );
-    assert!(notes[2].1.contains("did not tell its nodes in time"), "{notes:?}");
+    assert!(notes[2].1.contains("did not list the nodes in time"), "{notes:?}");
     edit(&mut snapshot, 0, |facts| {
         facts.cluster = Some(ClusterFacts { nodes: Some(BTreeMap::new()), ..healthy_etcd() })
     });
@@ -271,7 +271,7 @@ fn the_linter_sees_two_members_changed_at_once() {
     for index in 0..3 {
         edit(&mut snapshot, index, |facts| {
             facts.cluster = Some(healthy_etcd());
-            facts.journal.iter_mut().for_each(|entry| entry.standing = Standing::Drifted("gone".into()));
+            facts.journal.iter_mut().for_each(|entry| entry.state = ResultState::Drifted("gone".into()));
         });
     }
     let mut repair = plan(&intent, &snapshot).unwrap();
@@ -306,7 +306,7 @@ fn destroys_without_a_master_that_is_dead() {
     story(&wish, &mut snapshot, 1);
     snapshot.hosts.insert(address(2), Seen::Unknown { why: "no route to host".into(), denied: false });
     let mut log = refused(&destroy(&wish, &snapshot).unwrap_err());
-    wish.without = vec![address(2)];
+    wish.skip_hosts = vec![address(2)];
     let made = destroy(&wish, &snapshot).unwrap();
     assert_eq!(lint(&made, &snapshot), []);
     assert!(!made.hosts.contains_key(&address(2)));
@@ -319,7 +319,7 @@ fn a_host_that_is_left_out_of_a_destroy_is_left_alone_although_it_answers() {
     let (mut wish, mut snapshot) = (intent(1, 2), bare_hosts(3));
     story(&wish, &mut snapshot, 1);
     wish.generation = 1;
-    wish.without = vec![address(1)];
+    wish.skip_hosts = vec![address(1)];
     // By now it is somebody else's, which is of no concern where it is left out.
     edit(&mut snapshot, 1, |facts| facts.claim.as_mut().unwrap().uid = "other".into());
     let made = destroy(&wish, &snapshot).unwrap();
@@ -327,7 +327,7 @@ fn a_host_that_is_left_out_of_a_destroy_is_left_alone_although_it_answers() {
         made.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(),
         ["reset/host@h3", "reset/host@h1"]
     );
-    let all = Intent { without: (0..3).map(address).collect(), ..wish };
+    let all = Intent { skip_hosts: (0..3).map(address).collect(), ..wish };
     let none = destroy(&all, &Snapshot { taken_at: NOW, ..Snapshot::default() }).unwrap();
     assert!(none.steps.is_empty() && none.hosts.is_empty());
     assert_eq!(none.notes.len(), 3);

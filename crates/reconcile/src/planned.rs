@@ -1,6 +1,6 @@
 //! What a reconcile has before its apply: a plan, or why there is none.
 
-use kubeon_plan::{Finding, Plan, PlanError, Snapshot};
+use kubeon_plan::{LintFinding, Plan, PlanError, Snapshot};
 
 /// A snapshot and a plan made from it that broke no fatal rule. Nothing was written yet: show it, ask,
 /// persist its generation, then pass it to [`Reconciler::until_settled`].
@@ -10,7 +10,7 @@ pub struct Planned {
     pub snapshot: Snapshot,
     pub(crate) plan: Plan,
     /// What a person should know about the plan.
-    pub warnings: Vec<Finding>,
+    pub warnings: Vec<LintFinding>,
 }
 
 impl Planned {
@@ -33,6 +33,6 @@ pub enum ReconcileError {
         /// The cluster.
         cluster: String,
         /// The fatal findings; never empty.
-        findings: Vec<Finding>,
+        findings: Vec<LintFinding>,
     },
 }

@@ -88,7 +88,7 @@ async fn the_next_run_finds_nothing_to_do() {
     let effects = world.effects();
     let done = settle(&world, 1, toy).await.0.unwrap();
     assert!(done.plan.steps.is_empty() && done.outcome.is_complete());
-    assert_eq!((done.plan.standing, world.effects()), (2, effects));
+    assert_eq!((done.plan.up_to_date, world.effects()), (2, effects));
 }
 
 #[tokio::test(start_paused = true)]

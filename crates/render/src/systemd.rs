@@ -99,7 +99,7 @@ pub fn etcd(member: &EtcdMember<'_>) -> String {
 
 /// What the API server needs to know.
 #[derive(Debug, Clone)]
-pub struct ApiServer<'a> {
+pub struct ApiServerUnit<'a> {
     /// The address that it tells others.
     pub address: Ipv4Addr,
     /// Service network in CIDR notation.
@@ -121,7 +121,7 @@ fn with_gates(mut arguments: Vec<String>, feature_gates: &str) -> Vec<String> {
 
 /// `kube-apiserver.service`.
 #[must_use]
-pub fn apiserver(api: &ApiServer<'_>) -> String {
+pub fn apiserver(api: &ApiServerUnit<'_>) -> String {
     let arguments = vec![
         format!("--advertise-address={}", api.address),
         "--secure-port=6443".into(),

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::{HostAddress, HostRole};
 use kubeon_plan::{
-    ClusterSpec, HostSpec, Intent, Plan, PlannedHost, Seen, Snapshot, StageName, Step, StepId, sim, validate,
+    DesiredCluster, HostSpec, Intent, Plan, PlannedHost, Seen, Snapshot, StageName, Step, StepId, sim,
+    validate,
 };
-use kubeon_wire::{Check, Content, Fence, File, Op, SecretRef, Standing};
+use kubeon_wire::{Check, Content, Fence, File, Op, ResultState, SecretRef};
 
 use crate::hosts::address;
 use crate::text::{fingerprint, sha256_like};
@@ -131,7 +132,7 @@ pub fn plan_of(steps: impl IntoIterator<Item = StepBuilder>) -> Plan {
         generation: 1,
         hosts,
         steps,
-        standing: 0,
+        up_to_date: 0,
         facts: 0,
         notes: Vec::new(),
     }
@@ -146,12 +147,12 @@ pub fn needed(mut plan: Plan, snapshot: &Snapshot) -> Plan {
         let facts = snapshot.hosts.get(&step.host).and_then(Seen::fresh);
         let journal = facts.map(|facts| facts.journal.as_slice()).unwrap_or_default();
         !journal.iter().any(|entry| {
-            step.id == *entry.id && entry.digest == step.digest && entry.standing == Standing::Stands
+            step.id == *entry.id && entry.digest == step.digest && entry.state == ResultState::UpToDate
         })
     });
     let left: BTreeSet<StepId> = plan.steps.iter().map(|step| step.id.clone()).collect();
     plan.steps.iter_mut().for_each(|step| step.needs.retain(|need| left.contains(need)));
-    plan.standing = all - plan.steps.len();
+    plan.up_to_date = all - plan.steps.len();
     let claims = snapshot.hosts.values().filter_map(Seen::fresh).filter_map(|facts| facts.claim.as_ref());
     plan.generation = claims.map(|claim| claim.generation).max().unwrap_or(0) + 1;
     plan.hosts.values_mut().for_each(|host| host.fence.generation = plan.generation);
@@ -177,7 +178,7 @@ pub fn cluster() -> ClusterBuilder {
 
 /// Describes one cluster.
 #[derive(Debug, Clone)]
-pub struct ClusterBuilder(ClusterSpec);
+pub struct ClusterBuilder(DesiredCluster);
 
 impl ClusterBuilder {
     /// One more master.
@@ -202,7 +203,7 @@ impl ClusterBuilder {
 
     /// Anything else about it.
     #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut ClusterSpec)) -> Self {
+    pub fn with(mut self, change: impl FnOnce(&mut DesiredCluster)) -> Self {
         change(&mut self.0);
         self
     }

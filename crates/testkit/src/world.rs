@@ -3,63 +3,41 @@
 //! needs etcd, a node is Ready when its kubelet reached an API server.
 
 mod effect;
+mod fault;
 mod host;
+mod op_effects;
 mod picture;
 mod ports;
 mod rules;
+mod shared_state;
 mod state;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
-use std::time::Duration;
-
 use kubeon_api::{HostAddress, HostRole};
-use kubeon_wire::StepFailure;
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::watch;
+use parking_lot::MutexGuard;
 
 use crate::hosts::{HostBuilder, address};
 use crate::plans::step_id;
 use crate::text::sha256_like;
-use effect::Effect;
+pub use fault::Fault;
 pub use ports::{Ports, SENTINEL};
+use shared_state::SharedState;
 use state::State;
 
 /// The world. Clones are the same world.
 #[derive(Clone)]
-pub struct World {
-    state: Arc<Mutex<State>>,
-    /// Changes whenever anything does, so that waits are woken and never poll.
-    changed: watch::Sender<u64>,
-}
-
-/// Something that goes wrong, or slowly, once.
-#[derive(Debug, Clone)]
-pub enum Fault {
-    /// The host answers with this failure; nothing happened.
-    Fail(StepFailure),
-    /// The connection breaks before anything happened.
-    BreakBefore,
-    /// The connection breaks after all of it happened.
-    BreakAfter,
-    /// The host never answers.
-    Silence,
-    /// It takes so long before it begins, and then goes well.
-    Slow(Duration),
-}
+pub struct World(SharedState);
 
 impl World {
     /// A world of the hosts, at the time [`crate::NOW`], with one process in it.
     #[must_use]
     pub fn of(hosts: impl IntoIterator<Item = HostBuilder>) -> Self {
-        let state = State::of(hosts);
-        Self { state: Arc::new(Mutex::new(state)), changed: watch::Sender::new(0) }
+        Self(SharedState::new(State::of(hosts)))
     }
 
     /// The ports of the process that lives now. They stop working when it dies.
     #[must_use]
     pub fn ports(&self) -> Ports {
-        Ports { world: self.clone(), life: self.lock().life }
+        Ports { world: self.0.clone(), life: self.lock().life }
     }
 
     /// All hosts.
@@ -75,12 +53,12 @@ impl World {
         state.left = Some(effects);
         state.dead |= effects == 0;
         drop(state);
-        self.stir();
+        self.0.notify();
     }
 
     /// Returns when the process died.
     pub async fn died(&self) {
-        let mut changed = self.changed.subscribe();
+        let mut changed = self.0.changes();
         while !self.lock().dead {
             // The sender lives in `self`, so this cannot fail.
             drop(changed.changed().await);
@@ -222,19 +200,12 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        self.0.lock()
     }
 
-    fn stir(&self) {
-        self.changed.send_modify(|version| *version += 1);
-    }
-
-    /// Lets follow what follows by itself, and wakes who waits.
+    /// Applies the consequences of a change, and wakes every task that waits for one.
     fn settle(&self) {
         self.lock().settle();
-        self.stir();
+        self.0.notify();
     }
 }
-
-type Faults<K> = BTreeMap<K, VecDeque<Fault>>;
-type LostBlobs = BTreeSet<String>;

@@ -131,7 +131,7 @@ async fn creates_without_a_worker_that_does_not_answer_whatever_dies_when() {
     let refusals = refusals(&dark().await, &intent(3, 2)).await;
     let remedies: Vec<_> = refusals.iter().map(|it| (it.value.as_str(), it.remedy.as_ref())).collect();
     assert_eq!(remedies, [(WORKERS[1], Some(&Remedy::SkipHost(worker)))], "{refusals:?}");
-    let without = Intent { without: vec![worker], ..intent(3, 2) };
+    let without = Intent { skip_hosts: vec![worker], ..intent(3, 2) };
     crash_anywhere(dark, async |world| create(world, &without).await.map(drop)).await.unwrap();
     let world = dark().await;
     create(&world, &without).await.unwrap();
@@ -209,7 +209,7 @@ async fn destroys_whatever_dies_when() {
 
 #[tokio::test(start_paused = true)]
 async fn destroys_without_a_dead_master_whatever_dies_when() {
-    let intent = Intent { without: vec![MASTERS[1].parse().unwrap()], ..intent(3, 2) };
+    let intent = Intent { skip_hosts: vec![MASTERS[1].parse().unwrap()], ..intent(3, 2) };
     let dead = async || {
         let world = built(3, 2).await;
         world.cut(MASTERS[1]);

@@ -102,7 +102,7 @@ async fn a_worker_that_cannot_be_reached_is_taken_out_whatever_dies_when() {
     let refusals = refusals(&dead().await, &less).await;
     let remedies: Vec<_> = refusals.iter().map(|it| (it.value.as_str(), it.remedy.as_ref())).collect();
     assert_eq!(remedies, [(WORKERS[1], Some(&Remedy::SkipHost(worker)))], "{refusals:?}");
-    less.without.push(worker);
+    less.skip_hosts.push(worker);
     crash_anywhere(dead, async |world| create(world, &less).await.map(drop)).await.unwrap();
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kubeon_plan::Seen;
 use kubeon_ports::{ActHost, HostSession, ProbeHost, Report};
 use kubeon_testkit::{World, address, host, plan_of, step};
-use kubeon_wire::{ApiObject, Category, Check, Fence, HostStep, Op, Standing, StepFailure};
+use kubeon_wire::{ApiObject, Category, Check, Fence, HostStep, Op, ResultState, StepFailure};
 
 const H1: &str = "10.0.0.1";
 const H2: &str = "10.0.0.2";
@@ -65,7 +65,7 @@ async fn dies_right_after_the_effect_and_lives_again_as_another() {
     assert!(tokio::time::timeout(patience, run).await.is_err(), "the dead hear nothing");
     world.restart();
     let facts = world.ports().facts(address(H1)).await.unwrap();
-    assert_eq!(facts.journal[0].standing, Standing::Stands);
+    assert_eq!(facts.journal[0].state, ResultState::UpToDate);
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +84,7 @@ async fn sees_a_changed_file_in_the_journal() {
     send(&*open(&world, H1).await, "s", text("/a", "a")).await.unwrap();
     world.overwrite(H1, "/a", "b");
     let facts = world.ports().facts(address(H1)).await.unwrap();
-    assert_eq!(facts.journal[0].standing, Standing::Drifted("/a differs".to_owned()));
+    assert_eq!(facts.journal[0].state, ResultState::Drifted("/a differs".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +133,10 @@ async fn notices_a_second_etcd_cluster() {
     let two = open(&world, H2).await;
     send(&*two, "ca", text("/ca", "ca")).await.unwrap();
     send(&*two, "etcd", etcd("h2")).await.unwrap();
-    assert_eq!(world.harms(), ["h2 starts its etcd member anew, its data lost, while the cluster exists"]);
+    assert_eq!(
+        world.harms(),
+        ["h2 starts its etcd member again with its data lost while the cluster exists"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

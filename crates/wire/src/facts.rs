@@ -91,7 +91,7 @@ pub struct Facts {
     pub node_program: Option<Digest>,
     /// Digests of the unpacked parts.
     pub parts: Vec<Digest>,
-    /// What was done on this host, and whether it still stands.
+    /// The steps that were done on this host, and whether their results are still there.
     pub journal: Vec<JournalEntry>,
     /// Certificates in place.
     pub certificates: Vec<CertificateFact>,
@@ -99,9 +99,10 @@ pub struct Facts {
     pub kubelet: KubeletFacts,
     /// What this host's API server and etcd member say; only from masters.
     pub cluster: Option<ClusterFacts>,
-    /// What could not be looked at in time, each as words that follow the host's name. What was not looked at counts as
-    /// standing, so nothing is done because of it.
-    pub untold: Vec<String>,
+    /// Checks that did not finish in time, each as words that follow the host's name. Their results are assumed to be up
+    /// to date, so no step is planned because of them.
+    #[serde(rename = "untold")]
+    pub unchecked: Vec<String>,
 }
 
 /// A network link.
@@ -177,17 +178,19 @@ pub struct JournalEntry {
     pub id: String,
     /// Digest of the step's content.
     pub digest: String,
-    /// Whether what it left is still there.
-    pub standing: Standing,
+    /// Whether its result is still there.
+    #[serde(rename = "standing")]
+    pub state: ResultState,
 }
 
 /// Whether the result of a step is still there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Standing {
-    /// Yes, checked.
-    Stands,
-    /// No; says what is missing or differs, in a few words.
+pub enum ResultState {
+    /// It was checked and is up to date, or could not be checked in time.
+    #[serde(rename = "stands")]
+    UpToDate,
+    /// It differs: what is missing or was changed, in a few words.
     Drifted(String),
 }
 

@@ -19,7 +19,7 @@ pub mod progress;
 
 pub use facts::{
     CertificateFact, Cgroup, Claim, ClusterFacts, EtcdFact, Facts, JournalEntry, KubeletFacts, LinkFact,
-    NodeFact, Reach, ReachFact, Standing, renewal_due,
+    NodeFact, Reach, ReachFact, ResultState, renewal_due,
 };
 pub use node::{
     Category, Event, Fence, HostStep, ORPHAN_LIFE, PING_INTERVAL, Request, SESSION_GRACE, SILENCE_LIMIT,

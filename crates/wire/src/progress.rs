@@ -14,12 +14,13 @@ pub enum Progress {
         /// Every check on every host.
         report: PrecheckReport,
     },
-    /// A plan stands and is about to be applied.
+    /// The plan is ready and will be applied.
     Plan {
         /// Steps to do.
         steps: u32,
-        /// Steps that stand already.
-        standing: u32,
+        /// Steps that are up to date.
+        #[serde(rename = "standing")]
+        up_to_date: u32,
     },
     /// State, keys and host keys are saved, and no host was written to yet. Said once, by commands that have something
     /// to do. With `--hold`, the program now waits for a line on standard input.
@@ -38,7 +39,7 @@ pub enum Progress {
         /// Why it is done.
         why: String,
     },
-    /// A step stands.
+    /// A step is done.
     Finished {
         /// Its host.
         host: HostAddress,

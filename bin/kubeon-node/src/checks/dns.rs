@@ -49,7 +49,7 @@ impl Question {
         query[..2].copy_from_slice(&id.to_be_bytes());
         query.extend_from_slice(&self.body);
         let mut answer = [0; 1500];
-        let length = exchange(server, &query, &mut answer)
+        let length = ask(server, &query, &mut answer)
             .map_err(|error| format!("DNS server {server} does not answer: {}", plain(&error)))?;
         let answer = &answer[..length];
         if length < HEADER || answer[..2] != query[..2] {
@@ -66,7 +66,7 @@ impl Question {
     }
 }
 
-fn exchange(server: SocketAddrV4, query: &[u8], answer: &mut [u8]) -> std::io::Result<usize> {
+fn ask(server: SocketAddrV4, query: &[u8], answer: &mut [u8]) -> std::io::Result<usize> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket.set_read_timeout(Some(LOOK))?;
     socket.connect(server)?;

@@ -10,7 +10,7 @@ use kubeon_wire::{ClusterFacts, EtcdFact, NodeFact};
 use serde_json::Value;
 
 use crate::api::Api;
-use crate::host::Host;
+use crate::host::HostSystem;
 use crate::https::{Https, Method, NoAnswer};
 use crate::paths;
 use crate::root::Root;
@@ -26,7 +26,7 @@ const PAGE: usize = 500;
 
 /// Asks both; `None` on a host that is no master.
 #[must_use]
-pub(super) fn look(host: &Host) -> Option<ClusterFacts> {
+pub(super) fn look(host: &HostSystem) -> Option<ClusterFacts> {
     let root = &host.root;
     if !root.at(paths::ADMIN_CERTIFICATE).exists() && !root.at(paths::ETCD_CERTIFICATE).exists() {
         return None;
@@ -38,7 +38,7 @@ pub(super) fn look(host: &Host) -> Option<ClusterFacts> {
     }))
 }
 
-fn api(host: &Host) -> ClusterFacts {
+fn api(host: &HostSystem) -> ClusterFacts {
     let untold = ClusterFacts::default();
     let Ok(api) = Api::local(host) else { return untold };
     let Ok(ready) = api.get("/readyz", LOOK) else { return untold };

@@ -1,6 +1,6 @@
-//! `kubeon-node facts`: what stands on this host, as far as only this program can tell. Changes nothing,
-//! and takes no longer than three seconds whatever hangs; ten where an API server answers, slowly. What is not told
-//! in time is said to be untold.
+//! `kubeon-node facts`: the facts of this host that only this program can read. It changes nothing. It takes at most
+//! three seconds, or ten where an API server answers slowly. A check that does not finish in time is reported in
+//! `unchecked`.
 
 mod certificates;
 mod cluster;
@@ -10,58 +10,59 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kubeon_wire::{Facts, JournalEntry, Standing, StepFailure};
+use kubeon_wire::{Facts, JournalEntry, ResultState, StepFailure};
 
-use crate::host::Host;
+use crate::drift::Look;
+use crate::host::HostSystem;
 use crate::journal::{self, Entry};
-use crate::standing::Look;
 use crate::{fence, parts};
 
-/// How long the look at what stands may take in all.
+/// The time limit for checking the results of all steps.
 const BOUND: Duration = Duration::from_millis(2900);
 
-/// What stands on the host.
+/// Reads the facts.
 ///
 /// # Errors
 /// When the claim or the journal cannot be read.
-pub fn collect(host: &Arc<Host>) -> Result<Facts, StepFailure> {
+pub fn collect(host: &Arc<HostSystem>) -> Result<Facts, StepFailure> {
     let begun = Instant::now();
     let entries = journal::all(&host.root)?;
     let cluster = begin(host, cluster::look);
-    let standing = {
+    let journal = {
         let entries = entries.clone();
-        begin(host, move |host| stand(host, entries))
+        begin(host, move |host| check_journal(host, entries))
     };
     let (claim, parts) = (fence::claim(&host.root)?, parts::whole(&host.root)?);
     let certificates = certificates::look(&host.root)?;
-    let stood = before(begun + BOUND, &standing).unwrap_or_else(|| hung(&entries));
+    let checked = before(begun + BOUND, &journal).unwrap_or_else(|| assume_up_to_date(&entries));
     let asked = before(begun + cluster::BOUND, &cluster);
-    let mut untold = stood.untold;
+    let mut unchecked = checked.unchecked;
     if asked.is_none() {
-        untold.push(format!(
-            "did not tell within {} s what etcd and the API server say",
-            cluster::BOUND.as_secs()
-        ));
+        unchecked
+            .push(format!("got no status of etcd and the API server within {} s", cluster::BOUND.as_secs()));
     }
     Ok(Facts {
         claim,
         parts,
         certificates,
         kubelet: certificates::kubelet(&host.root),
-        journal: stood.journal,
+        journal: checked.journal,
         cluster: asked.flatten(),
-        untold,
+        unchecked,
         ..Facts::default()
     })
 }
 
-/// The journal, and in words what could not be looked at.
-struct Stood {
+/// The journal, and the checks that did not finish in time.
+struct CheckedJournal {
     journal: Vec<JournalEntry>,
-    untold: Vec<String>,
+    unchecked: Vec<String>,
 }
 
-fn begin<T: Send + 'static>(host: &Arc<Host>, look: impl FnOnce(&Host) -> T + Send + 'static) -> Receiver<T> {
+fn begin<T: Send + 'static>(
+    host: &Arc<HostSystem>,
+    look: impl FnOnce(&HostSystem) -> T + Send + 'static,
+) -> Receiver<T> {
     let (sender, receiver) = channel();
     let host = Arc::clone(host);
     // The receiver may have reached its deadline.
@@ -73,37 +74,37 @@ fn before<T>(end: Instant, answer: &Receiver<T>) -> Option<T> {
     answer.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
 }
 
-fn stand(host: &Host, entries: Vec<Result<Entry, String>>) -> Stood {
-    let sound: Vec<&Entry> = entries.iter().flatten().collect();
-    let look = Look::at(host, &sound);
-    let told = |entry: &Result<Entry, String>| match entry {
-        Ok(entry) => row(&entry.id, &entry.digest, look.standing(entry)),
+fn check_journal(host: &HostSystem, entries: Vec<Result<Entry, String>>) -> CheckedJournal {
+    let readable: Vec<&Entry> = entries.iter().flatten().collect();
+    let look = Look::at(host, &readable);
+    let checked = |entry: &Result<Entry, String>| match entry {
+        Ok(entry) => row(&entry.id, &entry.digest, look.state_of(entry)),
         Err(id) => broken(id),
     };
-    Stood { journal: entries.iter().map(told).collect(), untold: look.untold() }
+    CheckedJournal { journal: entries.iter().map(checked).collect(), unchecked: look.unchecked() }
 }
 
-/// Where looking took too long: what cannot be told counts as standing, and it is said that it was not told.
-fn hung(entries: &[Result<Entry, String>]) -> Stood {
-    let told = |entry: &Result<Entry, String>| match entry {
-        Ok(entry) => row(&entry.id, &entry.digest, Standing::Stands),
+/// The journal when the check did not finish in time: every readable entry is assumed to be up to date, and the
+/// assumption is reported.
+fn assume_up_to_date(entries: &[Result<Entry, String>]) -> CheckedJournal {
+    let assumed = |entry: &Result<Entry, String>| match entry {
+        Ok(entry) => row(&entry.id, &entry.digest, ResultState::UpToDate),
         Err(id) => broken(id),
     };
-    let said = format!(
-        "did not tell within {:.1} s whether its {} steps still stand (does systemd or a disk hang?): they are taken \
-         for standing",
+    let text = format!(
+        "could not check its {1} steps within {0:.1} s (is systemd or a disk hanging?); assumed up to date",
         BOUND.as_secs_f64(),
         entries.len()
     );
-    Stood { journal: entries.iter().map(told).collect(), untold: vec![said] }
+    CheckedJournal { journal: entries.iter().map(assumed).collect(), unchecked: vec![text] }
 }
 
-fn row(id: &str, digest: &str, standing: Standing) -> JournalEntry {
-    JournalEntry { id: id.to_owned(), digest: digest.to_owned(), standing }
+fn row(id: &str, digest: &str, state: ResultState) -> JournalEntry {
+    JournalEntry { id: id.to_owned(), digest: digest.to_owned(), state }
 }
 
 fn broken(id: &str) -> JournalEntry {
-    row(id, "", Standing::Drifted("its journal entry cannot be read".to_owned()))
+    row(id, "", ResultState::Drifted("its journal entry cannot be read".to_owned()))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::job::Effect;
+use crate::job::StepEffect;
 use crate::journal::Entry;
 use crate::ops::files;
 use crate::paths;
@@ -15,7 +15,7 @@ use kubeon_wire::{ClusterFacts, Content, EtcdFact, File, KubeletFacts};
 #[test]
 fn a_bare_host_has_no_facts() {
     let bench = Bench::new();
-    let host = Arc::new(Host::new(bench.host.root.clone()));
+    let host = Arc::new(HostSystem::new(bench.host.root.clone()));
     assert_eq!(collect(&host).unwrap(), Facts::default());
     assert_eq!(std::fs::read_dir(bench.folder()).unwrap().count(), 0, "a look changes nothing");
 }
@@ -26,19 +26,19 @@ fn tells_what_stands_and_what_drifted() {
     let root = &bench.host.root;
     let remember = |id: &str, path: &str| {
         let file = File { path: path.into(), mode: 0o644, content: Content::Text("a".into()) };
-        let Effect { marks, .. } = files::run(&bench.job(), &[file]).unwrap();
+        let StepEffect { marks, .. } = files::run(&bench.job(), &[file]).unwrap();
         journal::remember(root, &Entry { id: id.into(), digest: "d1".into(), marks }).unwrap();
     };
     remember("h1/a", "/etc/a");
     remember("h1/b", "/etc/b");
     bench.write("/etc/b", "changed");
     bench.write(&format!("{}/h1__c.json", paths::JOURNAL), "{");
-    let facts = collect(&Arc::new(Host::new(root.clone()))).unwrap();
-    let told: Vec<_> = facts.journal.iter().map(|entry| (entry.id.as_str(), &entry.standing)).collect();
-    assert_eq!(told[0], ("h1/a", &Standing::Stands));
-    assert_eq!(told[1], ("h1/b", &Standing::Drifted("/etc/b was changed".into())));
+    let facts = collect(&Arc::new(HostSystem::new(root.clone()))).unwrap();
+    let told: Vec<_> = facts.journal.iter().map(|entry| (entry.id.as_str(), &entry.state)).collect();
+    assert_eq!(told[0], ("h1/a", &ResultState::UpToDate));
+    assert_eq!(told[1], ("h1/b", &ResultState::Drifted("/etc/b was changed".into())));
     assert_eq!(told[2].0, "h1/c");
-    assert_ne!(told[2].1, &Standing::Stands);
+    assert_ne!(told[2].1, &ResultState::UpToDate);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn finds_certificates_in_subfolders() {
     bench.write("/etc/kubernetes/pki/etcd/server.crt", &certificate.pem());
     bench.write("/etc/kubernetes/pki/broken.crt", "no certificate");
     bench.write("/etc/kubernetes/pki/etcd/server.key", &key.serialize_pem());
-    let facts = collect(&Arc::new(Host::new(bench.host.root.clone()))).unwrap();
+    let facts = collect(&Arc::new(HostSystem::new(bench.host.root.clone()))).unwrap();
     assert_eq!(facts.certificates.len(), 1);
     let found = &facts.certificates[0];
     assert_eq!(found.path, "/etc/kubernetes/pki/etcd/server.crt");
@@ -62,7 +62,7 @@ fn finds_certificates_in_subfolders() {
     // The kubelet keeps its key in the same file, in whichever order.
     let own = format!("{}{}", key.serialize_pem(), certificate.pem());
     bench.write("/var/lib/kubelet/pki/kubelet-client-current.pem", &own);
-    let facts = collect(&Arc::new(Host::new(bench.host.root.clone()))).unwrap();
+    let facts = collect(&Arc::new(HostSystem::new(bench.host.root.clone()))).unwrap();
     assert_eq!(facts.certificates.len(), 1, "those of the kubelet are told apart");
     let dates =
         |seen: Option<kubeon_wire::CertificateFact>| seen.map(|seen| (seen.not_before, seen.not_after));
@@ -76,11 +76,11 @@ fn an_api_server_that_hangs_does_not_hold_the_facts_up() {
     testing_api::serve(&mut bench, |_, _, _| testing_api::Reply::Hang(Vec::new()));
     let marks = vec![journal::Mark::Object { path: "/api/v1/namespaces/x".into() }];
     journal::remember(&bench.host.root, &Entry { id: "h1/x".into(), digest: "d".into(), marks }).unwrap();
-    let mut host = Host::new(bench.host.root.clone());
+    let mut host = HostSystem::new(bench.host.root.clone());
     host.api.clone_from(&bench.host.api);
     let start = Instant::now();
     let facts = collect(&Arc::new(host)).unwrap();
-    assert_eq!(facts.journal[0].standing, Standing::Stands, "what cannot be told stands");
+    assert_eq!(facts.journal[0].state, ResultState::UpToDate, "assumed up to date");
     assert!(!facts.cluster.unwrap_or_default().api_ready);
     assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
 }
@@ -100,7 +100,7 @@ fn tells_what_the_api_server_says() {
             },
         )
     });
-    let mut host = Host::new(bench.host.root.clone());
+    let mut host = HostSystem::new(bench.host.root.clone());
     host.api.clone_from(&bench.host.api);
     let cluster = collect(&Arc::new(host)).unwrap().cluster.unwrap();
     assert!(cluster.api_ready && cluster.nodes.unwrap()["h1"].ready);
@@ -111,7 +111,7 @@ fn tells_what_the_api_server_says() {
 fn told(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (ClusterFacts, Duration) {
     let mut bench = Bench::new();
     testing_api::serve(&mut bench, move |_, path, _| answer(path));
-    let mut host = Host::new(bench.host.root.clone());
+    let mut host = HostSystem::new(bench.host.root.clone());
     host.api.clone_from(&bench.host.api);
     let start = Instant::now();
     (collect(&Arc::new(host)).unwrap().cluster.unwrap(), start.elapsed())
@@ -180,7 +180,7 @@ fn ask_etcd(bench: &Bench, at: &str) -> EtcdFact {
     ] {
         bench.write(to, &bench.read(from));
     }
-    let mut host = Host::new(bench.host.root.clone());
+    let mut host = HostSystem::new(bench.host.root.clone());
     // Nobody is asked for nodes here.
     host.api = "https://127.0.0.1:1".to_owned();
     at.clone_into(&mut host.etcd);
@@ -196,7 +196,7 @@ fn a_member_that_says_nothing_in_time_is_not_taken_for_a_sick_one() {
 }
 
 #[test]
-fn an_etcd_that_hangs_is_untold_and_one_that_is_not_there_is_down() {
+fn an_etcd_that_hangs_is_unknown_and_one_that_is_not_there_is_down() {
     let mut bench = Bench::new();
     testing_api::serve(&mut bench, |_, _, _| Reply::Hang(Vec::new()));
     assert_eq!(ask_etcd(&bench, &bench.host.api), EtcdFact::Untold);
@@ -234,23 +234,27 @@ impl Services for Hangs {
 }
 
 #[test]
-fn a_look_that_hangs_says_so_and_rewrites_nothing() {
+fn a_check_that_hangs_is_reported_and_plans_no_step() {
     let bench = Bench::new();
     let root = &bench.host.root;
     let mark = journal::Mark::Unit { name: "x.service".into(), sha256: String::new(), watches: Vec::new() };
     journal::remember(root, &Entry { id: "h1/x".into(), digest: "d".into(), marks: vec![mark] }).unwrap();
-    let facts = collect(&Arc::new(Host::with_services(root.clone(), Box::new(Hangs)))).unwrap();
-    assert_eq!(facts.journal[0].standing, Standing::Stands);
-    assert!(facts.untold[0].contains("whether its 1 steps still stand"), "{:?}", facts.untold);
+    let facts = collect(&Arc::new(HostSystem::with_services(root.clone(), Box::new(Hangs)))).unwrap();
+    assert_eq!(facts.journal[0].state, ResultState::UpToDate);
+    assert!(facts.unchecked[0].contains("could not check its 1 steps"), "{:?}", facts.unchecked);
 }
 
 #[test]
-fn objects_that_nobody_tells_of_are_said_to_be_untold() {
+fn objects_without_an_answer_are_reported_as_unchecked() {
     let bench = Bench::new();
     let marks = vec![journal::Mark::Object { path: "/api/v1/namespaces/x".into() }];
     journal::remember(&bench.host.root, &Entry { id: "h1/x".into(), digest: "d".into(), marks }).unwrap();
-    let facts = collect(&Arc::new(Host::new(bench.host.root.clone()))).unwrap();
-    assert_eq!(facts.journal[0].standing, Standing::Stands);
-    assert_eq!(facts.untold.len(), 1, "{:?}", facts.untold);
-    assert!(facts.untold[0].starts_with("the API server did not tell of all objects"), "{:?}", facts.untold);
+    let facts = collect(&Arc::new(HostSystem::new(bench.host.root.clone()))).unwrap();
+    assert_eq!(facts.journal[0].state, ResultState::UpToDate);
+    assert_eq!(facts.unchecked.len(), 1, "{:?}", facts.unchecked);
+    assert!(
+        facts.unchecked[0].starts_with("the API server did not return all objects"),
+        "{:?}",
+        facts.unchecked
+    );
 }

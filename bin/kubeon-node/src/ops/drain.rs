@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::node::until_taken;
 use crate::api::{Api, message};
 use crate::failure::failed;
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 
 /// How long one call may take.
 const CALL: Duration = Duration::from_secs(10);
@@ -36,17 +36,17 @@ const NAMED: usize = 5;
 /// # Errors
 /// Names the pods that are left when time is up, and what holds them. That is for a person to decide on, so it
 /// counts as [`Category::Failed`], which nobody tries again by himself.
-pub fn run(job: &Job<'_>, node: &HostName) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, node: &HostName) -> Result<StepEffect, StepFailure> {
     let api = Api::local(job.host)?;
     if !cordon(job, &api, node)? {
-        return Ok(Effect::default());
+        return Ok(StepEffect::default());
     }
     let (mut known, mut said) = (Vec::new(), BTreeMap::new());
     loop {
         // The last list may be cut short by the deadline: the one before it tells what is left.
         let left = evict(job, &api, node, &mut said).map_err(|failure| in_vain(node, &known, failure))?;
         if left.is_empty() {
-            return Ok(Effect { changed: true, ..Effect::default() });
+            return Ok(StepEffect { changed: true, ..StepEffect::default() });
         }
         if known.len() != left.len() {
             job.note(words(&left));
@@ -89,7 +89,7 @@ type Said = BTreeMap<String, String>;
 ///
 /// # Errors
 /// When there is no such node, or the API server does not take it in time.
-pub fn uncordon(job: &Job<'_>, node: &HostName) -> Result<Effect, StepFailure> {
+pub fn uncordon(job: &Job<'_>, node: &HostName) -> Result<StepEffect, StepFailure> {
     let api = Api::local(job.host)?;
     let path = format!("/api/v1/nodes/{node}");
     let mut changed = false;
@@ -104,7 +104,7 @@ pub fn uncordon(job: &Job<'_>, node: &HostName) -> Result<Effect, StepFailure> {
     })?;
     match answer.status {
         404 => Err(failed(format!("there is no node {node}"))),
-        _ => Ok(Effect { changed, ..Effect::default() }),
+        _ => Ok(StepEffect { changed, ..StepEffect::default() }),
     }
 }
 

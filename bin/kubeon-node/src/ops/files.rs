@@ -4,14 +4,14 @@ use kubeon_wire::{Content, File, StepFailure};
 
 use crate::durable::{Staged, is_file_with, sha256, sync_folders_of};
 use crate::failure::{Doing, failed};
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 
 /// Writes the files that differ.
 ///
 /// # Errors
 /// When a file cannot be written; those before it in the list may be in place then.
-pub fn run(job: &Job<'_>, files: &[File]) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, files: &[File]) -> Result<StepEffect, StepFailure> {
     let (mut staged, mut marks) = (Vec::new(), Vec::new());
     for file in files {
         let place = job.host.root.given(&file.path)?;
@@ -28,7 +28,7 @@ pub fn run(job: &Job<'_>, files: &[File]) -> Result<Effect, StepFailure> {
         places.push(place);
     }
     sync_folders_of(&places)?;
-    Ok(Effect { changed: !places.is_empty(), marks })
+    Ok(StepEffect { changed: !places.is_empty(), marks })
 }
 
 fn text(file: &File) -> Result<&str, StepFailure> {

@@ -11,7 +11,7 @@ use kubeon_wire::{HostsEntry, StepFailure};
 
 use crate::durable::{Staged, read_text, sha256, sync_folder};
 use crate::failure::{Doing, failed};
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 use crate::paths;
 use crate::root::Root;
@@ -23,7 +23,7 @@ const END: &str = "# kubeon end";
 ///
 /// # Errors
 /// When a name is not one, or the file cannot be written.
-pub fn run(job: &Job<'_>, entries: &[HostsEntry]) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, entries: &[HostsEntry]) -> Result<StepEffect, StepFailure> {
     let block = block(entries)?;
     let _turn = job.host.shared_files.lock();
     let changed = replace_block(&job.host.root, &block)?;
@@ -31,7 +31,7 @@ pub fn run(job: &Job<'_>, entries: &[HostsEntry]) -> Result<Effect, StepFailure>
         job.note(format!("/etc/hosts also says `{line}`; it was left as it is"));
     }
     let marks = vec![Mark::HostsBlock { sha256: sha256(block.as_bytes()) }];
-    Ok(Effect { changed, marks })
+    Ok(StepEffect { changed, marks })
 }
 
 /// SHA-256 of the block's lines as they are in the file; of nothing when there is no block.

@@ -9,8 +9,8 @@ use kubeon_wire::StepFailure;
 
 use crate::command::{run as run_program, step_failure};
 use crate::failure::{failed, plain};
-use crate::host::Host;
-use crate::job::{Effect, Job};
+use crate::host::HostSystem;
+use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 use crate::{parts, paths};
 
@@ -21,11 +21,11 @@ const INTERVAL: Duration = Duration::from_millis(40);
 ///
 /// # Errors
 /// When containerd does not answer, or refuses the archive, or the archive holds another name.
-pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<StepEffect, StepFailure> {
     let mark = Mark::Image { name: name.to_owned() };
     await_containerd(job)?;
     if known(job.host, job.deadline, false)?.contains(name) {
-        return Ok(Effect { changed: false, marks: vec![mark] });
+        return Ok(StepEffect { changed: false, marks: vec![mark] });
     }
     let archive = parts::folder(&job.host.root, part).join("image.tar");
     if !archive.is_file() {
@@ -42,14 +42,14 @@ pub fn run(job: &Job<'_>, name: &str, part: &Digest) -> Result<Effect, StepFailu
     } else if !known(job.host, job.deadline, true)?.contains(name) {
         return Err(failed(format!("the archive {} does not hold {name}", archive.display())));
     }
-    Ok(Effect { changed: true, marks: vec![mark] })
+    Ok(StepEffect { changed: true, marks: vec![mark] })
 }
 
 /// The names of the images in containerd. They are listed once, and again with `refresh`.
 ///
 /// # Errors
 /// When containerd does not answer.
-pub fn known(host: &Host, deadline: Instant, refresh: bool) -> Result<BTreeSet<String>, StepFailure> {
+pub fn known(host: &HostSystem, deadline: Instant, refresh: bool) -> Result<BTreeSet<String>, StepFailure> {
     let mut held = host.images.lock();
     if let (Some(names), false) = (&*held, refresh) {
         return Ok(names.clone());
@@ -84,7 +84,7 @@ fn await_containerd(job: &Job<'_>) -> Result<(), StepFailure> {
     }
 }
 
-fn ctr(host: &Host, arguments: &[&str], deadline: Instant) -> Result<String, StepFailure> {
+fn ctr(host: &HostSystem, arguments: &[&str], deadline: Instant) -> Result<String, StepFailure> {
     let program = host.root.at(paths::CTR);
     let socket = host.root.at(paths::CONTAINERD_SOCKET);
     let (program, socket) = (program.to_string_lossy(), socket.to_string_lossy());

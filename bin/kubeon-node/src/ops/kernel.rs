@@ -11,7 +11,7 @@ use super::swap;
 use crate::command::{run as run_program, step_failure};
 use crate::durable::{read_text, sha256, write_if_different};
 use crate::failure::{failed, of, plain};
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 use crate::paths;
 use crate::root::Root;
@@ -27,9 +27,9 @@ pub fn run(
     modules: &[String],
     parameters: &BTreeMap<String, String>,
     optional: &[String],
-) -> Result<Effect, StepFailure> {
+) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
-    let mut effect = Effect::default();
+    let mut effect = StepEffect::default();
     for module in modules {
         effect.changed |= load(job, module);
     }
@@ -54,7 +54,7 @@ pub fn run(
         effect.changed |= write_if_different(&root.at(path), text.as_bytes(), 0o644)?;
         effect.marks.push(Mark::File { path: path.to_owned(), sha256: sha256(text.as_bytes()), mode: 0o644 });
     }
-    let Effect { changed, marks } = swap::off(job)?;
+    let StepEffect { changed, marks } = swap::off(job)?;
     effect.changed |= changed;
     effect.marks.extend(marks);
     Ok(effect)

@@ -3,15 +3,15 @@
 use kubeon_wire::{Link, StepFailure};
 
 use crate::durable::{point_link, sync_folders_of};
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 
 /// Points the links that differ.
 ///
 /// # Errors
 /// When a link cannot be made; those before it in the list are in place then.
-pub fn run(job: &Job<'_>, links: &[Link]) -> Result<Effect, StepFailure> {
-    let mut effect = Effect::default();
+pub fn run(job: &Job<'_>, links: &[Link]) -> Result<StepEffect, StepFailure> {
+    let mut effect = StepEffect::default();
     let mut places = Vec::new();
     for link in links {
         let place = job.host.root.given(&link.path)?;

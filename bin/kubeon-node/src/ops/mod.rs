@@ -16,7 +16,7 @@ pub mod swap;
 use kubeon_wire::{Op, StepFailure};
 
 use crate::failure::failed;
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 use crate::{checks, reset};
 use part_stream::Arriving;
 
@@ -24,7 +24,7 @@ use part_stream::Arriving;
 ///
 /// # Errors
 /// What failed; the effect may then be half done, and doing it again completes it.
-pub fn run(job: &Job<'_>, op: &Op, bytes: Option<Arriving>) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, op: &Op, bytes: Option<Arriving>) -> Result<StepEffect, StepFailure> {
     match op {
         Op::Kernel { modules, parameters, optional } => kernel::run(job, modules, parameters, optional),
         Op::Hosts { entries } => hosts::run(job, entries),
@@ -43,7 +43,7 @@ pub fn run(job: &Job<'_>, op: &Op, bytes: Option<Arriving>) -> Result<Effect, St
         Op::Drain { node } => drain::run(job, node),
         Op::Uncordon { node } => drain::uncordon(job, node),
         Op::RemoveNode { node, forget } => node::remove(job, node, forget),
-        Op::Await { checks } => checks::hold(job, checks, &|| Ok(())).map(|()| Effect::default()),
+        Op::Await { checks } => checks::hold(job, checks, &|| Ok(())).map(|()| StepEffect::default()),
         Op::Reset { cluster } => reset::run(job, cluster),
     }
 }

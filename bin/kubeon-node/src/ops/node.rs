@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::api::{Api, message};
 use crate::backoff::pauses;
 use crate::failure::{failed, of};
-use crate::https::Answer;
-use crate::job::{Effect, Job};
+use crate::https::HttpResponse;
+use crate::job::{Job, StepEffect};
 use crate::journal::{self, Mark};
 
 /// How long one call may take.
@@ -23,7 +23,7 @@ const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 ///
 /// # Errors
 /// When the journal cannot be changed, or the API server does not take it in time.
-pub fn remove(job: &Job<'_>, node: &HostName, forget: &[String]) -> Result<Effect, StepFailure> {
+pub fn remove(job: &Job<'_>, node: &HostName, forget: &[String]) -> Result<StepEffect, StepFailure> {
     for id in forget {
         journal::forget(&job.host.root, id)?;
     }
@@ -31,14 +31,14 @@ pub fn remove(job: &Job<'_>, node: &HostName, forget: &[String]) -> Result<Effec
     let path = format!("/api/v1/nodes/{node}");
     let answer =
         until_taken(job, &format!("node {node} is not removed"), || api.delete(&path, CALL.min(job.left())))?;
-    Ok(Effect { changed: answer.status != 404, ..Effect::default() })
+    Ok(StepEffect { changed: answer.status != 404, ..StepEffect::default() })
 }
 
 /// Sets or takes away the taint that keeps ordinary pods off a master; other taints stay.
 ///
 /// # Errors
 /// When there is no such node, or the API server does not take it in time.
-pub fn taint(job: &Job<'_>, node: &HostName, present: bool) -> Result<Effect, StepFailure> {
+pub fn taint(job: &Job<'_>, node: &HostName, present: bool) -> Result<StepEffect, StepFailure> {
     let api = Api::local(job.host)?;
     let path = format!("/api/v1/nodes/{node}");
     let marks = vec![Mark::Object { path: path.clone() }];
@@ -52,7 +52,7 @@ pub fn taint(job: &Job<'_>, node: &HostName, present: bool) -> Result<Effect, St
     })?;
     match answer.status {
         404 => Err(failed(format!("there is no node {node}"))),
-        _ => Ok(Effect { changed, marks }),
+        _ => Ok(StepEffect { changed, marks }),
     }
 }
 
@@ -78,8 +78,8 @@ fn tainted(node: &Value, present: bool) -> Option<Value> {
 pub fn until_taken(
     job: &Job<'_>,
     what: &str,
-    mut call: impl FnMut() -> Result<Answer, String>,
-) -> Result<Answer, StepFailure> {
+    mut call: impl FnMut() -> Result<HttpResponse, String>,
+) -> Result<HttpResponse, StepFailure> {
     let mut pauses = pauses();
     loop {
         let seen = match call() {

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::api::{Api, check_path, message};
 use crate::backoff::pauses;
 use crate::failure::{failed, of};
-use crate::https::Answer;
-use crate::job::{Effect, Job};
+use crate::https::HttpResponse;
+use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 
 /// How long one call may take.
@@ -19,10 +19,10 @@ const CALL: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// What the API server says against an object; [`Category::Timeout`] when it does not take it in time.
-pub fn run(job: &Job<'_>, objects: &[ApiObject]) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, objects: &[ApiObject]) -> Result<StepEffect, StepFailure> {
     objects.iter().try_for_each(|object| check_path(&object.path))?;
     let api = Api::local(job.host)?;
-    let mut effect = Effect::default();
+    let mut effect = StepEffect::default();
     for object in in_order(objects) {
         effect.changed |= apply(job, &api, object)?;
     }
@@ -46,7 +46,7 @@ fn apply(job: &Job<'_>, api: &Api, object: &ApiObject) -> Result<bool, StepFailu
     let before = retry(job, object, || {
         // 404 is an answer here, while for a PATCH it means that its kind or namespace is still to come.
         api.get(&object.path, CALL.min(job.left())).map(|answer| match answer.status {
-            404 => Answer { status: 200, body: "null".to_owned() },
+            404 => HttpResponse { status: 200, body: "null".to_owned() },
             _ => answer,
         })
     })?;
@@ -70,7 +70,7 @@ fn desired(mut object: Value) -> Value {
 fn retry(
     job: &Job<'_>,
     object: &ApiObject,
-    call: impl Fn() -> Result<Answer, String>,
+    call: impl Fn() -> Result<HttpResponse, String>,
 ) -> Result<Value, StepFailure> {
     let mut pauses = pauses();
     loop {
@@ -98,7 +98,7 @@ fn retry(
 
 /// Whether the same call may be taken later. The server answers 500 also to an object that is not of the
 /// shape of its kind, which never passes.
-fn may_pass(answer: &Answer) -> bool {
+fn may_pass(answer: &HttpResponse) -> bool {
     let shape = answer.status == 500 && answer.body.contains("failed to create typed patch object");
     matches!(answer.status, 404 | 409 | 429 | 500..) && !shape
 }

@@ -11,7 +11,7 @@ use kubeon_wire::{Category, StepFailure};
 use super::part_stream::{Arriving, Ended};
 use crate::durable::make_folders;
 use crate::failure::{Doing, failed, is_full, of, plain};
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 use crate::unpack::{UnpackError, unpack};
 use crate::{parts, paths};
@@ -37,11 +37,11 @@ pub struct PartSpec<'a> {
 /// # Errors
 /// [`Category::Corrupt`], [`Category::Exhausted`], or [`Category::Unreachable`] when bytes are missing; the
 /// part is then not in its place.
-pub fn run(job: &Job<'_>, part: &PartSpec<'_>, arriving: Arriving) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, part: &PartSpec<'_>, arriving: Arriving) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
     let marks = vec![Mark::Part { digest: part.digest.to_string() }];
     if parts::is_whole(root, part.digest)? {
-        return Ok(Effect { changed: false, marks });
+        return Ok(StepEffect { changed: false, marks });
     }
     make_folders(&root.at(paths::PARTS))?;
     demand_space(job, part)?;
@@ -51,7 +51,7 @@ pub fn run(job: &Job<'_>, part: &PartSpec<'_>, arriving: Arriving) -> Result<Eff
     let done = receive(job, part, arriving, &temporary)
         .and_then(|()| finish(job, part, &temporary))
         .inspect_err(|_| drop(parts::remove(&temporary)));
-    done.map(|()| Effect { changed: true, marks })
+    done.map(|()| StepEffect { changed: true, marks })
 }
 
 fn finish(job: &Job<'_>, part: &PartSpec<'_>, temporary: &Path) -> Result<(), StepFailure> {

@@ -11,7 +11,7 @@ use kubeon_wire::{Category, Check, StepFailure};
 
 use crate::durable::{read_text, sha256, write_if_different};
 use crate::failure::{failed, of};
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 use crate::systemd::{NotStarted, UnitState};
 use crate::{checks, units};
@@ -39,7 +39,7 @@ pub struct Service<'a> {
 ///
 /// # Errors
 /// When it does not come up; names the unit, its result, and the last lines of its log.
-pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<StepEffect, StepFailure> {
     let (root, services) = (&job.host.root, &job.host.services);
     units::check_name(service.name)?;
     let started = units::started(root, service.name)?;
@@ -80,7 +80,7 @@ pub fn run(job: &Job<'_>, service: &Service<'_>) -> Result<Effect, StepFailure> 
         sha256: sha256(service.unit.as_bytes()),
         watches: service.watches.to_vec(),
     };
-    Ok(Effect { changed: written || enabled || stale, marks: vec![mark] })
+    Ok(StepEffect { changed: written || enabled || stale, marks: vec![mark] })
 }
 
 fn state(job: &Job<'_>, service: &Service<'_>) -> Result<UnitState, StepFailure> {

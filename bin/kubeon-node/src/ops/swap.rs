@@ -16,7 +16,7 @@ use kubeon_wire::StepFailure;
 use crate::command::{run, step_failure};
 use crate::durable::{read_text, remove_file, sha256, write_file, write_if_different};
 use crate::failure::Doing;
-use crate::job::{Effect, Job};
+use crate::job::{Job, StepEffect};
 use crate::journal::Mark;
 use crate::paths;
 use crate::root::Root;
@@ -48,7 +48,7 @@ const HOLD_TEXT: &str = "# Written by kubeon; changes are overwritten.\n[Unit]\n
 ///
 /// # Errors
 /// When the table or a condition cannot be written.
-pub fn off(job: &Job<'_>) -> Result<Effect, StepFailure> {
+pub fn off(job: &Job<'_>) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
     let mut effect = hold(job)?;
     effect.changed |= undeclare(root)?;
@@ -84,9 +84,9 @@ pub fn in_use(root: &Root) -> Result<Vec<String>, StepFailure> {
 }
 
 /// Keeps every swap unit from being started.
-fn hold(job: &Job<'_>) -> Result<Effect, StepFailure> {
+fn hold(job: &Job<'_>) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
-    let mut effect = Effect::default();
+    let mut effect = StepEffect::default();
     for unit in units(root) {
         let path = format!("{}/{unit}.d/{HOLD}", paths::UNIT_FILES);
         effect.changed |= write_if_different(&root.at(&path), HOLD_TEXT.as_bytes(), 0o644)?;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use kubeon_wire::StepFailure;
 
-use super::{Left, mounts};
+use super::failures::ResetFailures;
+use super::mounts;
 use crate::durable::{lstat, remove_file};
 use crate::failure::{Doing, failed};
 use crate::job::Job;
@@ -48,20 +49,20 @@ const EMPTY: [&str; 10] = [
 ];
 
 /// Removes all but kubeon's own folder.
-pub(super) fn clear(job: &Job<'_>, left: &mut Left) {
+pub(super) fn clear(job: &Job<'_>, failures: &mut ResetFailures) {
     let root = &job.host.root;
-    for entry in left.keep(journal::all(root)).unwrap_or_default().into_iter().flatten() {
+    for entry in failures.record(journal::all(root)).unwrap_or_default().into_iter().flatten() {
         for mark in &entry.marks {
-            left.keep(remove_mark(root, mark));
+            failures.record(remove_mark(root, mark));
         }
     }
     for folder in LINKED {
-        left.keep(remove_links(&root.at(folder)));
+        failures.record(remove_links(&root.at(folder)));
     }
     std::thread::scope(|scope| {
         let removing = FOLDERS.map(|folder| scope.spawn(move || remove(&root.at(folder))));
         for thread in removing {
-            left.keep(thread.join().unwrap_or_else(|_| Err(failed("a folder could not be removed"))));
+            failures.record(thread.join().unwrap_or_else(|_| Err(failed("a folder could not be removed"))));
         }
     });
     for folder in EMPTY {
@@ -69,24 +70,24 @@ pub(super) fn clear(job: &Job<'_>, left: &mut Left) {
         drop(fs::remove_dir(root.at(folder)));
     }
     for path in [paths::SYSCTL, paths::MODULES_LOAD] {
-        left.keep(remove_file(&root.at(path)));
+        failures.record(remove_file(&root.at(path)));
     }
-    left.keep(hosts::replace_block(root, ""));
-    left.keep(swap::redeclare(root));
+    failures.record(hosts::replace_block(root, ""));
+    failures.record(swap::redeclare(root));
     if root.is_live() {
         remove_groups(&root.at("/sys/fs/cgroup"), 2);
     }
 }
 
 /// Removes kubeon's own folder: what tells what to do last, the claim at the very end.
-pub(super) fn forget(root: &Root, left: &mut Left) {
+pub(super) fn forget(root: &Root, failures: &mut ResetFailures) {
     for folder in [paths::PARTS, paths::UNITS, paths::JOURNAL] {
-        left.keep(remove(&root.at(folder)));
+        failures.record(remove(&root.at(folder)));
     }
-    if left.0.is_empty() {
-        left.keep(remove_file(&root.at(paths::TOUCHED)));
-        left.keep(remove_file(&root.at(paths::CLAIM)));
-        left.keep(remove(&root.at(paths::STATE)));
+    if failures.is_empty() {
+        failures.record(remove_file(&root.at(paths::TOUCHED)));
+        failures.record(remove_file(&root.at(paths::CLAIM)));
+        failures.record(remove(&root.at(paths::STATE)));
     }
 }
 

@@ -7,6 +7,7 @@
 //! Each part may be done again, and a failure in one does not keep the others from being done. While
 //! anything is left the journal and the claim stay, so that a reset that was broken off is continued.
 
+mod failures;
 mod folders;
 mod mounts;
 mod network;
@@ -22,32 +23,22 @@ use kubeon_wire::{Category, SESSION_GRACE, StepFailure};
 use crate::events::Events;
 use crate::failure::{failed, of};
 use crate::fence::{self, Lock};
-use crate::host::Host;
-use crate::job::{Effect, Job};
+use crate::host::HostSystem;
+use crate::job::{Job, StepEffect};
 use crate::paths;
+use failures::ResetFailures;
 
 /// How long a reset by hand may take.
 const BY_HAND: Duration = Duration::from_secs(300);
 
 /// How long a reset by hand waits for the lock: a session that was just broken off may still be finishing.
-const LOCK_PATIENCE: Duration = SESSION_GRACE.saturating_add(Duration::from_secs(2));
-
-/// What could not be taken away so far.
-#[derive(Debug, Default)]
-pub(crate) struct Left(Vec<String>);
-
-impl Left {
-    /// Keeps a failure and goes on.
-    pub(crate) fn keep<T>(&mut self, outcome: Result<T, StepFailure>) -> Option<T> {
-        outcome.map_err(|failure| self.0.push(failure.cause)).ok()
-    }
-}
+const LOCK_TIMEOUT: Duration = SESSION_GRACE.saturating_add(Duration::from_secs(2));
 
 /// Takes everything away, where the host belongs to `cluster`.
 ///
 /// # Errors
 /// [`Category::Fenced`] when it belongs to another one; else one failure whose log names all that is left.
-pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<Effect, StepFailure> {
+pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
     match fence::claim(root)? {
         Some(claim) if claim.cluster != *cluster => {
@@ -59,40 +50,41 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<Effect, StepFailure> 
         None => {
             let changed = root.at(paths::STATE).join("parts").exists();
             folders::remove(&root.at(paths::STATE))?;
-            return Ok(Effect { changed, marks: Vec::new() });
+            return Ok(StepEffect { changed, marks: Vec::new() });
         }
     }
-    let mut left = Left::default();
+    let mut failures = ResetFailures::default();
     // A host that was claimed and never written to may hold the work of others, in the same places.
     if root.at(paths::TOUCHED).exists() {
-        services::stop(job, &mut left);
-        processes::kill(job, &mut left);
-        services::remove(job, &mut left);
-        mounts::detach(job, &mut left);
-        network::clear(job, &mut left);
-        folders::clear(job, &mut left);
+        services::stop(job, &mut failures);
+        processes::kill(job, &mut failures);
+        services::remove(job, &mut failures);
+        mounts::detach(job, &mut failures);
+        network::clear(job, &mut failures);
+        folders::clear(job, &mut failures);
     }
-    if left.0.is_empty() {
-        folders::forget(root, &mut left);
+    if failures.is_empty() {
+        folders::forget(root, &mut failures);
     }
-    if left.0.is_empty() {
-        return Ok(Effect { changed: true, marks: Vec::new() });
+    if failures.is_empty() {
+        return Ok(StepEffect { changed: true, marks: Vec::new() });
     }
-    let cause = format!("the reset is not complete, {} left: {}", count(left.0.len()), left.0[0]);
-    Err(StepFailure { log: left.0, ..failed(cause) })
+    let causes = failures.into_causes();
+    let cause = format!("the reset is not complete, {} left: {}", count(causes.len()), causes[0]);
+    Err(StepFailure { log: causes, ..failed(cause) })
 }
 
 /// The same by hand: takes the lock and tells whether there was anything to take away.
 ///
 /// # Errors
 /// As for [`run`]; also when another writer is at work.
-pub fn by_hand(host: &Host, cluster: &ClusterName) -> Result<bool, StepFailure> {
+pub fn by_hand(host: &HostSystem, cluster: &ClusterName) -> Result<bool, StepFailure> {
     if !host.root.at(paths::STATE).exists() {
         return Ok(false);
     }
     let claim = fence::claim(&host.root)?;
     let (uid, generation) = claim.map(|claim| (claim.uid, claim.generation)).unwrap_or_default();
-    let lock = Lock::take(&host.root, &uid, generation, LOCK_PATIENCE)?;
+    let lock = Lock::take(&host.root, &uid, generation, LOCK_TIMEOUT)?;
     let (events, stop) = (Events::into(Box::new(std::io::sink())), AtomicBool::new(false));
     let deadline = Instant::now() + BY_HAND;
     let job = Job { host, id: "reset", deadline, events: &events, stop: &stop };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kubeon_wire::StepFailure;
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::Left;
+use super::failures::ResetFailures;
 use crate::durable::remove_file;
 use crate::failure::{Doing, failed};
 use crate::job::Job;
@@ -28,15 +28,15 @@ const NAMESPACES: &str = "/run/netns/cni-";
 const ONE: Duration = Duration::from_secs(5);
 
 /// Unmounts all of them.
-pub(super) fn detach(job: &Job<'_>, left: &mut Left) {
+pub(super) fn detach(job: &Job<'_>, failures: &mut ResetFailures) {
     let root = &job.host.root;
-    let Some(mounts) = left.keep(ours(root)) else { return };
+    let Some(mounts) = failures.record(ours(root)) else { return };
     for mount in &mounts {
-        left.keep(detach_one(mount));
+        failures.record(detach_one(mount));
     }
     if let Ok(names) = fs::read_dir(root.at("/run/netns")) {
         for name in names.flatten().filter(|name| name.file_name().to_string_lossy().starts_with("cni-")) {
-            left.keep(remove_file(&name.path()));
+            failures.record(remove_file(&name.path()));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kubeon_process::{ProgramError, ProgramOutput};
 use kubeon_wire::StepFailure;
 
-use super::Left;
+use super::failures::ResetFailures;
 use crate::command::{run, step_failure};
 use crate::failure::failed;
 use crate::job::Job;
@@ -22,18 +22,18 @@ const CHAINS: [&str; 3] = ["KUBE-", "FLANNEL-", "CNI-"];
 const ONE: Duration = Duration::from_secs(10);
 
 /// Takes all of it away, on a real host.
-pub(super) fn clear(job: &Job<'_>, left: &mut Left) {
+pub(super) fn clear(job: &Job<'_>, failures: &mut ResetFailures) {
     if !job.host.root.is_live() {
         return;
     }
-    left.keep(routes());
+    failures.record(routes());
     for link in pod_links() {
-        left.keep(delete_link(&link));
+        failures.record(delete_link(&link));
     }
-    left.keep(nftables());
+    failures.record(nftables());
     for kind in ["", "-legacy", "-nft"] {
         for family in ["iptables", "ip6tables"] {
-            left.keep(iptables(&format!("{family}{kind}"), kind));
+            failures.record(iptables(&format!("{family}{kind}"), kind));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kubeon_wire::StepFailure;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Left;
+use super::failures::ResetFailures;
 use crate::failure::failed;
 use crate::job::Job;
 
@@ -16,9 +16,9 @@ const ROUNDS: u32 = 50;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Kills every process of a pod and every shim of a pod, on a real host.
-pub(super) fn kill(job: &Job<'_>, left: &mut Left) {
+pub(super) fn kill(job: &Job<'_>, failures: &mut ResetFailures) {
     if job.host.root.is_live() {
-        left.keep(kill_all());
+        failures.record(kill_all());
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::Left;
+use super::failures::ResetFailures;
 use crate::durable::{read_text, remove_file};
 use crate::job::Job;
 use crate::journal::{self, Mark};
@@ -16,29 +16,29 @@ use crate::{paths, units};
 const STOP: Duration = Duration::from_secs(1);
 
 /// Stops the units; what does not stop is killed.
-pub(super) fn stop(job: &Job<'_>, left: &mut Left) {
-    let Some(names) = left.keep(names(&job.host.root)) else { return };
+pub(super) fn stop(job: &Job<'_>, failures: &mut ResetFailures) {
+    let Some(names) = failures.record(names(&job.host.root)) else { return };
     let own = own_cgroup();
     let names: Vec<_> = names.into_iter().filter(|name| !own.contains(&format!("/{name}"))).collect();
     let deadline = job.deadline.min(Instant::now() + STOP);
-    left.keep(job.host.services.stop(&names, deadline));
+    failures.record(job.host.services.stop(&names, deadline));
 }
 
 /// Removes the units' files and what enables them.
-pub(super) fn remove(job: &Job<'_>, left: &mut Left) {
+pub(super) fn remove(job: &Job<'_>, failures: &mut ResetFailures) {
     let root = &job.host.root;
-    let Some(names) = left.keep(names(root)) else { return };
+    let Some(names) = failures.record(names(root)) else { return };
     let mut changed = false;
     for name in &names {
         let file = units::file(root, name);
-        let text = left.keep(read_text(&file)).flatten().unwrap_or_default();
+        let text = failures.record(read_text(&file)).flatten().unwrap_or_default();
         for link in units::wants(root, name, &text) {
-            left.keep(remove_file(&link));
+            failures.record(remove_file(&link));
         }
-        changed |= left.keep(remove_file(&file)).unwrap_or(false);
+        changed |= failures.record(remove_file(&file)).unwrap_or(false);
     }
     if changed {
-        left.keep(job.host.services.reload());
+        failures.record(job.host.services.reload());
     }
 }
 

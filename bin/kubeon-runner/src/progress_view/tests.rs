@@ -16,7 +16,10 @@ fn finished(address: &str, step: &str) -> Progress {
 #[test]
 fn counts_steps_and_names_the_current_one() {
     let mut view = ProgressView::default();
-    assert_eq!(view.record(&Progress::Plan { steps: 24, standing: 3 }), "plan: 24 steps to do, 3 up to date");
+    assert_eq!(
+        view.record(&Progress::Plan { steps: 24, up_to_date: 3 }),
+        "plan: 24 steps to do, 3 up to date"
+    );
     assert_eq!(view.record(&started("10.0.0.4", "h4", "etcd")), "[3/27] h4 · start etcd: it is missing");
     view.record(&started("10.0.0.5", "h5", "containerd"));
     assert_eq!(view.current().unwrap(), "containerd on h5");
@@ -70,7 +73,7 @@ fn says_when_every_step_was_up_to_date() {
     let condition = |plans: &[u32]| {
         let mut view = ProgressView::default();
         for steps in plans {
-            view.record(&Progress::Plan { steps: *steps, standing: 186 });
+            view.record(&Progress::Plan { steps: *steps, up_to_date: 186 });
         }
         view.finish("Succeeded", "completed");
         let condition = view.status()["conditions"][0].clone();

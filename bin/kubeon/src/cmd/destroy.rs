@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use kubeon_api::{ClusterName, HostAddress};
-use kubeon_plan::{Artifacts, ClusterSpec, Intent, Snapshot, Valid};
+use kubeon_plan::{Artifacts, DesiredCluster, Intent, Snapshot, Valid};
 use kubeon_store::Status;
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +95,7 @@ pub(super) async fn run(context: &Context<'_>, args: &DestroyArgs) -> Result<(),
     gone(context, args, &state.name, count, begin)
 }
 
-fn intent(spec: Valid<ClusterSpec>, state: &StoredCluster, skip_hosts: Vec<HostAddress>) -> Intent {
+fn intent(spec: Valid<DesiredCluster>, state: &StoredCluster, skip_hosts: Vec<HostAddress>) -> Intent {
     engine::intent(spec, state, Artifacts::default(), skip_hosts)
 }
 
@@ -104,7 +104,7 @@ fn asked(intent: &Intent) -> Vec<HostAddress> {
     if intent.generation == 0 {
         return Vec::new();
     }
-    intent.hosts().filter(|host| !intent.without.contains(host)).collect()
+    intent.hosts().filter(|host| !intent.skip_hosts.contains(host)).collect()
 }
 
 /// How to log in to the hosts that are asked.

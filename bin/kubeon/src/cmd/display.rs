@@ -43,7 +43,7 @@ pub(super) async fn run(context: &Context<'_>, args: &DisplayArgs) -> Result<(),
     let masters: Vec<Member> = members(&state.spec).into_iter().filter(|member| member.master).collect();
     let nodes = ClusterNodes::of(&engine, &state, masters, &args.login, &args.contact).await?;
     let (master, facts) = living(&nodes, state.name.as_str()).await?;
-    facts.untold.iter().for_each(|text| context.output.warn(&format!("{} {text}", master.name)));
+    facts.unchecked.iter().for_each(|text| context.output.warn(&format!("{} {text}", master.name)));
     let look = Look { hosts: &nodes.contact.hosts, host: HostAddress::from(master.address) };
     match args.format.output {
         Format::Table | Format::Wide => look.text(context, &facts).await,
@@ -142,7 +142,7 @@ impl Look<'_> {
         Ok(json!({
             "cluster": cluster,
             "certificates": certificates(facts),
-            "untold": facts.untold,
+            "untold": facts.unchecked,
             "nodes": self.json(&format!("{KUBECTL} get nodes -o=json")).await?["items"],
             "pods": self.json(&format!("{KUBECTL} get pods --all-namespaces -o=json")).await?["items"],
             "containers": containers,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kubeon_api::{ClusterName, HostAddress};
 use kubeon_link_host::SshHosts;
-use kubeon_plan::{ClusterSpec, HostSpec};
+use kubeon_plan::{DesiredCluster, HostSpec};
 use kubeon_ports::ProbeHost as _;
 use kubeon_store::Status;
 use kubeon_wire::{Category, ClusterFacts, EtcdFact, NodeFact};
@@ -234,7 +234,7 @@ fn node<'a>(nodes: &'a BTreeMap<String, NodeFact>, host: &HostSpec) -> Option<&'
 }
 
 /// The first host that is not well, and how many more there are.
-fn trouble(spec: &ClusterSpec, nodes: &BTreeMap<String, NodeFact>) -> String {
+fn trouble(spec: &DesiredCluster, nodes: &BTreeMap<String, NodeFact>) -> String {
     let masters = spec.masters.len();
     let sick: Vec<String> = spec
         .hosts()

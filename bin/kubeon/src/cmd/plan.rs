@@ -146,7 +146,7 @@ pub(super) fn show(
 /// `demo  v1.36.3  1 master, 2 workers, nothing installed yet`.
 fn head(plan: &Plan, intent: &Intent) -> String {
     let (masters, workers) = (intent.spec.masters.len(), intent.spec.workers.len());
-    let up_to_date = match plan.standing {
+    let up_to_date = match plan.up_to_date {
         0 => "nothing installed yet".to_owned(),
         1 => "1 step is up to date".to_owned(),
         n => format!("{n} steps are up to date"),

@@ -1,7 +1,7 @@
 //! `kubeon precheck`.
 
 use kubeon_plan::Artifacts;
-use kubeon_plan::precheck::{self, Place};
+use kubeon_plan::precheck::{self, ConnectionTarget};
 use kubeon_ports::Clock as _;
 use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity, Progress};
 
@@ -46,7 +46,7 @@ pub(super) async fn run(context: &Context<'_>, args: &PrecheckArgs) -> Result<()
     ended
 }
 
-fn registries(given: &[String]) -> Result<Vec<Place>, CliError> {
+fn registries(given: &[String]) -> Result<Vec<ConnectionTarget>, CliError> {
     let place = |text: &String| {
         let (name, port) = match text.split_once(':') {
             Some((name, port)) => (name, port.parse().ok()),

@@ -1,6 +1,6 @@
 //! `kubeon addon` and `kubeon delon`: more or fewer workers, changed as by `create`.
 
-use kubeon_plan::{ClusterSpec, HostSpec, Refusal};
+use kubeon_plan::{DesiredCluster, HostSpec, Refusal};
 
 use crate::args::scale::{AddonArgs, DelonArgs};
 use crate::cli_error::CliError;
@@ -101,7 +101,7 @@ pub(super) async fn remove(context: &Context<'_>, args: &DelonArgs) -> Result<()
 }
 
 /// The specification without the nodes that the selector means.
-fn fewer(state: &StoredCluster, selector: &str) -> Result<ClusterSpec, CliError> {
+fn fewer(state: &StoredCluster, selector: &str) -> Result<DesiredCluster, CliError> {
     let members = members(&state.spec);
     let selector = Selector::parse(&format!("{}@{}", state.name, selector.trim_start_matches('@')))?;
     let chosen = selector.choose(&members).map_err(|error| leaving(error.into(), state))?;

@@ -79,7 +79,7 @@ fn plan() -> Plan {
         generation: 1,
         hosts: (1..=3).map(|i| (address(i), planned(&format!("h{i}")))).collect(),
         steps,
-        standing: 0,
+        up_to_date: 0,
         facts: 3,
         notes: Vec::new(),
     }

@@ -56,7 +56,7 @@ fn reconciled(results: &[StepOutcome]) -> Reconciled {
         generation: 1,
         hosts: hosts.collect::<BTreeMap<_, _>>(),
         steps,
-        standing: 16,
+        up_to_date: 16,
         facts: 3,
         notes: Vec::new(),
     };

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::closest::closest;
 use super::mistake::Mistake;
-use super::tree::{Kind, Place, Tree, join};
+use super::tree::{Kind, TextPosition, Tree, join};
 use crate::schema::{MAY_BE_EMPTY, newer_spelling, refusal};
 
 /// Every mistake of the document, in the order of the file.
@@ -20,8 +20,8 @@ struct Check {
 }
 
 impl Check {
-    fn report(&mut self, place: Place, field: &str, reason: String) {
-        let Place { line, column } = place;
+    fn report(&mut self, place: TextPosition, field: &str, reason: String) {
+        let TextPosition { line, column } = place;
         self.mistakes.push(Mistake { line, column, field: field.to_owned(), reason });
     }
 
@@ -39,7 +39,13 @@ impl Check {
         }
     }
 
-    fn map(&mut self, path: &str, place: Place, fields: &[(String, Place, Tree)], schema: &Value) {
+    fn map(
+        &mut self,
+        path: &str,
+        place: TextPosition,
+        fields: &[(String, TextPosition, Tree)],
+        schema: &Value,
+    ) {
         let known = schema.get("properties").and_then(Value::as_object);
         let others = schema.get("additionalProperties").filter(|others| others.is_object());
         let keys = schema.pointer("/propertyNames/title").and_then(Value::as_str);
@@ -68,15 +74,16 @@ impl Check {
         }
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         for name in required.filter_map(Value::as_str) {
-            let given =
-                |field: &&(String, Place, Tree)| field.0 == name && !matches!(field.2.kind, Kind::Null);
+            let given = |field: &&(String, TextPosition, Tree)| {
+                field.0 == name && !matches!(field.2.kind, Kind::Null)
+            };
             if !fields.iter().any(|field| given(&field)) {
                 self.report(place, &join(path, name), "is missing".to_owned());
             }
         }
     }
 
-    fn list(&mut self, path: &str, place: Place, items: &[Tree], schema: &Value) {
+    fn list(&mut self, path: &str, place: TextPosition, items: &[Tree], schema: &Value) {
         let most = schema.get("maxItems").and_then(Value::as_u64);
         if let Some(most) = most.filter(|most| items.len() as u64 > *most) {
             self.report(place, path, format!("holds {} entries; at most {most} are possible", items.len()));
@@ -88,7 +95,7 @@ impl Check {
         }
     }
 
-    fn text(&mut self, path: &str, place: Place, text: &str, schema: &Value) {
+    fn text(&mut self, path: &str, place: TextPosition, text: &str, schema: &Value) {
         let get = |name| schema.get(name).and_then(Value::as_str);
         if text.is_empty() && get("pattern").is_some_and(|pattern| pattern.starts_with(MAY_BE_EMPTY)) {
             return;
@@ -110,7 +117,7 @@ impl Check {
         }
     }
 
-    fn number(&mut self, path: &str, place: Place, number: i128, schema: &Value) {
+    fn number(&mut self, path: &str, place: TextPosition, number: i128, schema: &Value) {
         let bound = |name| schema.get(name).and_then(Value::as_f64);
         let (least, most) = (bound("minimum"), bound("maximum"));
         let outside = least.is_some_and(|least| (number as f64) < least)

@@ -11,7 +11,7 @@ mod tree;
 use crate::crd::json_schema;
 use crate::kubernetes_cluster::KubernetesCluster;
 pub use mistake::Mistake;
-use tree::{Kind, Place, Tree};
+use tree::{Kind, TextPosition, Tree};
 
 /// Why a text is no `KubernetesCluster`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,7 +77,7 @@ pub fn read_yaml(text: &str) -> Result<KubernetesCluster, ReadError> {
                     Some(mistake) => mistakes.push(mistake),
                 }
             }
-            Err(error) => mistakes.push(mistake(&error, &document)),
+            Err(error) => mistakes.push(parse_mistake(&error, &document)),
         }
     }
     Err(ReadError::Mistakes(mistakes))
@@ -119,7 +119,7 @@ fn expect_kind(document: &Tree) -> Result<(), ReadError> {
 /// A cluster needs a name that hosts and files can carry.
 fn named(cluster: &KubernetesCluster, document: &Tree) -> Option<Mistake> {
     let metadata = document.get("metadata");
-    let at = |place: Place, reason: String| {
+    let at = |place: TextPosition, reason: String| {
         Some(Mistake { line: place.line, column: place.column, field: "metadata.name".to_owned(), reason })
     };
     match metadata.and_then(|metadata| metadata.get("name")) {
@@ -130,7 +130,7 @@ fn named(cluster: &KubernetesCluster, document: &Tree) -> Option<Mistake> {
     }
 }
 
-fn mistake(error: &serde_saphyr::Error, document: &Tree) -> Mistake {
+fn parse_mistake(error: &serde_saphyr::Error, document: &Tree) -> Mistake {
     let (place, reason) = tree::explain(error);
     Mistake {
         line: place.line,

@@ -7,12 +7,12 @@ use serde_saphyr::{Error, Location, Options, Spanned};
 
 /// Where something stands, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TextPosition {
     pub(super) line: u64,
     pub(super) column: u64,
 }
 
-impl From<Location> for Place {
+impl From<Location> for TextPosition {
     fn from(at: Location) -> Self {
         Self { line: at.line().max(1), column: at.column().max(1) }
     }
@@ -21,7 +21,7 @@ impl From<Location> for Place {
 /// A value and its place.
 #[derive(Debug)]
 pub(super) struct Tree {
-    pub(super) place: Place,
+    pub(super) place: TextPosition,
     pub(super) kind: Kind,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Fraction,
     Text(String),
     List(Vec<Tree>),
-    Map(Vec<(String, Place, Tree)>),
+    Map(Vec<(String, TextPosition, Tree)>),
 }
 
 impl Kind {
@@ -61,7 +61,7 @@ impl Tree {
     }
 
     /// The path of the innermost value that begins at or before `place` and ends after it.
-    pub(super) fn path_at(&self, place: Place) -> String {
+    pub(super) fn path_at(&self, place: TextPosition) -> String {
         let mut path = String::new();
         let mut tree = self;
         loop {
@@ -84,7 +84,7 @@ impl Tree {
     }
 }
 
-impl Place {
+impl TextPosition {
     fn before(self, other: Self) -> bool {
         (self.line, self.column) <= (other.line, other.column)
     }
@@ -106,8 +106,8 @@ pub(super) fn documents(text: &str) -> Result<Vec<Tree>, Error> {
 }
 
 /// Where an error stands and what it says, without its place.
-pub(super) fn explain(error: &Error) -> (Place, String) {
-    let place = error.location().map_or(Place { line: 1, column: 1 }, Place::from);
+pub(super) fn explain(error: &Error) -> (TextPosition, String) {
+    let place = error.location().map_or(TextPosition { line: 1, column: 1 }, TextPosition::from);
     if let Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() {
         return (place, format!("the field {key} is given twice"));
     }

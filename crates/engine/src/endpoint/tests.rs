@@ -15,7 +15,7 @@ use crate::output::SilentOutput;
 
 /// A cluster whose masters `h1`, `h2`, … are at 127.N.0.1, 127.N.0.2, …, with its keys.
 struct Ground {
-    spec: ClusterSpec,
+    spec: DesiredCluster,
     keys: ClusterPki,
     folder: tempfile::TempDir,
     port: u16,

@@ -11,7 +11,7 @@ use super::etcd::member_id;
 use super::files::{authority, client, pair, plain, secret, server};
 use super::prepare::hosts_id;
 use super::step::{Daemon, DesiredStep, choose};
-use crate::context::{Host, PlanContext};
+use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
@@ -24,17 +24,17 @@ pub(crate) fn rights_id(site: &PlanContext<'_>) -> StepId {
 }
 
 /// The step that runs the API server of a host.
-pub(crate) fn apiserver_id(host: &Host<'_>) -> StepId {
+pub(crate) fn apiserver_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "apiserver")
 }
 
 /// The step that runs the controller manager of a host.
-pub(crate) fn controller_manager_id(host: &Host<'_>) -> StepId {
+pub(crate) fn controller_manager_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "controller-manager")
 }
 
 /// The step that runs the scheduler of a host.
-pub(crate) fn scheduler_id(host: &Host<'_>) -> StepId {
+pub(crate) fn scheduler_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "scheduler")
 }
 
@@ -43,15 +43,15 @@ pub(crate) fn load_balancer_id(site: &PlanContext<'_>) -> StepId {
     site.first().id(STAGE, "load-balancer")
 }
 
-fn keys_id(host: &Host<'_>) -> StepId {
+fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "keys")
 }
 
-fn config_id(host: &Host<'_>) -> StepId {
+fn config_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "config")
 }
 
-fn choose_id(host: &Host<'_>) -> StepId {
+fn choose_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose")
 }
 
@@ -75,11 +75,11 @@ pub(crate) fn plane(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     wishes.extend(load_balancer(site));
 }
 
-fn programs(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn programs(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     choose(site, host, choose_id(host), &["kube-apiserver", "kube-controller-manager", "kube-scheduler"], &[])
 }
 
-fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn keys(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let mut files = vec![
         authority(pki("ca.crt"), CertificateAuthority::Kubernetes),
         secret(pki("ca.key"), SecretRef::CaKey { ca: CertificateAuthority::Kubernetes }),
@@ -118,7 +118,7 @@ fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
 }
 
 /// The API server answers to every name and address that anybody may reach it by.
-fn api_leaf(site: &PlanContext<'_>, host: &Host<'_>) -> Leaf {
+fn api_leaf(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     let spec = site.spec();
     let mut leaf = server(CertificateAuthority::Kubernetes, "kube-apiserver", host, Usage::Server);
     leaf.dns_names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
@@ -126,7 +126,7 @@ fn api_leaf(site: &PlanContext<'_>, host: &Host<'_>) -> Leaf {
     leaf.dns_names.push(spec.settings.api_domain.to_string());
     leaf.dns_names.push(format!("{}.{}", spec.name, spec.settings.api_domain));
     leaf.addresses.push(site.service_api());
-    leaf.addresses.extend(site.masters().map(Host::ip));
+    leaf.addresses.extend(site.masters().map(ObservedHost::ip));
     leaf.addresses.extend(spec.settings.load_balancer.external().map(|(address, _)| address));
     for san in &spec.settings.cert_sans {
         match san.ip() {
@@ -139,7 +139,7 @@ fn api_leaf(site: &PlanContext<'_>, host: &Host<'_>) -> Leaf {
     leaf
 }
 
-fn configuration(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn configuration(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let as_user = |file: &str, user: &str, name: &str, server: &str| -> File {
         let text =
             config::kubeconfig(server, user, &pki(&format!("{name}.crt")), &pki(&format!("{name}.key")));
@@ -158,10 +158,10 @@ fn configuration(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
         .because("the control plane has no configuration")
 }
 
-fn apiserver(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn apiserver(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = site.spec();
     let service_cidr = spec.settings.service_cidr.to_string();
-    let unit = systemd::apiserver(&systemd::ApiServer {
+    let unit = systemd::apiserver(&systemd::ApiServerUnit {
         address: host.ip(),
         service_cidr: &service_cidr,
         node_ports: (spec.settings.node_ports.first(), spec.settings.node_ports.last()),
@@ -200,7 +200,7 @@ pub(crate) fn api_ready() -> Check {
     }
 }
 
-fn controller_manager(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn controller_manager(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = site.spec();
     let (pods, services) = (spec.settings.pod_cidr.to_string(), spec.settings.service_cidr.to_string());
     let unit = systemd::controller_manager(&systemd::ControllerManager {
@@ -213,13 +213,13 @@ fn controller_manager(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     follower(host, controller_manager_id(host), "kube-controller-manager.service", unit, 10257)
 }
 
-fn scheduler(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn scheduler(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let unit = systemd::scheduler(&site.spec().settings.feature_gates);
     follower(host, scheduler_id(host), "kube-scheduler.service", unit, 10259)
 }
 
 /// A program that works through the API server beside it.
-fn follower(host: &Host<'_>, id: StepId, unit_name: &str, unit: String, port: u16) -> DesiredStep {
+fn follower(host: &ObservedHost<'_>, id: StepId, unit_name: &str, unit: String, port: u16) -> DesiredStep {
     let what = id.what().to_owned();
     let part = unit_name.trim_end_matches(".service");
     Daemon {
@@ -256,7 +256,11 @@ fn load_balancer(site: &PlanContext<'_>) -> Option<DesiredStep> {
 
 /// A look whether a load balancer that is not managed leads from the host to the API servers: it answers with a
 /// certificate of this cluster. What it has to do stands in the title, which is told when it does not.
-pub(crate) fn leads_to_masters(site: &PlanContext<'_>, id: StepId, host: &Host<'_>) -> Option<DesiredStep> {
+pub(crate) fn leads_to_masters(
+    site: &PlanContext<'_>,
+    id: StepId,
+    host: &ObservedHost<'_>,
+) -> Option<DesiredStep> {
     let (address, port) = site.spec().settings.load_balancer.external()?;
     let masters: Vec<String> = site.masters().map(|master| format!("{}:6443", master.ip())).collect();
     let check = Check::Https {

@@ -9,7 +9,7 @@ use kubeon_wire::{CertificateAuthority, Check, Op, Usage};
 use super::files::{authority, client, pair, server};
 use super::prepare::{hosts_id, kernel_id};
 use super::step::{Daemon, DesiredStep, choose};
-use crate::context::{Host, PlanContext};
+use crate::context::{ObservedHost, PlanContext};
 use crate::quorum::{self, Quorum, quorum};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -17,16 +17,16 @@ use crate::step_id::StepId;
 /// The name of this stage.
 pub(crate) const STAGE: StageName = quorum::STAGE;
 
-fn keys_id(host: &Host<'_>) -> StepId {
+fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "keys")
 }
 
-fn choose_id(host: &Host<'_>) -> StepId {
+fn choose_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose")
 }
 
 /// The step that runs the member of a host.
-pub(crate) fn member_id(host: &Host<'_>) -> StepId {
+pub(crate) fn member_id(host: &ObservedHost<'_>) -> StepId {
     quorum::member_id(&host.name)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn members(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let in_turn = quorum(site.masters().map(|host| (&host.name, host.facts))) != Quorum::Lost;
     // All of them, not the last alone: what stands is no step, and nothing could be waited for through it.
     let mut before: Vec<StepId> = Vec::new();
-    let mut masters: Vec<&Host<'_>> = site.masters().collect();
+    let mut masters: Vec<&ObservedHost<'_>> = site.masters().collect();
     masters.sort_by_key(|host| quorum::serves(&host.name, host.facts) != Some(false));
     for host in masters {
         wishes.push(keys(host));
@@ -58,7 +58,7 @@ pub(crate) fn members(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     }
 }
 
-fn keys(host: &Host<'_>) -> DesiredStep {
+fn keys(host: &ObservedHost<'_>) -> DesiredStep {
     let mut files = vec![authority(pki("etcd/ca.crt"), CertificateAuthority::Etcd)];
     files.extend(pair(
         &pki("etcd/server"),
@@ -77,7 +77,7 @@ fn keys(host: &Host<'_>) -> DesiredStep {
         .because("the member has no keys")
 }
 
-fn member(site: &PlanContext<'_>, host: &Host<'_>, initial: &[(String, Ipv4Addr)]) -> DesiredStep {
+fn member(site: &PlanContext<'_>, host: &ObservedHost<'_>, initial: &[(String, Ipv4Addr)]) -> DesiredStep {
     let unit =
         etcd(&EtcdMember { name: host.name.as_str(), address: host.ip(), initial, token: &site.intent.uid });
     Daemon {

@@ -2,7 +2,7 @@
 
 use kubeon_wire::{CertificateAuthority, Content, File, Leaf, SecretRef, Usage};
 
-use crate::context::Host;
+use crate::context::ObservedHost;
 
 /// A plain file, readable by all.
 pub(crate) fn plain(path: String, text: String) -> File {
@@ -45,7 +45,12 @@ pub(crate) fn client(ca: CertificateAuthority, common_name: &str, organizations:
 }
 
 /// A certificate to serve with: the host's own names, this machine's, and more.
-pub(crate) fn server(ca: CertificateAuthority, common_name: &str, host: &Host<'_>, usage: Usage) -> Leaf {
+pub(crate) fn server(
+    ca: CertificateAuthority,
+    common_name: &str,
+    host: &ObservedHost<'_>,
+    usage: Usage,
+) -> Leaf {
     Leaf {
         ca,
         common_name: common_name.to_owned(),

@@ -14,7 +14,7 @@ use super::control::{self, apiserver_id, controller_manager_id, leads_to_masters
 use super::files::{authority, client, pair, plain, server};
 use super::prepare::{NODE_IMAGES, hosts_id, kernel_id};
 use super::step::{Daemon, DesiredStep, choose, part_id};
-use crate::context::{Host, PlanContext};
+use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
@@ -22,12 +22,12 @@ use crate::step_id::StepId;
 pub(crate) const STAGE: StageName = StageName::Join;
 
 /// The step after which the cluster has the node and it is Ready.
-pub(crate) fn ready_id(site: &PlanContext<'_>, host: &Host<'_>) -> StepId {
+pub(crate) fn ready_id(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> StepId {
     about(site, "ready", &host.name)
 }
 
 /// The step after which a master keeps ordinary pods off, or takes them.
-pub(crate) fn taint_id(site: &PlanContext<'_>, host: &Host<'_>) -> StepId {
+pub(crate) fn taint_id(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> StepId {
     about(site, "taint", &host.name)
 }
 
@@ -46,58 +46,58 @@ pub(crate) fn about_node(site: &PlanContext<'_>, name: &HostName) -> Vec<StepId>
 }
 
 /// The step that runs the kubelet of a host.
-pub(crate) fn kubelet_id(host: &Host<'_>) -> StepId {
+pub(crate) fn kubelet_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "kubelet")
 }
 
 /// The step that writes the keys of a host's kubelet.
-pub(crate) fn keys_id(host: &Host<'_>) -> StepId {
+pub(crate) fn keys_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "keys")
 }
 
 /// The step that gives an image of the role to containerd.
-pub(crate) fn image_id(role: &str, host: &Host<'_>) -> StepId {
+pub(crate) fn image_id(role: &str, host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, &format!("image-{role}"))
 }
 
-fn runtime_id(host: &Host<'_>) -> StepId {
+fn runtime_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "runtime")
 }
 
-fn runtime_config_id(host: &Host<'_>) -> StepId {
+fn runtime_config_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "runtime-config")
 }
 
-fn choose_runtime_id(host: &Host<'_>) -> StepId {
+fn choose_runtime_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose-runtime")
 }
 
-fn haproxy_id(host: &Host<'_>) -> StepId {
+fn haproxy_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "haproxy")
 }
 
-fn haproxy_config_id(host: &Host<'_>) -> StepId {
+fn haproxy_config_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "haproxy-config")
 }
 
-fn choose_haproxy_id(host: &Host<'_>) -> StepId {
+fn choose_haproxy_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose-haproxy")
 }
 
-fn load_balancer_id(host: &Host<'_>) -> StepId {
+fn load_balancer_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "load-balancer")
 }
 
-fn kubelet_config_id(host: &Host<'_>) -> StepId {
+fn kubelet_config_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "kubelet-config")
 }
 
-fn choose_kubelet_id(host: &Host<'_>) -> StepId {
+fn choose_kubelet_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose-kubelet")
 }
 
 /// The steps after which a host's programs reach the API.
-pub(crate) fn reach_api(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<StepId> {
+pub(crate) fn reach_api(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<StepId> {
     let mut needs = vec![rights_id(site), hosts_id(host)];
     match site.spec().settings.load_balancer {
         _ if host.master => needs.push(apiserver_id(host)),
@@ -132,7 +132,7 @@ pub(crate) fn nodes(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     }
 }
 
-fn runtime(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep>) {
+fn runtime(site: &PlanContext<'_>, host: &ObservedHost<'_>, wishes: &mut Vec<DesiredStep>) {
     let text = config::containerd(&config::ContainerdHost {
         pause: &site.intent.artifacts.images["pause"].name,
         systemd_cgroup: host.cgroup_v2(),
@@ -178,7 +178,7 @@ fn runtime(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
     }
 }
 
-fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn keys(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     // A master has the authority's certificate among the keys of its control plane: a file has one writer.
     let mut files = if host.master {
         Vec::new()
@@ -213,7 +213,7 @@ fn keys(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
 
 fn way_to_masters(
     site: &PlanContext<'_>,
-    host: &Host<'_>,
+    host: &ObservedHost<'_>,
     masters: &[(String, Ipv4Addr)],
     wishes: &mut Vec<DesiredStep>,
 ) {
@@ -240,13 +240,13 @@ fn way_to_masters(
 }
 
 /// A load balancer that is not managed must be reached from every worker, before its kubelet tries to.
-fn load_balancer(site: &PlanContext<'_>, host: &Host<'_>) -> Option<DesiredStep> {
+fn load_balancer(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
     let look = leads_to_masters(site, load_balancer_id(host), host)?;
     let before = [control::load_balancer_id(site), hosts_id(host), keys_id(host)];
     Some(look.because("its programs reach the API through it").needs(before))
 }
 
-fn kubelet(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep>) {
+fn kubelet(site: &PlanContext<'_>, host: &ObservedHost<'_>, wishes: &mut Vec<DesiredStep>) {
     let spec = site.spec();
     let text = config::kubelet(&config::Kubelet {
         dns: site.service_dns(),
@@ -287,7 +287,7 @@ fn kubelet(site: &PlanContext<'_>, host: &Host<'_>, wishes: &mut Vec<DesiredStep
     );
 }
 
-fn ready(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn ready(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let op = Op::Await { checks: vec![Check::NodesReady { nodes: vec![host.name.clone()] }] };
     DesiredStep::new(site.first(), ready_id(site, host), op)
         .title(format!("node {} is Ready", host.name))
@@ -299,7 +299,7 @@ fn ready(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
 }
 
 /// What the cluster says when it does not have the node as Ready; `None` when all is well or untold.
-fn not_ready(site: &PlanContext<'_>, host: &Host<'_>) -> Option<String> {
+fn not_ready(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<String> {
     match site.node(&host.name)? {
         None => Some("the cluster does not know the node".to_owned()),
         Some(node) if !node.ready => Some(format!("the node is not Ready: {}", node.reason)),
@@ -307,7 +307,7 @@ fn not_ready(site: &PlanContext<'_>, host: &Host<'_>) -> Option<String> {
     }
 }
 
-fn labels(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn labels(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let mut labels: BTreeMap<String, String> = host.spec.labels.clone();
     let role = if host.master { "control-plane" } else { "worker" };
     labels.insert(format!("node-role.kubernetes.io/{role}"), String::new());
@@ -319,7 +319,7 @@ fn labels(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
 }
 
 /// A worker that was about to leave and stays was cordoned on the way out; others are cordoned by people.
-fn uncordon(site: &PlanContext<'_>, host: &Host<'_>) -> Option<DesiredStep> {
+fn uncordon(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Option<DesiredStep> {
     let open = match site.node(&host.name) {
         Some(Some(node)) => !node.unschedulable,
         Some(None) => true,
@@ -334,7 +334,7 @@ fn uncordon(site: &PlanContext<'_>, host: &Host<'_>) -> Option<DesiredStep> {
     })
 }
 
-fn taint(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn taint(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let present = site.taints_masters();
     let title = if present { "keep ordinary pods off" } else { "let ordinary pods onto" };
     let op = Op::Taint { node: host.name.clone(), present };

@@ -6,9 +6,9 @@ pub(crate) mod control;
 pub(crate) mod etcd;
 mod files;
 pub(crate) mod join;
-pub(crate) mod leave;
 pub(crate) mod network;
 pub(crate) mod prepare;
+pub(crate) mod remove_workers;
 pub(crate) mod stage;
 pub(crate) mod step;
 pub(crate) mod verify;
@@ -47,8 +47,8 @@ pub const STAGES: &[Stage] = &[
     },
     Stage { name: verify::STAGE, title: "nodes Ready, DNS answers on every host", steps: verify::cluster },
     Stage {
-        name: leave::STAGE,
+        name: remove_workers::STAGE,
         title: "empty nodes, take them out, reset their hosts",
-        steps: leave::workers,
+        steps: remove_workers::workers,
     },
 ];

@@ -11,7 +11,7 @@ use super::files::{client, pair, plain};
 use super::join::{self, reach_api, ready_id};
 use super::prepare::NET_TOOLS;
 use super::step::{Daemon, DesiredStep, choose};
-use crate::context::{Host, PlanContext};
+use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
@@ -19,12 +19,12 @@ use crate::step_id::StepId;
 pub(crate) const STAGE: StageName = StageName::Network;
 
 /// The step that runs kube-proxy on a host.
-pub(crate) fn kube_proxy_id(host: &Host<'_>) -> StepId {
+pub(crate) fn kube_proxy_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "kube-proxy")
 }
 
 /// The step that runs flannel on a host.
-pub(crate) fn flannel_id(host: &Host<'_>) -> StepId {
+pub(crate) fn flannel_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "flannel")
 }
 
@@ -33,11 +33,11 @@ pub(crate) fn dns_id(site: &PlanContext<'_>) -> StepId {
     site.first().id(STAGE, "dns")
 }
 
-fn config_id(host: &Host<'_>) -> StepId {
+fn config_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "config")
 }
 
-fn choose_id(host: &Host<'_>) -> StepId {
+fn choose_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "choose")
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn services(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
 }
 
 /// nft and iptables of the bundle, where the host has none. The services look for its own first.
-fn tools(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<DesiredStep> {
+fn tools(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Vec<DesiredStep> {
     let wanted = site.spec().settings.proxy_mode;
     if !host.lacks_tools(wanted) {
         return Vec::new();
@@ -72,7 +72,7 @@ fn tools(site: &PlanContext<'_>, host: &Host<'_>) -> Vec<DesiredStep> {
     vec![chosen, callable]
 }
 
-fn files(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn files(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     let spec = site.spec();
     let server = site.server(host);
     let mode = host.proxy_mode(spec.settings.proxy_mode);
@@ -104,7 +104,7 @@ fn files(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
         .needs([join::keys_id(host)])
 }
 
-fn kube_proxy(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn kube_proxy(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     Daemon {
         id: kube_proxy_id(host),
         unit_name: "kube-proxy.service",
@@ -124,7 +124,7 @@ fn kube_proxy(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
     .reads([config_id(host), choose_id(host)])
 }
 
-fn flannel(site: &PlanContext<'_>, host: &Host<'_>) -> DesiredStep {
+fn flannel(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     Daemon {
         id: flannel_id(host),
         unit_name: "flanneld.service",

@@ -7,7 +7,7 @@ use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_wire::{HostsEntry, Op};
 
 use super::step::{DesiredStep, part_id};
-use crate::context::{Host, PlanContext};
+use crate::context::{ObservedHost, PlanContext};
 use crate::input::PartInfo;
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
@@ -52,12 +52,12 @@ pub(crate) fn parts(master: bool) -> impl Iterator<Item = &'static str> {
 pub(crate) const STAGE: StageName = StageName::Prepare;
 
 /// The step that prepares a host's kernel.
-pub(crate) fn kernel_id(host: &Host<'_>) -> StepId {
+pub(crate) fn kernel_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "kernel")
 }
 
 /// The step that writes a host's hosts file.
-pub(crate) fn hosts_id(host: &Host<'_>) -> StepId {
+pub(crate) fn hosts_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "hosts")
 }
 
@@ -103,7 +103,7 @@ fn shared_names(site: &PlanContext<'_>) -> Vec<HostsEntry> {
         .collect()
 }
 
-fn hosts_file(site: &PlanContext<'_>, host: &Host<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
+fn hosts_file(site: &PlanContext<'_>, host: &ObservedHost<'_>, shared: &[HostsEntry]) -> Vec<HostsEntry> {
     let balancer = &site.spec().settings.load_balancer;
     let api = match balancer {
         _ if host.master => Some(host.ip()),
@@ -137,7 +137,7 @@ pub(crate) fn artifacts(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     }
 }
 
-fn part(host: &Host<'_>, what: &str, name: &str, info: &PartInfo) -> DesiredStep {
+fn part(host: &ObservedHost<'_>, what: &str, name: &str, info: &PartInfo) -> DesiredStep {
     let op = Op::Part {
         name: name.to_owned(),
         digest: info.digest.clone(),

@@ -3,7 +3,7 @@
 use kubeon_api::HostAddress;
 use kubeon_wire::{Check, Link, Op};
 
-use crate::context::{Host, PlanContext};
+use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
@@ -34,7 +34,7 @@ pub(crate) struct DesiredStep {
 }
 
 impl DesiredStep {
-    pub(crate) fn new(host: &Host<'_>, id: StepId, op: Op) -> Self {
+    pub(crate) fn new(host: &ObservedHost<'_>, id: StepId, op: Op) -> Self {
         Self::on(host.address(), id, op)
     }
 
@@ -111,14 +111,14 @@ impl DesiredStep {
 pub(crate) const ARTIFACTS: StageName = StageName::Artifacts;
 
 /// The step that unpacks a part on a host.
-pub(crate) fn part_id(part: &str, host: &Host<'_>) -> StepId {
+pub(crate) fn part_id(part: &str, host: &ObservedHost<'_>) -> StepId {
     host.id(ARTIFACTS, part)
 }
 
 /// Links that choose the bundle's version of parts, and put programs where people look for them.
 pub(crate) fn choose(
     site: &PlanContext<'_>,
-    host: &Host<'_>,
+    host: &ObservedHost<'_>,
     id: StepId,
     parts: &[&str],
     programs: &[(&str, &str)],
@@ -146,7 +146,7 @@ pub(crate) struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    pub(crate) fn into_step(self, host: &Host<'_>) -> DesiredStep {
+    pub(crate) fn into_step(self, host: &ObservedHost<'_>) -> DesiredStep {
         let Self { id, unit_name, unit, watches, ready } = self;
         DesiredStep::new(host, id, Op::Service { name: unit_name.to_owned(), unit, watches, ready })
             .title(format!("start {}", unit_name.trim_end_matches(".service")))

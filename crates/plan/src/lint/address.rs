@@ -1,19 +1,20 @@
-//! Every host has an address of its own, and everybody is told the same one.
+//! Every host has an address of its own, and every hosts file maps its name to that address.
 
 use kubeon_api::HostAddress;
 use kubeon_wire::Op;
 
-use super::Finding;
+use super::finding::LintFinding;
 use crate::input::{Seen, Snapshot};
 use crate::output::{Plan, Step};
 
-pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
-    let texts =
-        one_machine(plan, snapshot).into_iter().chain(plan.steps.iter().flat_map(|step| told(step, plan)));
-    texts.map(|text| Finding::fatal("address", text)).collect()
+pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
+    let texts = one_machine(plan, snapshot)
+        .into_iter()
+        .chain(plan.steps.iter().flat_map(|step| wrong_entries(step, plan)));
+    texts.map(|text| LintFinding::fatal("address", text)).collect()
 }
 
-/// Two addresses of the plan that lead to the same machine: its etcd, its kubelet would be two.
+/// Two addresses of the plan that belong to the same machine: it would get two etcd members and two kubelets.
 fn one_machine(plan: &Plan, snapshot: &Snapshot) -> Vec<String> {
     let mut texts = Vec::new();
     for address in plan.hosts.keys() {
@@ -25,21 +26,19 @@ fn one_machine(plan: &Plan, snapshot: &Snapshot) -> Vec<String> {
     texts
 }
 
-/// Hosts entries that lead a host's name elsewhere.
-fn told(step: &Step, plan: &Plan) -> Vec<String> {
+/// Hosts entries that map a host's name to the address of another host.
+fn wrong_entries(step: &Step, plan: &Plan) -> Vec<String> {
     let Op::Hosts { entries } = &step.op else { return Vec::new() };
     let name = |ip| plan.hosts.get(&HostAddress::from(ip)).map(|host| host.name.as_str());
     let mut texts = Vec::new();
     for entry in entries {
         let Some(own) = name(entry.address) else { continue };
-        let others = entry.names.iter().filter(|told| {
-            *told != own && plan.hosts.values().any(|host| host.name.as_str() == told.as_str())
+        let others = entry.names.iter().filter(|other| {
+            *other != own && plan.hosts.values().any(|host| host.name.as_str() == other.as_str())
         });
-        texts.extend(
-            others.map(|told| {
-                format!("{} gives {told} the address {}, which is {own}'s", step.id, entry.address)
-            }),
-        );
+        texts.extend(others.map(|other| {
+            format!("{} gives {other} the address {}, which is {own}'s", step.id, entry.address)
+        }));
     }
     texts
 }

@@ -1,49 +1,20 @@
-//! What must be true of every plan, whatever made it. Run after planning, and once more right before
-//! `apply`, where a fatal finding stops the turn.
+//! Rules that every plan must keep. They are checked after planning and again right before `apply`, where a fatal
+//! finding stops the reconcile.
 
 mod address;
 mod drain;
+mod finding;
+mod needs;
 mod order;
 mod quorum;
 mod secrets;
 mod unknown;
 
-use std::collections::HashSet;
-
-use serde::{Deserialize, Serialize};
-
 use crate::input::Snapshot;
-use crate::output::{Plan, Step};
-use crate::step_id::StepId;
+use crate::output::Plan;
+pub use finding::{LintFinding, Severity};
 
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Severity {
-    /// The plan must not be applied.
-    Fatal,
-    /// A person should know.
-    Warn,
-}
-
-/// Something that must not be in a plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// How bad it is.
-    pub severity: Severity,
-    /// The rule, such as `quorum`.
-    pub rule: String,
-    /// One sentence that names the step or host.
-    pub text: String,
-}
-
-impl Finding {
-    pub(crate) fn fatal(rule: &str, text: String) -> Self {
-        Self { severity: Severity::Fatal, rule: rule.to_owned(), text }
-    }
-}
-
-type Rule = fn(&Plan, &Snapshot) -> Vec<Finding>;
+type Rule = fn(&Plan, &Snapshot) -> Vec<LintFinding>;
 
 const RULES: &[Rule] = &[
     order::check,
@@ -57,34 +28,21 @@ const RULES: &[Rule] = &[
 
 /// Checks a plan against every rule.
 #[must_use]
-pub fn lint(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
+pub fn lint(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
     RULES.iter().flat_map(|rule| rule(plan, snapshot)).collect()
 }
 
-/// No two hosts share a name: nodes would overwrite each other.
-fn one_address_one_name(plan: &Plan, _: &Snapshot) -> Vec<Finding> {
+/// No two hosts have the same name: their nodes would overwrite each other.
+fn one_address_one_name(plan: &Plan, _: &Snapshot) -> Vec<LintFinding> {
     let mut names = std::collections::BTreeMap::new();
     plan.hosts
         .iter()
         .filter_map(|(address, host)| names.insert(&host.name, address).map(|other| (host, address, other)))
         .map(|(host, address, other)| {
-            Finding::fatal("duplicate-name", format!("{address} and {other} are both named {}", host.name))
+            LintFinding::fatal(
+                "duplicate-name",
+                format!("{address} and {other} are both named {}", host.name),
+            )
         })
         .collect()
-}
-
-/// Whether `target` lies before `from` along the needs.
-fn reaches(plan: &Plan, from: &Step, target: &StepId) -> bool {
-    let (mut open, mut done) = (vec![from], HashSet::new());
-    while let Some(step) = open.pop() {
-        for need in &step.needs {
-            if need == target {
-                return true;
-            }
-            if done.insert(need.as_str()) {
-                open.extend(plan.steps.iter().find(|other| &other.id == need));
-            }
-        }
-    }
-    false
 }

@@ -1,14 +1,15 @@
-//! Members of etcd that exist are never changed two at a time: each change waits for the one before. Only where it is
-//! known that there is no quorum to lose may they be mended side by side.
+//! Existing etcd members are changed one after another. They may be repaired in parallel only if the quorum is known to
+//! be lost already.
 
 use kubeon_api::{HostAddress, HostRole};
 
-use super::{Finding, reaches};
+use super::finding::LintFinding;
+use super::needs::reaches;
 use crate::input::{Seen, Snapshot};
 use crate::output::{Plan, Step};
 use crate::quorum::{Quorum, is_member, quorum};
 
-pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
+pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<LintFinding> {
     let facts = |address: &HostAddress| snapshot.hosts.get(address).and_then(Seen::fresh);
     let existed = |step: &&Step| {
         facts(&step.host).is_some_and(|facts| facts.journal.iter().any(|entry| step.id == *entry.id))
@@ -22,7 +23,7 @@ pub(super) fn check(plan: &Plan, snapshot: &Snapshot) -> Vec<Finding> {
         .windows(2)
         .filter(|pair| !reaches(plan, pair[1], &pair[0].id))
         .map(|pair| {
-            Finding::fatal(
+            LintFinding::fatal(
                 "quorum",
                 format!("{} and {} would change members at the same time", pair[0].id, pair[1].id),
             )

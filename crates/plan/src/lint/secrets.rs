@@ -1,18 +1,18 @@
-//! No step holds the text of a secret: only references, so that a plan can be printed and kept.
+//! A step holds references to secrets, never their text, so that a plan can be printed and stored.
 
 use kubeon_wire::{Content, Op};
 
-use super::Finding;
+use super::finding::LintFinding;
 use crate::input::Snapshot;
 use crate::output::{Plan, Step};
 
-/// Words before a secret: keys of kubeconfigs and objects, and flags of programs.
+/// Names that precede a secret: keys of kubeconfigs and objects, and flags of programs.
 const NAMES: [&str; 3] = ["client-key-data", "token", "password"];
 
-pub(super) fn check(plan: &Plan, _: &Snapshot) -> Vec<Finding> {
+pub(super) fn check(plan: &Plan, _: &Snapshot) -> Vec<LintFinding> {
     plan.steps
         .iter()
-        .flat_map(|step| found(step).into_iter().map(|text| Finding::fatal("secret", text)))
+        .flat_map(|step| found(step).into_iter().map(|text| LintFinding::fatal("secret", text)))
         .collect()
 }
 
@@ -52,7 +52,7 @@ fn is_secret(text: &str) -> bool {
     text.contains("PRIVATE KEY-----") || NAMES.iter().any(|name| is_given(text, name))
 }
 
-/// Whether the name stands in the text as a key or a flag, with a value behind it.
+/// Whether the text contains the name as a key or a flag with a value.
 fn is_given(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let before = &text[..at];

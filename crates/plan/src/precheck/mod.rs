@@ -17,7 +17,7 @@ mod rule;
 use kubeon_api::{HostRole, Refusal, Remedy};
 use kubeon_wire::{PrecheckHost, PrecheckReport, PrecheckResult, PrecheckSeverity as Severity};
 
-pub use network::{Place, questions};
+pub use network::{ConnectionTarget, questions};
 
 use crate::input::{HostSpec, Intent, Seen, Snapshot};
 use host_conflicts::HostConflicts;
@@ -126,7 +126,7 @@ fn seen(check: &str, found: &str) -> PrecheckResult {
 }
 
 fn unseen(intent: &Intent, spec: &HostSpec, master: bool, why: &str, denied: bool) -> PrecheckHost {
-    let left_out = !master && intent.without.contains(&spec.address);
+    let left_out = !master && intent.skip_hosts.contains(&spec.address);
     let refusal = unreachable(spec, master, why);
     let failed = PrecheckResult {
         ok: false,

@@ -29,14 +29,17 @@ const LOW_MTU: u32 = 1400;
 const TELLING: usize = 5;
 
 /// A place to connect to: an address, or a name that the host is to resolve, and a port.
-pub type Place = (String, u16);
+pub type ConnectionTarget = (String, u16);
 
 /// What each host is to be asked about the others, and about `further` places such as a registry. Nobody is asked about
 /// hosts that are left out: they are known not to answer.
 #[must_use]
-pub fn questions(intent: &Intent, further: &[Place]) -> BTreeMap<HostAddress, Vec<Place>> {
+pub fn questions(
+    intent: &Intent,
+    further: &[ConnectionTarget],
+) -> BTreeMap<HostAddress, Vec<ConnectionTarget>> {
     let to = |host: HostAddress, port: u16| (host.to_string(), port);
-    let here = |host: &HostAddress| !intent.without.contains(host);
+    let here = |host: &HostAddress| !intent.skip_hosts.contains(host);
     let of = |hosts: &[HostSpec]| -> Vec<HostAddress> {
         hosts.iter().map(|host| host.address).filter(here).collect()
     };
@@ -44,7 +47,7 @@ pub fn questions(intent: &Intent, further: &[Place]) -> BTreeMap<HostAddress, Ve
     let mut all = BTreeMap::new();
     for host in masters.iter().chain(&workers).copied() {
         let others = masters.iter().copied().filter(|master| *master != host);
-        let mut asked: Vec<Place> = further.to_vec();
+        let mut asked: Vec<ConnectionTarget> = further.to_vec();
         if masters.contains(&host) {
             asked.extend(others.flat_map(|other| [6443, 2379, 2380, 10250].map(|port| to(other, port))));
             asked.extend(workers.iter().take(MOST_PEERS).map(|worker| to(*worker, 10250)));

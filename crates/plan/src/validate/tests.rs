@@ -4,7 +4,7 @@ use kubeon_api::kubernetes_cluster::{ClusterSettings, DeployMode, LoadBalancer, 
 use super::*;
 use crate::sim::cluster as spec;
 
-fn subjects(spec: ClusterSpec) -> Vec<String> {
+fn subjects(spec: DesiredCluster) -> Vec<String> {
     let error = validate(spec, &["v1.36.3".parse().unwrap()]).unwrap_err();
     error.refusals.into_iter().map(|refusal| format!("{} {}", refusal.field, refusal.value)).collect()
 }

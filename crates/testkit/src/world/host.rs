@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kubeon_api::{Digest, HostAddress};
 use kubeon_wire::{
-    CertificateFact, Claim, Facts, Fence, HostsEntry, JournalEntry, KubeletFacts, Op, Standing,
+    CertificateFact, Claim, Facts, Fence, HostsEntry, JournalEntry, KubeletFacts, Op, ResultState,
 };
 
-use super::effect::{Effect, Traces};
+use super::effect::{Effect, FileOnDisk, HostContent};
 use crate::hosts::HostBuilder;
 use crate::text::{fingerprint, sha256_like};
 
@@ -16,7 +16,7 @@ const TOOLS: &str = "/var/lib/kubeon/tools";
 const BOOTSTRAP: &str = "/var/lib/kubelet/bootstrap/client.crt";
 
 /// The host.
-pub(super) struct Host {
+pub(super) struct SimulatedHost {
     pub address: HostAddress,
     base: Facts,
     pub up: bool,
@@ -37,14 +37,6 @@ pub(super) struct Host {
     pub joined: bool,
 }
 
-/// A file.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct FileOnDisk {
-    pub mode: u32,
-    pub text: String,
-    pub secret: bool,
-}
-
 /// A unit.
 pub(super) struct Unit {
     pub text: String,
@@ -60,7 +52,7 @@ pub(super) struct Remembered {
     pub op: Op,
 }
 
-impl Host {
+impl SimulatedHost {
     pub(super) fn of(builder: HostBuilder) -> Self {
         let HostBuilder { address, facts, unknown } = builder;
         let claim = facts.claim.clone();
@@ -164,17 +156,17 @@ impl Host {
         Ok(self.images.insert(name).then_some(line))
     }
 
-    fn remove(&mut self, traces: Traces) -> bool {
+    fn remove(&mut self, traces: HostContent) -> bool {
         match traces {
-            Traces::Images => clear(&mut self.images),
-            Traces::Links => clear(&mut self.links),
-            Traces::Files => clear(&mut self.files) | std::mem::take(&mut self.joined),
-            Traces::Parts => clear(&mut self.parts),
-            Traces::Etcd => self.etcd.take().is_some(),
-            Traces::Kernel => clear(&mut self.kernel),
-            Traces::Names => self.names.take().is_some(),
-            Traces::Journal => clear(&mut self.journal),
-            Traces::Claim => self.claim.take().is_some(),
+            HostContent::Images => clear(&mut self.images),
+            HostContent::Links => clear(&mut self.links),
+            HostContent::Files => clear(&mut self.files) | std::mem::take(&mut self.joined),
+            HostContent::Parts => clear(&mut self.parts),
+            HostContent::Etcd => self.etcd.take().is_some(),
+            HostContent::Kernel => clear(&mut self.kernel),
+            HostContent::Names => self.names.take().is_some(),
+            HostContent::Journal => clear(&mut self.journal),
+            HostContent::Claim => self.claim.take().is_some(),
         }
     }
 
@@ -266,8 +258,8 @@ impl Host {
     }
 
     fn entry(&self, id: &str, remembered: &Remembered) -> JournalEntry {
-        let standing = self.drift(&remembered.op).map_or(Standing::Stands, Standing::Drifted);
-        JournalEntry { id: id.to_owned(), digest: remembered.digest.clone(), standing }
+        let state = self.drift(&remembered.op).map_or(ResultState::UpToDate, ResultState::Drifted);
+        JournalEntry { id: id.to_owned(), digest: remembered.digest.clone(), state }
     }
 
     fn drift(&self, op: &Op) -> Option<String> {

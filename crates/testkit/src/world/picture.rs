@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use kubeon_wire::Op;
 
-use super::host::Host;
+use super::host::SimulatedHost;
 use super::state::State;
 use crate::text::fingerprint;
 
@@ -34,7 +34,7 @@ pub(super) fn draw(state: &State) -> String {
     picture
 }
 
-fn draw_host(picture: &mut String, host: &Host, state: &State) {
+fn draw_host(picture: &mut String, host: &SimulatedHost, state: &State) {
     let name = host.name();
     let mut line = |text: String| writeln!(picture, "{name} {text}").unwrap();
     if let Some(claim) = &host.claim {
@@ -62,7 +62,7 @@ fn draw_host(picture: &mut String, host: &Host, state: &State) {
     // A part is told by its folder: whether the journal holds it too makes no difference.
     let parts = |id: &str| host.journal.get(id).is_some_and(|entry| matches!(entry.op, Op::Part { .. }));
     for entry in host.facts(state.now).journal.into_iter().filter(|entry| !parts(&entry.id)) {
-        line(format!("journal {} {} {:?}", entry.id, entry.digest, entry.standing));
+        line(format!("journal {} {} {:?}", entry.id, entry.digest, entry.state));
     }
     if let Some(cluster) = state.cluster_facts(host.address) {
         line(format!("says {cluster:?}"));

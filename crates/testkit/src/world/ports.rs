@@ -11,8 +11,10 @@ use kubeon_ports::{ActHost, Blobs, Clock, EventSink, HostSession, ProbeHost, Rep
 use kubeon_wire::{Category, Check, Event, Facts, Fence, HostStep, Op, SecretRef, StepFailure};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::effect::{Effect, effects_of, remember};
-use super::{Fault, World};
+use super::effect::Effect;
+use super::fault::Fault;
+use super::op_effects::{effects_of, remember};
+use super::shared_state::SharedState;
 
 /// Stands in every secret that [`Ports`] resolves: where it is found in an output, a secret leaked.
 pub const SENTINEL: &str = "not-for-your-eyes-7f3a";
@@ -23,7 +25,7 @@ const PAUSE_MILLISECONDS: u64 = 40;
 /// What one process sees of the world. When the process dies, every call of these never returns.
 #[derive(Clone)]
 pub struct Ports {
-    pub(super) world: World,
+    pub(super) world: SharedState,
     pub(super) life: u64,
 }
 
@@ -55,7 +57,7 @@ impl Ports {
         self.up(host).await?;
         let changed =
             self.world.lock().happen(host, effect).map_err(|cause| failure(Category::Failed, cause))?;
-        self.world.stir();
+        self.world.notify();
         // The process may have died of this very effect: then nobody hears of it.
         self.alive().await;
         Ok(changed)
@@ -63,7 +65,7 @@ impl Ports {
 
     /// Returns when all checks hold, or the host is gone.
     async fn hold(&self, host: HostAddress, checks: &[Check]) -> Result<(), StepFailure> {
-        let mut changed = self.world.changed.subscribe();
+        let mut changed = self.world.changes();
         loop {
             self.up(host).await?;
             let missing = checks.iter().any(|check| self.world.lock().holds(host, check).is_err());
@@ -197,7 +199,7 @@ impl HostSession for Session {
 }
 
 impl Session {
-    fn world(&self) -> &World {
+    fn world(&self) -> &SharedState {
         &self.ports.world
     }
 

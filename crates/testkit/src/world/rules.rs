@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use kubeon_api::HostAddress;
 use kubeon_wire::{Check, ClusterFacts, EtcdFact, NodeFact};
 
-use super::host::{Host, pki};
+use super::host::{SimulatedHost, pki};
 use super::state::State;
 
 impl State {
@@ -97,7 +97,7 @@ impl State {
             return EtcdFact::Untold;
         }
         let members = self.hosts.values().filter(|other| other.uid() == Some(uid) && other.etcd.is_some());
-        let health = |member: &Host| {
+        let health = |member: &SimulatedHost| {
             // A host without power says nothing; one whose member does not run refuses.
             member.up.then(|| member.runs("etcd.service") && self.quorum(uid))
         };

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use kubeon_api::HostAddress;
 use serde_json::Value;
 
-use super::host::Host;
-use super::{Effect, Faults, LostBlobs};
+use super::effect::Effect;
+use super::fault::Faults;
+use super::host::SimulatedHost;
 use crate::hosts::{HostBuilder, NOW};
 
 /// The world's content.
 pub(super) struct State {
-    pub hosts: BTreeMap<HostAddress, Host>,
+    pub hosts: BTreeMap<HostAddress, SimulatedHost>,
     /// What the etcd of each cluster holds, by the cluster's identity.
     pub clusters: BTreeMap<String, Cluster>,
     pub now: i64,
@@ -21,7 +22,7 @@ pub(super) struct State {
     pub opened: BTreeMap<HostAddress, usize>,
     pub faults: Faults<String>,
     pub opening_faults: Faults<HostAddress>,
-    pub lost_blobs: LostBlobs,
+    pub lost_blobs: BTreeSet<String>,
     pub slow: Slow,
     /// Hosts that the load balancer cannot be reached from.
     pub blocked: BTreeSet<HostAddress>,
@@ -59,7 +60,7 @@ pub(super) struct Cluster {
 impl State {
     pub(super) fn of(hosts: impl IntoIterator<Item = HostBuilder>) -> Self {
         Self {
-            hosts: hosts.into_iter().map(|host| (host.address, Host::of(host))).collect(),
+            hosts: hosts.into_iter().map(|host| (host.address, SimulatedHost::of(host))).collect(),
             clusters: BTreeMap::new(),
             now: NOW,
             log: Vec::new(),
@@ -68,7 +69,7 @@ impl State {
             opened: BTreeMap::new(),
             faults: BTreeMap::new(),
             opening_faults: BTreeMap::new(),
-            lost_blobs: LostBlobs::new(),
+            lost_blobs: BTreeSet::new(),
             slow: Slow::default(),
             blocked: BTreeSet::new(),
             life: 0,
@@ -78,11 +79,11 @@ impl State {
         }
     }
 
-    pub(super) fn host_mut(&mut self, host: HostAddress) -> &mut Host {
+    pub(super) fn host_mut(&mut self, host: HostAddress) -> &mut SimulatedHost {
         self.hosts.get_mut(&host).unwrap_or_else(|| panic!("the world has no host {host}"))
     }
 
-    pub(super) fn host(&self, host: HostAddress) -> &Host {
+    pub(super) fn host(&self, host: HostAddress) -> &SimulatedHost {
         self.hosts.get(&host).unwrap_or_else(|| panic!("the world has no host {host}"))
     }
 
@@ -230,8 +231,9 @@ impl State {
         }
         let known = self.clusters.entry(uid.clone()).or_default();
         if known.formed.is_some() && known.started.contains(&name) {
-            self.harms
-                .push(format!("{name} starts its etcd member anew, its data lost, while the cluster exists"));
+            self.harms.push(format!(
+                "{name} starts its etcd member again with its data lost while the cluster exists"
+            ));
         }
         known.started.insert(name.clone());
         let others = self.hosts.values().filter(|host| host.uid() == Some(uid.as_str()));

@@ -26,7 +26,7 @@ const HELD_PAUSE: Duration = Duration::from_millis(500);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How much longer than a step's own timeout a host may be silent before its session counts as broken.
-const GRACE: Duration = Duration::from_secs(15);
+const GRACE_PERIOD: Duration = Duration::from_secs(15);
 
 /// How many sessions of a host may end before their time in one run.
 const SESSIONS: u8 = 8;
@@ -41,7 +41,7 @@ const LONGEST_TRY: Duration = Duration::from_secs(4 * 3600);
 /// How long a session may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What all lines of a run share.
+/// What all connections of a run share.
 pub(crate) struct RunContext<'a> {
     pub act: &'a dyn ActHost,
     pub watch: &'a dyn RunObserver,
@@ -66,7 +66,7 @@ impl RunContext<'_> {
 }
 
 /// The line to one host.
-pub(crate) struct Line<'a> {
+pub(crate) struct HostConnection<'a> {
     pub host: HostAddress,
     fence: &'a Fence,
     context: &'a RunContext<'a>,
@@ -76,7 +76,7 @@ pub(crate) struct Line<'a> {
     heard: watch::Sender<Instant>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> HostConnection<'a> {
     pub(crate) fn new(host: HostAddress, fence: &'a Fence, context: &'a RunContext<'a>) -> Self {
         let heard = watch::Sender::new(Instant::now());
         Self { host, fence, context, session: Mutex::new(None), lost: OnceLock::new(), heard }
@@ -153,13 +153,13 @@ impl<'a> Line<'a> {
 
     /// Waits for `work`, which the host is to finish within `patience`. A host that is silent for longer,
     /// about this step and every other, is taken to be gone. Steps wait behind the bytes of parts on a
-    /// slow line, so a word about any step counts; but no try lasts longer than [`LONGEST_TRY`].
+    /// slow connection, so a word about any step counts; but no try lasts longer than [`LONGEST_TRY`].
     pub(crate) async fn hear<T>(
         &self,
         patience: Duration,
         work: impl Future<Output = Result<T, StepFailure>>,
     ) -> Result<T, StepFailure> {
-        let patience = patience + GRACE;
+        let patience = patience + GRACE_PERIOD;
         self.heard();
         let end = Instant::now() + LONGEST_TRY;
         let silence = async {

@@ -1,17 +1,17 @@
-//! Whether what a step left is still there. Looks only; what cannot be told counts as standing, since
-//! doing a step again is the planner's decision and needs a reason.
+//! Checks whether the results of steps are still there. It changes nothing. A result that cannot be checked is assumed to
+//! be up to date, because the planner needs a reason to repeat a step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use kubeon_wire::{Standing, StepFailure};
+use kubeon_wire::{ResultState, StepFailure};
 
 use crate::api::Api;
 use crate::durable::{lstat, read_text, sha256};
 use crate::failure::Doing;
-use crate::host::Host;
+use crate::host::HostSystem;
 use crate::journal::{Entry, Mark};
 use crate::ops::kernel::{same, value_of};
 use crate::ops::{hosts, image, service, swap};
@@ -23,13 +23,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long all questions to the API server may take.
 const ALL_LOOKS: Duration = Duration::from_millis(2500);
 
-/// What is asked once for many steps.
+/// The status of units, images and objects, read once for many steps.
 pub struct Look<'a> {
-    host: &'a Host,
+    host: &'a HostSystem,
     units: Option<BTreeMap<String, UnitState>>,
     images: Images,
     objects: BTreeMap<String, bool>,
-    untold: Vec<String>,
+    unchecked: Vec<String>,
 }
 
 enum Images {
@@ -39,9 +39,9 @@ enum Images {
 }
 
 impl<'a> Look<'a> {
-    /// Asks for what the entries left, everything at the same time.
+    /// Reads the status of everything that the entries name, in parallel.
     #[must_use]
-    pub fn at(host: &'a Host, entries: &[&Entry]) -> Self {
+    pub fn at(host: &'a HostSystem, entries: &[&Entry]) -> Self {
         let marks = || entries.iter().flat_map(|entry| &entry.marks);
         let names: Vec<String> = marks().filter_map(unit_name).collect();
         let paths: Vec<String> = marks().filter_map(object_path).collect();
@@ -53,38 +53,37 @@ impl<'a> Look<'a> {
             let images = images.map(|thread| thread.join().unwrap_or(Images::Unknown));
             let objects = objects.map(|thread| thread.join().unwrap_or_default()).unwrap_or_default();
             let missed = [
-                (!names.is_empty() && units.is_none(), "systemd did not tell how its services are"),
-                (matches!(images, Some(Images::Unknown)), "containerd did not tell its images"),
+                (!names.is_empty() && units.is_none(), "systemd did not report the status of its units"),
+                (matches!(images, Some(Images::Unknown)), "containerd did not list its images"),
                 (
                     objects.len() < paths.iter().collect::<BTreeSet<_>>().len(),
-                    "the API server did not tell of all objects",
+                    "the API server did not return all objects",
                 ),
             ];
             let missed = missed.into_iter().filter(|(missed, _)| *missed);
-            let untold =
-                missed.map(|(_, what)| format!("{what} in time: what was not told is taken for standing"));
-            let (images, untold) = (images.unwrap_or(Images::Unknown), untold.collect());
-            Self { host, units, images, objects, untold }
+            let unchecked = missed.map(|(_, what)| format!("{what} in time; assumed up to date"));
+            let (images, unchecked) = (images.unwrap_or(Images::Unknown), unchecked.collect());
+            Self { host, units, images, objects, unchecked }
         })
     }
 
-    /// What nobody answered, in words.
+    /// The checks that did not finish in time, in words.
     #[must_use]
-    pub fn untold(&self) -> Vec<String> {
-        self.untold.clone()
+    pub fn unchecked(&self) -> Vec<String> {
+        self.unchecked.clone()
     }
 
-    /// Whether everything that the step left is there.
+    /// Whether every result of the step is still there.
     #[must_use]
-    pub fn standing(&self, entry: &Entry) -> Standing {
+    pub fn state_of(&self, entry: &Entry) -> ResultState {
         for mark in &entry.marks {
             match self.drift(mark) {
                 Ok(None) => {}
-                Ok(Some(why)) => return Standing::Drifted(why),
-                Err(failure) => return Standing::Drifted(failure.cause),
+                Ok(Some(why)) => return ResultState::Drifted(why),
+                Err(failure) => return ResultState::Drifted(failure.cause),
             }
         }
-        Standing::Stands
+        ResultState::UpToDate
     }
 
     fn drift(&self, mark: &Mark) -> Result<Option<String>, StepFailure> {
@@ -175,47 +174,47 @@ fn object_path(mark: &Mark) -> Option<String> {
     if let Mark::Object { path } = mark { Some(path.clone()) } else { None }
 }
 
-fn look_at_images(host: &Host) -> Images {
+fn look_at_images(host: &HostSystem) -> Images {
     if !host.root.at(paths::CTR).exists() {
         return Images::NoProgram;
     }
     image::known(host, Instant::now() + LOOK, false).map_or(Images::Unknown, Images::Known)
 }
 
-/// Whether each object exists; those that the API server does not tell of are left out.
-fn look_at_objects(host: &Host, paths: &[String]) -> BTreeMap<String, bool> {
-    let mut told = BTreeMap::new();
-    let Ok(api) = Api::local(host) else { return told };
+/// Whether each object exists. Objects for which the API server gives no answer are left out.
+fn look_at_objects(host: &HostSystem, paths: &[String]) -> BTreeMap<String, bool> {
+    let mut found = BTreeMap::new();
+    let Ok(api) = Api::local(host) else { return found };
     let end = Instant::now() + ALL_LOOKS;
     for path in paths.iter().take_while(|_| Instant::now() < end) {
         match api.get(path, LOOK) {
-            Ok(answer) if answer.status == 404 => told.insert(path.clone(), false),
-            Ok(_) => told.insert(path.clone(), true),
+            Ok(answer) if answer.status == 404 => found.insert(path.clone(), false),
+            Ok(_) => found.insert(path.clone(), true),
             // The API server does not answer: the other objects cannot be read either.
-            Err(_) => return told,
+            Err(_) => return found,
         };
     }
-    told
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Effect;
+    use crate::job::StepEffect;
     use crate::ops::service::Service;
     use crate::ops::{files, links};
     use crate::testing::Bench;
     use kubeon_wire::{Content, File, Link};
 
-    fn standing(bench: &Bench, effect: &Effect) -> Standing {
+    fn state_of(bench: &Bench, effect: &StepEffect) -> ResultState {
         let entry = Entry { id: "x".into(), digest: "d".into(), marks: effect.marks.clone() };
-        Look::at(&bench.host, &[&entry]).standing(&entry)
+        Look::at(&bench.host, &[&entry]).state_of(&entry)
     }
 
-    fn drifted(bench: &Bench, effect: &Effect, word: &str) {
-        match standing(bench, effect) {
-            Standing::Drifted(why) => assert!(why.contains(word), "{why}"),
-            Standing::Stands => panic!("stands, though {word}"),
+    fn drifted(bench: &Bench, effect: &StepEffect, word: &str) {
+        match state_of(bench, effect) {
+            ResultState::Drifted(why) => assert!(why.contains(word), "{why}"),
+            ResultState::UpToDate => panic!("up to date, expected: {word}"),
         }
     }
 
@@ -224,7 +223,7 @@ mod tests {
         let bench = Bench::new();
         let file = File { path: "/etc/x".into(), mode: 0o644, content: Content::Text("a".into()) };
         let effect = files::run(&bench.job(), &[file]).unwrap();
-        assert_eq!(standing(&bench, &effect), Standing::Stands);
+        assert_eq!(state_of(&bench, &effect), ResultState::UpToDate);
         bench.write("/etc/x", "b");
         drifted(&bench, &effect, "/etc/x was changed");
         bench.write("/etc/x", "a");
@@ -241,7 +240,7 @@ mod tests {
         bench.write("/proc/swaps", table);
         bench.write("/run/systemd/generator/dev-zram0.swap", "[Swap]\nWhat=/dev/zram0\n");
         let effect = swap::off(&bench.job()).unwrap();
-        assert_eq!(standing(&bench, &effect), Standing::Stands);
+        assert_eq!(state_of(&bench, &effect), ResultState::UpToDate);
         bench.write("/proc/swaps", &format!("{table}/dev/zram0 partition 4096 0 100\n/swap file 9 0 -2\n"));
         drifted(&bench, &effect, "swap is on: /dev/zram0, /swap");
         bench.write("/proc/swaps", table);
@@ -254,7 +253,7 @@ mod tests {
         let bench = Bench::new();
         let link = |target: &str| Link { path: "/usr/local/bin/k".into(), target: target.into() };
         let effect = links::run(&bench.job(), &[link("/a")]).unwrap();
-        assert_eq!(standing(&bench, &effect), Standing::Stands);
+        assert_eq!(state_of(&bench, &effect), ResultState::UpToDate);
         links::run(&bench.job(), &[link("/b")]).unwrap();
         drifted(&bench, &effect, "does not point at /a");
     }
@@ -267,7 +266,7 @@ mod tests {
         let watches = ["/etc/c".to_owned()];
         let service = Service { name: "x.service", unit, watches: &watches, ready: &[] };
         let effect = service::run(&bench.job(), &service).unwrap();
-        assert_eq!(standing(&bench, &effect), Standing::Stands);
+        assert_eq!(state_of(&bench, &effect), ResultState::UpToDate);
         bench.services.running.lock().clear();
         drifted(&bench, &effect, "x.service is inactive");
         service::run(&bench.job(), &service).unwrap();
@@ -289,15 +288,15 @@ mod tests {
         });
         let mark = |name: &str| Mark::Object { path: format!("/api/v1/namespaces/{name}") };
         let effect =
-            |names: &[&str]| Effect { changed: true, marks: names.iter().map(|n| mark(n)).collect() };
-        assert_eq!(standing(&bench, &effect(&["x", "y"])), Standing::Stands);
+            |names: &[&str]| StepEffect { changed: true, marks: names.iter().map(|n| mark(n)).collect() };
+        assert_eq!(state_of(&bench, &effect(&["x", "y"])), ResultState::UpToDate);
         drifted(&bench, &effect(&["x", "gone"]), "/gone is missing");
     }
 
     #[test]
-    fn what_cannot_be_told_stands() {
+    fn assumes_that_an_object_is_up_to_date_when_the_api_server_does_not_answer() {
         let bench = Bench::new();
         let marks = vec![Mark::Object { path: "/api/v1/namespaces/x".into() }];
-        assert_eq!(standing(&bench, &Effect { changed: true, marks }), Standing::Stands);
+        assert_eq!(state_of(&bench, &StepEffect { changed: true, marks }), ResultState::UpToDate);
     }
 }

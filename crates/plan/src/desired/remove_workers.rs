@@ -1,5 +1,5 @@
-//! Stage `leave`: workers that are no longer wished for. Their pods go elsewhere, their node goes, and last
-//! their host becomes as bare as it was. One that is wished for again after its node went is made bare here, too.
+//! Stage `leave`: removes workers that are no longer in the specification. Each node is drained and deleted, then its host
+//! is reset. A worker that is in the specification again, but whose node was deleted already, is reset here too.
 
 use kubeon_wire::Op;
 
@@ -13,12 +13,12 @@ use crate::step_id::StepId;
 /// The name of this stage.
 pub(crate) const STAGE: StageName = StageName::Leave;
 
-/// A step about a node that the first master does.
+/// The identity of a step about a leaving node; the first master executes it.
 fn about(site: &PlanContext<'_>, what: &str, leaving: &Leaving<'_>) -> StepId {
     site.first().id(STAGE, &format!("{what}-{}", leaving.name))
 }
 
-/// Drain, remove, reset, for each worker that is to leave; they leave side by side.
+/// Drains, removes and resets each leaving worker. Workers leave in parallel.
 pub(crate) fn workers(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     if site.leaving.is_empty() {
         return;
@@ -34,18 +34,18 @@ pub(crate) fn workers(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
 
 fn why(site: &PlanContext<'_>, leaving: &Leaving<'_>) -> String {
     if site.intent.returns(leaving.spec.address) {
-        return format!("{} was half way out of the cluster and is to join it anew", leaving.name);
+        return format!("{} was partly removed from the cluster and must join it again", leaving.name);
     }
     let silence = match &leaving.facts {
         Ok(_) => return format!("{} is to leave the cluster", leaving.name),
         Err(silence) => silence,
     };
     let unknown = site.node(&leaving.name).is_none();
-    let unknown = if unknown { "; whether its pods still run was not told" } else { "" };
+    let unknown = if unknown { "; the cluster did not report whether its pods still run" } else { "" };
     format!("{} is to leave the cluster, and cannot be reached: {silence}{unknown}", leaving.name)
 }
 
-/// Evicted pods need somewhere to go: hosts that join, and masters that take pods again, come first.
+/// The steps before any drain: evicted pods need a node, so hosts join and masters accept pods first.
 fn before_drains(site: &PlanContext<'_>) -> Vec<StepId> {
     let first = site.first();
     let joining = site.hosts.iter().filter(|host| !first.did(&ready_id(site, host)));
@@ -55,8 +55,8 @@ fn before_drains(site: &PlanContext<'_>) -> Vec<StepId> {
 
 fn drain(site: &PlanContext<'_>, leaving: &Leaving<'_>, before: &[StepId]) -> Option<DesiredStep> {
     let node = site.node(&leaving.name);
-    // Pods end by the hand of their kubelet: where that is known to be silent, nobody ends them before their node is
-    // gone. Where nothing is known they may run on, so their end is waited for.
+    // Only a kubelet can end its pods. If the node is known not to be ready, a drain would wait in vain. If its status is
+    // unknown, the pods may still run, so the drain waits for their end.
     let ends = leaving.facts.is_ok() || node.is_none_or(|node| node.is_some_and(|node| node.ready));
     if matches!(node, Some(None)) || !ends {
         return None;

@@ -25,7 +25,7 @@ pub(crate) struct Payload {
 }
 
 /// Makes the payload of a step.
-pub(crate) fn seal(step: &Step, ports: &HostPorts<'_>) -> Result<Payload, StepFailure> {
+pub(crate) fn resolve_secrets(step: &Step, ports: &HostPorts<'_>) -> Result<Payload, StepFailure> {
     let Step {
         id,
         stage: _,
@@ -41,13 +41,13 @@ pub(crate) fn seal(step: &Step, ports: &HostPorts<'_>) -> Result<Payload, StepFa
         op,
     } = step;
     let blob = blob_of(op, ports.blobs)?;
-    let op = op.with_contents(|content| seal_content(content, ports.secrets))?;
+    let op = op.with_contents(|content| resolve_content(content, ports.secrets))?;
     let (id, digest) = (id.to_string(), digest.clone());
     let step = HostStep { id, digest, timeout_seconds: *timeout_seconds, journal: *journal, op };
     Ok(Payload { step, blob })
 }
 
-fn seal_content(content: &Content, secrets: &dyn Secrets) -> Result<Content, StepFailure> {
+fn resolve_content(content: &Content, secrets: &dyn Secrets) -> Result<Content, StepFailure> {
     match content {
         Content::Secret(reference) => {
             Ok(Content::Sealed(secrets.resolve(reference).map_err(|error| fault(&error))?))

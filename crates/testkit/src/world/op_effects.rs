@@ -1,0 +1,64 @@
+//! The effects that an operation has on a host.
+
+use kubeon_wire::{Content, HostStep, Op};
+
+use super::effect::{ALL_CONTENT, Effect, FileOnDisk};
+use super::host::SimulatedHost;
+
+/// The effects of an operation on a host, in order.
+pub(super) fn effects_of(op: &Op, host: &SimulatedHost) -> Result<Vec<Effect>, String> {
+    Ok(match op.clone() {
+        Op::Kernel { modules, parameters, optional: _ } => {
+            let modules = modules.into_iter().map(|name| (format!("module {name}"), "loaded".to_owned()));
+            modules.chain(parameters).map(|(key, value)| Effect::Kernel { key, value }).collect()
+        }
+        Op::Hosts { entries } => vec![Effect::Names(entries)],
+        Op::Files { files } => files
+            .into_iter()
+            .map(|file| Ok(Effect::File { file: on_disk(file.mode, file.content)?, path: file.path }))
+            .collect::<Result<_, String>>()?,
+        Op::Part { name: _, digest, size: _, unpacked_size: _ } => vec![Effect::Part(digest)],
+        Op::Links { links } => {
+            links.into_iter().map(|link| Effect::Link { path: link.path, target: link.target }).collect()
+        }
+        Op::Service { name, unit, watches, ready: _ } => {
+            let halt = Effect::Halt { name: name.clone(), watches: watches.clone() };
+            vec![Effect::Unit { name: name.clone(), text: unit }, halt, Effect::Start { name, watches }]
+        }
+        Op::Image { name, part } => vec![Effect::Image { name, part }],
+        Op::Objects { objects } => objects
+            .into_iter()
+            .map(|object| Effect::Object { path: object.path, body: object.body })
+            .collect(),
+        Op::Taint { node, present } => vec![Effect::Taint { node: node.to_string(), present }],
+        Op::Drain { node } => vec![Effect::Drain(node.to_string())],
+        Op::Uncordon { node } => vec![Effect::Uncordon(node.to_string())],
+        Op::RemoveNode { node, forget } => {
+            let forget = forget.into_iter().map(Effect::Forget);
+            forget.chain([Effect::RemoveNode(node.to_string())]).collect()
+        }
+        Op::Await { checks: _ } => Vec::new(),
+        Op::Reset { cluster } => reset(host, cluster.as_str())?,
+    })
+}
+
+fn on_disk(mode: u32, content: Content) -> Result<FileOnDisk, String> {
+    match content {
+        Content::Text(text) => Ok(FileOnDisk { mode, text, secret: false }),
+        Content::Sealed(text) => Ok(FileOnDisk { mode, text, secret: true }),
+        Content::Secret(_) => Err("a reference to a secret reached the host".to_owned()),
+    }
+}
+
+fn reset(host: &SimulatedHost, cluster: &str) -> Result<Vec<Effect>, String> {
+    if let Some(claim) = host.claim.as_ref().filter(|claim| claim.cluster.as_str() != cluster) {
+        return Err(format!("the host belongs to {}", claim.cluster));
+    }
+    let stops = host.units.keys().cloned().map(Effect::Stop);
+    Ok(stops.chain(ALL_CONTENT.into_iter().map(Effect::Remove)).collect())
+}
+
+/// The entry of the step in the journal.
+pub(super) fn remember(step: HostStep) -> Effect {
+    Effect::Journal { id: step.id, digest: step.digest, op: step.op }
+}
