@@ -1,20 +1,20 @@
-//! Writes: carries out a plan, step by step, on all its hosts at once, and tells what came of it.
+//! Writes: executes the steps of a plan on all hosts in parallel and returns the outcome.
 //!
 //! ```text
 //!   Plan ──► order.rs   which steps may start now (needs done, host open, room on the host)
 //!              │
 //!              ▼
-//!            attempt.rs  one step: resolve secrets ─► send ─► again, where that may help
+//!            attempt.rs  one step: resolve secrets ─► send ─► retry where the failure allows it
 //!              │
 //!              ▼
-//!            connection.rs     one session per host: opened once, opened again when it broke
+//!            host_connection.rs   one session per host: opened once, and again when it breaks
 //!              │
 //!              ▼
 //!            Outcome     Done | Failed | Skipped for every step       RunEvent ──► RunObserver, as it goes
 //! ```
 //!
-//! Nothing is decided here about what should be: a plan leaves nothing to decide. Only this crate turns a
-//! reference to a secret into its text, and that text goes to the host and nowhere else.
+//! This crate makes no decision about the desired state: the plan is complete. Only this crate resolves references to
+//! secrets, and their text goes to the host and nowhere else.
 
 mod attempt;
 mod host_connection;
