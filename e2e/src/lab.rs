@@ -60,6 +60,13 @@ impl Lab {
         Ok(lab)
     }
 
+    /// Its name, which its cluster may have too: the names of clusters stand in the machine's `/etc/hosts`, and other
+    /// tests run at the same time.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Runs `kubeon` to its end, whatever comes of it.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use kubeon_e2e::lab::Lab;
 use kubeon_e2e::program::{eventually, folder, must};
 use serde_json::json;
 
-const CLUSTER: &str = "demo";
+const CLUSTER: &str = "ha";
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn told(what: &str, start: Instant) {
@@ -222,7 +222,7 @@ fn use_picks_a_live_one(lab: &Lab) -> Result<()> {
     let said = must("unshare", &["--mount", "sh", "-ec", &line], &own)?;
     let chosen: serde_json::Value = serde_json::from_str(&said)?;
     let context = chosen["context"].as_str().context("a context")?;
-    assert!(["demo-h2", "demo-h3"].contains(&context), "{chosen}");
+    assert!(["ha-h2", "ha-h3"].contains(&context), "{chosen}");
     lab.kubectl(CLUSTER, &["get", "nodes", "--request-timeout=10s"]).context("its context serves")?;
     lab.must(&["use", CLUSTER])?;
     assert_eq!(lab.kubectl(CLUSTER, &["config", "current-context"])?.trim(), CLUSTER);

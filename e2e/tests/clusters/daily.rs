@@ -25,7 +25,7 @@ fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
     fs::write(lab.file(".kube/other"), "of another cluster\n")?;
     let links = Links::watch(&lab, &NETWORKS)?;
     let networks = ["--pod-cidr", NETWORKS[0], "--svc-cidr", NETWORKS[1]];
-    lab.must(&[&lab.create("demo", 1)[..], &networks].concat())?;
+    lab.must(&[&lab.create("daily", 1)[..], &networks].concat())?;
     chosen(&lab)?;
     listed(&lab)?;
     displayed(&lab)?;
@@ -56,10 +56,10 @@ fn nothing_left(lab: &Lab, links: &Links) -> Result<()> {
 
 /// An image goes where it is missing and nowhere else.
 fn images_are_loaded(lab: &Lab) -> Result<()> {
-    lab.load_client("demo")?;
+    lab.load_client("daily")?;
     let archive = lab.file("lab-client.tar").to_string_lossy().into_owned();
     let load = |more: &[&str]| -> Result<Value> {
-        let words = [&["image", "load", &archive, "demo", "-o", "json"], more].concat();
+        let words = [&["image", "load", &archive, "daily", "-o", "json"], more].concat();
         Ok(json(&lab.must(&words)?)?[0].clone())
     };
     for host in ["h1", "h2", "h3"] {
@@ -68,8 +68,8 @@ fn images_are_loaded(lab: &Lab) -> Result<()> {
     let again = load(&[])?;
     ensure!(again["skipped"] == serde_json::json!(["h1", "h2", "h3"]), "{again}");
     ensure!(again["loaded"] == serde_json::json!([]), "{again}");
-    let said = lab.must(&["image", "load", &archive, "demo"])?;
-    ensure!(said.contains("is on 3 nodes of demo already"), "{said}");
+    let said = lab.must(&["image", "load", &archive, "daily"])?;
+    ensure!(said.contains("is on 3 nodes of daily already"), "{said}");
     for host in ["h1", "h2", "h3"] {
         let look = "find /var/lib/kubeon /var/lib/containerd/io.containerd.content.v1.content/blobs -newer /run/mark";
         let written = lab.on(host, look)?;
@@ -93,20 +93,20 @@ fn a_user_who_needs_passwords_makes_a_cluster() -> Result<()> {
     let wrong = format!("@{}", wrong.display());
     let login = ["--default-user", "operator", "--default-passwd", &password];
     let sudo = ["--default-sudo-passwd", &wrong];
-    let refused = lab.kubeon(&[&lab.create("demo", 1)[..], &login, &sudo].concat())?;
+    let refused = lab.kubeon(&[&lab.create("password", 1)[..], &login, &sudo].concat())?;
     ensure!(refused.code == 2 && refused.err.contains("operator may not become root"), "{refused:?}");
     lab.on("h1", "test ! -e /var/lib/kubeon")?;
-    lab.must(&[&lab.create("demo", 1)[..], &login].concat())?;
-    let plan = json(&lab.must(&[&["plan", "demo", "-o", "json"], &login[..]].concat())?)?;
+    lab.must(&[&lab.create("password", 1)[..], &login].concat())?;
+    let plan = json(&lab.must(&[&["plan", "password", "-o", "json"], &login[..]].concat())?)?;
     ensure!(plan["steps"] == serde_json::json!([]), "{plan}");
-    let ran = lab.must(&[&["exec", "demo@all", "id -u"], &login[..]].concat())?;
+    let ran = lab.must(&[&["exec", "password@all", "id -u"], &login[..]].concat())?;
     ensure!(ran.trim().ends_with(" 0"), "{ran}");
     lab.on("h1", "journalctl -q --no-pager _COMM=sshd | grep 'Accepted password for operator '")?;
     lab.on("h1", "! journalctl -q --no-pager _COMM=sshd | grep 'Accepted publickey for operator '")?;
-    let state = fs::read_to_string(lab.file("demo.json"))?;
+    let state = fs::read_to_string(lab.file("password.json"))?;
     let secret = fs::read_to_string(lab.password())?;
     ensure!(!state.contains(secret.trim()), "no password is written down");
-    lab.must(&[&["destroy", "demo", "--yes"], &login[..]].concat())?;
+    lab.must(&[&["destroy", "password", "--yes"], &login[..]].concat())?;
     lab.on("h1", "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes").map(drop)
 }
 
@@ -123,33 +123,33 @@ fn chosen(lab: &Lab) -> Result<()> {
             "{command}: {answer:?}"
         );
     }
-    lab.must(&["use", "demo"])?;
+    lab.must(&["use", "daily"])?;
     let link = fs::read_link(lab.file(".kube/config"))?;
-    ensure!(link == lab.file("conf/cluster/demo.yaml"), "{}", link.display());
+    ensure!(link == lab.file("conf/cluster/daily.yaml"), "{}", link.display());
     ensure!(fs::read_to_string(lab.file(".kube/config.backup"))? == "of another cluster\n", "a file is kept");
-    ensure!(lab.must(&["use"])?.trim() == "demo", "the chosen cluster is named");
-    let chosen = json(&lab.must(&["use", "demo", "-o", "json"])?)?;
-    ensure!(chosen["context"] == "demo" && chosen["cluster"] == "demo", "{chosen}");
-    let nodes = lab.kubectl("demo", &["get", "nodes", "-o", "name"])?;
+    ensure!(lab.must(&["use"])?.trim() == "daily", "the chosen cluster is named");
+    let chosen = json(&lab.must(&["use", "daily", "-o", "json"])?)?;
+    ensure!(chosen["context"] == "daily" && chosen["cluster"] == "daily", "{chosen}");
+    let nodes = lab.kubectl("daily", &["get", "nodes", "-o", "name"])?;
     ensure!(nodes.lines().count() == 3, "{nodes}");
-    let mode = fs::metadata(lab.file("conf/cluster/demo.yaml"))?.permissions().mode();
+    let mode = fs::metadata(lab.file("conf/cluster/daily.yaml"))?.permissions().mode();
     ensure!(mode & 0o777 == 0o600, "the kubeconfig has mode {mode:o}");
     Ok(())
 }
 
 fn listed(lab: &Lab) -> Result<()> {
     let table = lab.must(&["ls"])?;
-    let row = table.lines().find(|line| line.contains("demo")).context("demo is listed")?;
+    let row = table.lines().find(|line| line.contains("daily")).context("daily is listed")?;
     ensure!(row.starts_with("* ") && row.contains(VERSION) && row.contains("Ready"), "{table}");
     let value = json(&lab.must(&["ls", "-o", "json"])?)?;
-    ensure!(value.to_string().contains("\"demo\""), "{value}");
-    ensure!(lab.must(&["ls", "-o", "name"])?.trim() == "demo", "-o name");
+    ensure!(value.to_string().contains("\"daily\""), "{value}");
+    ensure!(lab.must(&["ls", "-o", "name"])?.trim() == "daily", "-o name");
     Ok(())
 }
 
 /// Case 29.
 fn displayed(lab: &Lab) -> Result<()> {
-    let text = lab.must(&["display", "demo"])?;
+    let text = lab.must(&["display", "daily"])?;
     let heads =
         ["cert info", "node info", "pod info", "container info", "etcd info", "using etcdctl version: 3."];
     let places: Vec<_> = heads
@@ -157,7 +157,7 @@ fn displayed(lab: &Lab) -> Result<()> {
         .map(|head| text.find(head).with_context(|| format!("{head}\n{text}")))
         .collect::<Result<_>>()?;
     ensure!(places.is_sorted(), "the headings stand in order\n{text}");
-    let value = json(&lab.must(&["cluster-info", "demo", "-o", "json"])?)?;
+    let value = json(&lab.must(&["cluster-info", "daily", "-o", "json"])?)?;
     ensure!(value["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3), "{value}");
     ensure!(value["etcd"]["members"].as_array().is_some_and(|members| members.len() == 1), "{value}");
     let supported = lab.must(&["view", "support"])?;
@@ -173,28 +173,28 @@ fn commands_run(lab: &Lab) -> Result<()> {
         let out = lab.must(&["exec", selector, "hostname"])?;
         Ok(out.lines().filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect())
     };
-    let second = format!("demo@ip={}", lab.addresses[1]);
+    let second = format!("daily@ip={}", lab.addresses[1]);
     for (selector, wanted) in [
-        ("demo@all", &["h1", "h2", "h3"][..]),
-        ("demo@cp1", &["h1"]),
-        ("demo@cp*", &["h1"]),
-        ("demo@w*", &["h2", "h3"]),
-        ("demo@j*", &["h2", "h3"]),
-        ("demo@name=h1,h3", &["h1", "h3"]),
-        ("demo@n=H2", &["h2"]),
+        ("daily@all", &["h1", "h2", "h3"][..]),
+        ("daily@cp1", &["h1"]),
+        ("daily@cp*", &["h1"]),
+        ("daily@w*", &["h2", "h3"]),
+        ("daily@j*", &["h2", "h3"]),
+        ("daily@name=h1,h3", &["h1", "h3"]),
+        ("daily@n=H2", &["h2"]),
         (&second, &["h2"]),
     ] {
         ensure!(names(selector)? == wanted, "{selector}: {:?}", names(selector)?);
     }
-    let words = lab.must(&["exec", "demo@cp1", "echo", "-p", "'a b'", "-p", "'$HOME'"])?;
+    let words = lab.must(&["exec", "daily@cp1", "echo", "-p", "'a b'", "-p", "'$HOME'"])?;
     ensure!(words.trim_end().ends_with("a b $HOME"), "{words}");
-    let failed = lab.kubeon(&["exec", "demo@w*", "exit 3"])?;
+    let failed = lab.kubeon(&["exec", "daily@w*", "exit 3"])?;
     ensure!(failed.code == 1 && failed.err.contains("failed on 2 of 2 nodes"), "{failed:?}");
     for (selector, words) in [
         ("all", "selector format error"),
         ("@all", "selector format error"),
-        ("demo@bad", "Invalid node selector"),
-        ("demo@name=h9", "h9"),
+        ("daily@bad", "Invalid node selector"),
+        ("daily@name=h9", "h9"),
     ] {
         let answer = lab.kubeon(&["exec", selector, "true"])?;
         ensure!(answer.code == 2 && answer.err.contains(words), "{selector}: {answer:?}");
@@ -208,29 +208,29 @@ fn files_are_copied(lab: &Lab) -> Result<()> {
     fs::write(&source, "#!/bin/sh\necho here\n")?;
     fs::set_permissions(&source, fs::Permissions::from_mode(0o750))?;
     let source = source.to_string_lossy().into_owned();
-    lab.must(&["copy", "demo@all", &source, "/opt/x/y/z"])?;
+    lab.must(&["copy", "daily@all", &source, "/opt/x/y/z"])?;
     for host in ["h1", "h2", "h3"] {
         ensure!(lab.on(host, "stat -c %a /opt/x/y/z && /opt/x/y/z")? == "750\nhere\n", "{host}");
     }
-    lab.must(&["cp", "demo@w*", &source, "/tmp"])?;
+    lab.must(&["cp", "daily@w*", &source, "/tmp"])?;
     ensure!(lab.on("h3", "/tmp/tool.sh")? == "here\n", "a folder takes the file's name");
-    let answer = lab.kubeon(&["copy", "demo@all", "/nowhere/x", "/opt/x"])?;
+    let answer = lab.kubeon(&["copy", "daily@all", "/nowhere/x", "/opt/x"])?;
     ensure!(answer.code == 2 && answer.err.contains("/nowhere/x"), "{answer:?}");
     Ok(())
 }
 
 fn planned(lab: &Lab) -> Result<()> {
-    ensure!(lab.plan("demo")?.is_empty(), "nothing to do");
-    let said = lab.kubeon(&["plan", "demo"])?;
+    ensure!(lab.plan("daily")?.is_empty(), "nothing to do");
+    let said = lab.kubeon(&["plan", "daily"])?;
     ensure!(said.code == 0 && format!("{}{}", said.out, said.err).contains("nothing to do"), "{said:?}");
     Ok(())
 }
 
 /// Case 41: what is not this cluster's stays.
 fn destroyed(lab: &Lab) -> Result<()> {
-    lab.must(&["destroy", "demo", "--yes"])?;
+    lab.must(&["destroy", "daily", "--yes"])?;
     ensure!(fs::read_to_string(lab.file(".kube/other"))? == "of another cluster\n", "other kubeconfigs stay");
-    ensure!(!lab.file("conf/cluster/demo.yaml").exists(), "the kubeconfig is gone");
+    ensure!(!lab.file("conf/cluster/daily.yaml").exists(), "the kubeconfig is gone");
     for host in ["h1", "h2", "h3"] {
         lab.on(
             host,

@@ -14,14 +14,14 @@ use serde_json::Value;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn comes_up(lab: &Lab) -> Result<()> {
-    lab.must(&lab.create("demo", 1))?;
-    lab.settled("demo", MINUTE)?;
-    lab.must(&["destroy", "demo", "--yes"]).map(|_| ())
+    lab.must(&lab.create(lab.name(), 1))?;
+    lab.settled(lab.name(), MINUTE)?;
+    lab.must(&["destroy", lab.name(), "--yes"]).map(|_| ())
 }
 
 /// How many steps `create` would do now.
 fn left(lab: &Lab) -> Result<usize> {
-    let mut arguments = lab.create("demo", 1);
+    let mut arguments = lab.create(lab.name(), 1);
     arguments.extend(["--dry-run", "-o", "json"]);
     let plan: Value = serde_json::from_str(&lab.must(&arguments)?)?;
     Ok(plan["steps"].as_array().context("a plan has steps")?.len())
@@ -30,7 +30,7 @@ fn left(lab: &Lab) -> Result<usize> {
 /// `create`, after this share of a whole cluster's steps was done by it and those before it; always some of its own.
 fn making(lab: &Lab, steps: usize, share: usize) -> Result<Running> {
     let stood = steps.saturating_sub(left(lab)?);
-    let mut making = Running::begin(lab, &lab.create("demo", 1))?;
+    let mut making = Running::begin(lab, &lab.create(lab.name(), 1))?;
     let wanted = (steps * share / 100).saturating_sub(stood).max(1);
     making.until("steps are done", 3 * MINUTE, |making| making.done() >= wanted)?;
     Ok(making)
@@ -101,19 +101,23 @@ fn signals_end_it_gently_and_the_same_command_finishes() -> Result<()> {
     let lab = Lab::up("e2e-signal", 2)?;
     let steps = left(&lab)?;
     for (signal, share) in [("INT", 30), ("TERM", 60)] {
-        stopped(making(&lab, steps, share)?, signal, "continue with: kubeon create demo")?;
+        stopped(
+            making(&lab, steps, share)?,
+            signal,
+            &format!("continue with: kubeon create {}", lab.name()),
+        )?;
         for host in ["h1", "h2"] {
             eventually("nothing of it works on a host", MINUTE, || lab.on(host, "! pgrep -x kubeon-node"))?;
         }
         ensure!(left(&lab)? > 0, "something is left to do");
     }
-    lab.must(&["create", "demo"])?;
-    lab.settled("demo", MINUTE)?;
-    let mut going = Running::begin(&lab, &["destroy", "demo", "--yes", "--v", "4"])?;
+    lab.must(&["create", lab.name()])?;
+    lab.settled(lab.name(), MINUTE)?;
+    let mut going = Running::begin(&lab, &["destroy", lab.name(), "--yes", "--v", "4"])?;
     going.until("the worker is reset", MINUTE, |going| going.said().contains("h2  ● take everything"))?;
-    stopped(going, "TERM", "continue with: kubeon destroy demo --yes")?;
+    stopped(going, "TERM", &format!("continue with: kubeon destroy {} --yes", lab.name()))?;
     lab.on("h1", "test -e /etc/kubernetes").context("the master waits for the worker")?;
-    lab.must(&["destroy", "demo", "--yes"])?;
+    lab.must(&["destroy", lab.name(), "--yes"])?;
     for host in ["h1", "h2"] {
         lab.on(host, "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes")?;
     }

@@ -47,7 +47,7 @@ fn what_does_not_fit_is_refused_before_the_first_effect() -> Result<()> {
 }
 
 fn logins(lab: &Lab) -> Result<()> {
-    let create = lab.create("demo", 1);
+    let create = lab.create("refuse", 1);
     let (wrong, password) = (lab.file("wrong-key"), lab.file("password"));
     let (wrong, at_password) = (text(&wrong), format!("@{}", password.display()));
     must("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", wrong], &[])?;
@@ -80,7 +80,7 @@ fn damaged_bundle(lab: &Lab) -> Result<()> {
     must("cp", &["-r", "--reflink=auto", text(&whole), text(&copy)], &[])?;
     flip_a_bit(&largest(&copy.join("blobs/sha256"))?)?;
     let environment = [("KUBEON_BUNDLES", text(&folder))];
-    let answer = lab.kubeon_with(&lab.create("demo", 1), &environment)?;
+    let answer = lab.kubeon_with(&lab.create("refuse", 1), &environment)?;
     refused("a flipped bit", &answer, &["is damaged", "SHA-256", "kubeon bundle build"])?;
     Ok(fs::remove_dir_all(&folder)?)
 }
@@ -103,7 +103,7 @@ fn flip_a_bit(file: &Path) -> Result<()> {
 fn a_dead_worker(lab: &Lab) -> Result<()> {
     lab.host("kill", "h3")?;
     let user = ["--default-user", "admin"];
-    let create = with(lab.create("demo", 1), &user);
+    let create = with(lab.create("refuse", 1), &user);
     let start = Instant::now();
     let answer = lab.kubeon(&create)?;
     refused("a dead worker", &answer, &[&lab.addresses[2], "--without"])?;
@@ -111,13 +111,13 @@ fn a_dead_worker(lab: &Lab) -> Result<()> {
     untouched(lab, &["h1", "h2"])?;
     let create = with(create, &["--without", &lab.addresses[2]]);
     let mut first = Running::begin(lab, &create)?;
-    let (lock, holder) = (lab.file("lock/demo"), format!("\"pid\":{},", first.pid()));
+    let (lock, holder) = (lab.file("lock/refuse"), format!("\"pid\":{},", first.pid()));
     first.until("it has the lock", Duration::from_secs(30), |_| {
         fs::read_to_string(&lock).is_ok_and(|text| text.contains(&holder))
     })?;
     let second = lab.kubeon(&create)?;
     first.is_at_work()?;
-    let locked = format!("demo is locked by \"kubeon create\" (pid {} on ", first.pid());
+    let locked = format!("refuse is locked by \"kubeon create\" (pid {} on ", first.pid());
     refused("a second create", &second, &[&locked])?;
     let made = first.end(Duration::from_secs(300))?;
     ensure!(made.code == 0, "create without the dead worker succeeds: {made:?}");
@@ -134,17 +134,17 @@ fn a_dead_worker(lab: &Lab) -> Result<()> {
 
 fn another_cluster(lab: &Lab) -> Result<()> {
     let taken = ["create", "other", kubeon_e2e::lab::VERSION, "-m", &lab.addresses[1]];
-    refused("a host of another cluster", &lab.kubeon(&taken)?, &[&lab.addresses[1], "demo"])
+    refused("a host of another cluster", &lab.kubeon(&taken)?, &[&lab.addresses[1], "refuse"])
 }
 
 /// `create` once more writes nothing at all.
 fn a_healthy_cluster_is_left_alone(lab: &Lab) -> Result<()> {
-    lab.must(&lab.create("demo", 1))?;
-    lab.settled("demo", Duration::from_secs(60))?;
+    lab.must(&lab.create("refuse", 1))?;
+    lab.settled("refuse", Duration::from_secs(60))?;
     for host in ["h1", "h2", "h3"] {
         lab.on(host, "touch /run/mark")?;
     }
-    lab.must(&["create", "demo"])?;
+    lab.must(&["create", "refuse"])?;
     for host in ["h1", "h2", "h3"] {
         let look = "find /etc /usr /opt /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
         let written = lab.on(host, look)?;
@@ -154,11 +154,11 @@ fn a_healthy_cluster_is_left_alone(lab: &Lab) -> Result<()> {
 }
 
 fn half_a_state_file(lab: &Lab) -> Result<()> {
-    let path = lab.file("demo.json");
+    let path = lab.file("refuse.json");
     let whole = fs::read(&path).context("the state file")?;
     let half = &whole[..whole.len() / 2];
     fs::write(&path, half)?;
-    let answer = lab.kubeon(&["plan", "demo"])?;
+    let answer = lab.kubeon(&["plan", "refuse"])?;
     ensure!(answer.code != 0 && answer.err.contains(text(&path)), "half a state file: {answer:?}");
     ensure!(fs::read(&path)? == half, "what cannot be read is not replaced");
     Ok(fs::write(&path, whole)?)
@@ -170,7 +170,7 @@ fn a_changed_host_key(lab: &Lab) -> Result<()> {
                  sed -i '/^HostKey/d' /etc/ssh/sshd_config /etc/ssh/sshd_config.d/*; \
                  echo 'HostKey /root/other' >>/etc/ssh/sshd_config && systemctl restart ssh";
     lab.on("h2", other)?;
-    let answer = lab.kubeon(&["create", "demo"])?;
+    let answer = lab.kubeon(&["create", "refuse"])?;
     refused("a changed host key", &answer, &[&lab.addresses[1], "host key"])
 }
 

@@ -10,7 +10,7 @@ use kubeon_e2e::lab::{Lab, VERSION};
 use kubeon_e2e::program::{eventually, folder};
 use serde_json::{Value, json};
 
-const DEMO: &str = "demo";
+const CLUSTER: &str = "scale";
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -18,7 +18,7 @@ fn a_worker_is_added_removed_and_added_again() -> Result<()> {
     let lab = Lab::up("e2e-scale", 3)?;
     checked(&lab)?;
     held(&lab)?;
-    lab.settled(DEMO, MINUTE)?;
+    lab.settled(CLUSTER, MINUTE)?;
     let start = Instant::now();
     added(&lab)?;
     told("a worker added", start);
@@ -37,7 +37,7 @@ fn told(what: &str, start: Instant) {
 
 fn nodes(lab: &Lab) -> Result<Vec<String>> {
     let ready = r#"jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}"#;
-    let text = lab.kubectl(DEMO, &["get", "nodes", "-o", ready])?;
+    let text = lab.kubectl(CLUSTER, &["get", "nodes", "-o", ready])?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 
@@ -59,7 +59,7 @@ fn checked(lab: &Lab) -> Result<()> {
     let words = format!("[precheck] failed with:\n {} : somebody listens on port 10250", lab.addresses[1]);
     ensure!(refused.code == 2 && refused.err.contains(&words), "{refused:?}");
     ensure!(precheck(&["--ignore", "ports"])?.code == 0, "it can be ignored");
-    let create = [&["create", DEMO, VERSION], &hosts[..]].concat();
+    let create = [&["create", CLUSTER, VERSION], &hosts[..]].concat();
     let refused = lab.kubeon(&create)?;
     ensure!(refused.code == 2 && refused.err.contains(&words), "{refused:?}");
     lab.on("h2", "systemctl stop squatter; systemctl reset-failed squatter 2>/dev/null; true")?;
@@ -69,7 +69,7 @@ fn checked(lab: &Lab) -> Result<()> {
 /// A program makes the cluster: lines of JSON, and nothing is done to a host before it says so.
 fn held(lab: &Lab) -> Result<()> {
     let mut child = Command::new(folder().join("kubeon"))
-        .args(["create", DEMO, VERSION, "-m", &lab.addresses[0], "-w", &lab.addresses[1]])
+        .args(["create", CLUSTER, VERSION, "-m", &lab.addresses[0], "-w", &lab.addresses[1]])
         .args(["--progress", "json", "--hold"])
         .envs(lab.environment())
         .stdin(Stdio::piped())
@@ -89,7 +89,7 @@ fn held(lab: &Lab) -> Result<()> {
         lab.is_bare(host).context("no host is written to before somebody says so")?;
     }
     let exported = Command::new(folder().join("kubeon"))
-        .args(["state", "export", DEMO])
+        .args(["state", "export", CLUSTER])
         .envs(lab.environment())
         .output()?;
     ensure!(
@@ -108,7 +108,7 @@ fn held(lab: &Lab) -> Result<()> {
     ensure!(count("saved") == 1 && count("precheck") == 1 && count("end") == 1, "{told:?}");
     ensure!(count("started") > 20 && count("started") == count("finished") + count("failed"), "{told:?}");
     ensure!(told.last().is_some_and(|end| end["ok"] == true), "{told:?}");
-    lab.must(&["use", DEMO])?;
+    lab.must(&["use", CLUSTER])?;
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
     Ok(())
 }
@@ -117,10 +117,10 @@ fn held(lab: &Lab) -> Result<()> {
 fn added(lab: &Lab) -> Result<()> {
     let worker = lab.addresses[2].as_str();
     let plan: Value =
-        serde_json::from_str(&lab.must(&["addon", DEMO, "-w", worker, "--dry-run", "-o", "json"])?)?;
+        serde_json::from_str(&lab.must(&["addon", CLUSTER, "-w", worker, "--dry-run", "-o", "json"])?)?;
     let planned: Vec<&str> =
         plan["steps"].as_array().context("steps")?.iter().filter_map(|step| step["title"].as_str()).collect();
-    let answer = lab.kubeon(&["addon", DEMO, "-w", worker, "--progress", "json"])?;
+    let answer = lab.kubeon(&["addon", CLUSTER, "-w", worker, "--progress", "json"])?;
     ensure!(answer.code == 0, "{answer:?}");
     let lines: Vec<Value> = answer.err.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let mut done: Vec<&str> = lines
@@ -137,16 +137,16 @@ fn added(lab: &Lab) -> Result<()> {
     ensure!(elsewhere == ["write hosts entries"], "the other worker only learns the name: {elsewhere:?}");
     ensure!(nodes(lab)? == ["h1 True", "h2 True", "h3 True"], "{:?}", nodes(lab)?);
     lab.on("h1", "getent hosts h3")?;
-    let again = lab.kubeon(&["addon", DEMO, "-w", worker])?;
+    let again = lab.kubeon(&["addon", CLUSTER, "-w", worker])?;
     ensure!(again.code == 2 && again.err.contains("Cluster ip is duplicate"), "{again:?}");
-    lab.load_client(DEMO)?;
+    lab.load_client(CLUSTER)?;
     pods(lab)
 }
 
 /// A Deployment that must run on h3 for now.
 fn pods(lab: &Lab) -> Result<()> {
     let labels = json!({ "app": "hello" });
-    lab.apply(DEMO, &json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "hello" }, "spec": {
+    lab.apply(CLUSTER, &json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "hello" }, "spec": {
         "replicas": 2, "selector": { "matchLabels": labels },
         "template": { "metadata": { "labels": labels }, "spec": {
             "terminationGracePeriodSeconds": 1,
@@ -156,8 +156,8 @@ fn pods(lab: &Lab) -> Result<()> {
                 "args": ["serve", "8080"],
                 "readinessProbe": { "httpGet": { "path": "/", "port": 8080 }, "periodSeconds": 1 } }],
         } } } }))?;
-    lab.kubectl(DEMO, &["rollout", "restart", "deployment/hello"])?;
-    lab.kubectl(DEMO, &["rollout", "status", "deployment/hello", "--timeout=120s"])?;
+    lab.kubectl(CLUSTER, &["rollout", "restart", "deployment/hello"])?;
+    lab.kubectl(CLUSTER, &["rollout", "status", "deployment/hello", "--timeout=120s"])?;
     eventually("a pod runs on the new worker", MINUTE, || {
         let hosts = placed(lab)?;
         ensure!(hosts.contains("h3"), "{hosts}");
@@ -166,59 +166,59 @@ fn pods(lab: &Lab) -> Result<()> {
 }
 
 fn placed(lab: &Lab) -> Result<String> {
-    lab.kubectl(DEMO, &["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"])
+    lab.kubectl(CLUSTER, &["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"])
 }
 
 /// A budget that allows nothing keeps the worker, and is named with its pod.
 fn budget(lab: &Lab) -> Result<()> {
-    let asked = lab.kubeon(&["delon", DEMO, "name=h3"])?;
+    let asked = lab.kubeon(&["delon", CLUSTER, "name=h3"])?;
     ensure!(asked.code == 2 && asked.err.contains("nobody agreed"), "{asked:?}");
-    let master = lab.kubeon(&["delon", DEMO, "name=h1", "--yes"])?;
+    let master = lab.kubeon(&["delon", CLUSTER, "name=h1", "--yes"])?;
     ensure!(master.code == 2 && master.err.contains("no master exists after delete"), "{master:?}");
     lab.apply(
-        DEMO,
+        CLUSTER,
         &json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": { "name": "keep" },
         "spec": { "minAvailable": 2, "selector": { "matchLabels": { "app": "hello" } } } }),
     )?;
     eventually("the budget is counted", MINUTE, || {
-        let seen = lab.kubectl(DEMO, &["get", "pdb", "keep", "-o", "jsonpath={.status.expectedPods}"])?;
+        let seen = lab.kubectl(CLUSTER, &["get", "pdb", "keep", "-o", "jsonpath={.status.expectedPods}"])?;
         ensure!(seen == "2", "{seen}");
         Ok(())
     })?;
-    let refused = lab.kubeon(&["delon", DEMO, "name=h3", "--yes", "--drain-timeout", "5"])?;
+    let refused = lab.kubeon(&["delon", CLUSTER, "name=h3", "--yes", "--drain-timeout", "5"])?;
     ensure!(refused.code == 1, "{refused:?}");
     for words in
-        ["node h3 is not empty: pod default/hello-", "disruption budget", "keep", "kubeon create demo"]
+        ["node h3 is not empty: pod default/hello-", "disruption budget", "keep", "kubeon create scale"]
     {
         ensure!(refused.err.contains(words), "{words:?} is missing in {}", refused.err);
     }
     ensure!(nodes(lab)?.len() == 3, "the node stays while its pods do");
-    lab.kubectl(DEMO, &["delete", "pdb", "keep"]).map(drop)
+    lab.kubectl(CLUSTER, &["delete", "pdb", "keep"]).map(drop)
 }
 
 /// What was begun is finished by a bare `create`; nothing of the worker is left anywhere.
 fn removed(lab: &Lab) -> Result<()> {
     let start = Instant::now();
-    lab.must(&["create", DEMO])?;
+    lab.must(&["create", CLUSTER])?;
     told("a worker removed", start);
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
     lab.is_bare("h3")?;
     let known = lab.on("h1", "grep -cw h3 /etc/hosts; true")?;
     ensure!(known.trim() == "0", "h1 still knows the name: {known}");
     eventually("the pods run on the worker that stays", MINUTE, || {
-        lab.kubectl(DEMO, &["rollout", "status", "deployment/hello", "--timeout=30s"])?;
+        lab.kubectl(CLUSTER, &["rollout", "status", "deployment/hello", "--timeout=30s"])?;
         let hosts = placed(lab)?;
         ensure!(!hosts.contains("h3"), "{hosts}");
         Ok(())
     })?;
-    lab.settled(DEMO, MINUTE)
+    lab.settled(CLUSTER, MINUTE)
 }
 
 /// A worker that lost power is named, and taken out when a person says so.
 fn lost(lab: &Lab) -> Result<()> {
     lab.host("kill", "h3")?;
-    let refused = lab.kubeon(&["delon", DEMO, "h3", "--yes"])?;
+    let refused = lab.kubeon(&["delon", CLUSTER, "h3", "--yes"])?;
     ensure!(refused.code == 2, "{refused:?}");
     for words in [lab.addresses[2].as_str(), "only take it out of the cluster: --without"] {
         ensure!(refused.err.contains(words), "{words:?} is missing in {}", refused.err);
@@ -228,13 +228,13 @@ fn lost(lab: &Lab) -> Result<()> {
         Ok(())
     };
     eventually("the cluster notices", MINUTE * 2, silent)?;
-    lab.must(&["delon", DEMO, "h3", "--yes", "--without", &lab.addresses[2]])?;
+    lab.must(&["delon", CLUSTER, "h3", "--yes", "--without", &lab.addresses[2]])?;
     ensure!(nodes(lab)? == ["h1 True", "h2 True"], "{:?}", nodes(lab)?);
-    lab.settled(DEMO, MINUTE)
+    lab.settled(CLUSTER, MINUTE)
 }
 
 fn destroyed(lab: &Lab) -> Result<()> {
-    lab.must(&["destroy", DEMO, "--yes"])?;
+    lab.must(&["destroy", CLUSTER, "--yes"])?;
     lab.is_bare("h1")?;
     lab.is_bare("h2")
 }

@@ -46,20 +46,20 @@ type Age = i64;
 const OLD: Age = 300;
 const NEW: Age = 0;
 
-/// Needs the cluster `demo` with the master h1 and the workers h2 and h3, with nothing to do.
+/// Needs the cluster `daily` with the master h1 and the workers h2 and h3, with nothing to do.
 pub(crate) fn are_renewed(lab: &Lab) -> Result<()> {
     let start = Instant::now();
     all(lab, NEW)?;
     grow_old(lab)?;
     all(lab, OLD)?;
-    let kubeconfig = fs::read_to_string(lab.file("conf/cluster/demo.yaml"))?;
+    let kubeconfig = fs::read_to_string(lab.file("conf/cluster/daily.yaml"))?;
     usable(lab).context("with leaves of 300 days")?;
     planned(lab)?;
-    lab.must(&["create", "demo"])?;
+    lab.must(&["create", "daily"])?;
     all(lab, NEW)?;
     shown(lab)?;
     usable(lab).context("with renewed leaves")?;
-    ensure!(lab.plan("demo")?.is_empty(), "nothing to do after a renewal");
+    ensure!(lab.plan("daily")?.is_empty(), "nothing to do after a renewal");
     kubeconfig_alone(lab, &kubeconfig)?;
     println!("  leaves of 300 days on 3 hosts, renewed: {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
@@ -82,7 +82,7 @@ fn served(address: &str) -> Result<Age> {
 }
 
 fn in_kubeconfig(lab: &Lab) -> Result<Age> {
-    let file = lab.file("conf/cluster/demo.yaml");
+    let file = lab.file("conf/cluster/daily.yaml");
     age(&format!("sed -n 's/.*client-certificate-data: //p' '{}' | base64 -d", file.display()))
 }
 
@@ -100,11 +100,11 @@ fn grow_old(lab: &Lab) -> Result<()> {
     fs::write(&script, include_str!("aged.sh"))?;
     let mut files = vec![script];
     for name in ["kubernetes", "etcd", "front-proxy", "kubelet-serving"] {
-        files.push(lab.file(&format!("secret/demo/ca-{name}.pem")));
+        files.push(lab.file(&format!("secret/daily/ca-{name}.pem")));
     }
     for file in &files {
         let name = file.file_name().context("a name")?.to_string_lossy();
-        lab.must(&["copy", "demo@all", &file.to_string_lossy(), &format!("/run/aged/{name}")])?;
+        lab.must(&["copy", "daily@all", &file.to_string_lossy(), &format!("/run/aged/{name}")])?;
     }
     let agents = ["flanneld.service", "kube-proxy.service", "kubelet.service"];
     let masters = [
@@ -123,7 +123,7 @@ fn grow_old(lab: &Lab) -> Result<()> {
 
 /// The leaf of the same name on the master has the same rights.
 fn old_kubeconfig(lab: &Lab) -> Result<()> {
-    let file = lab.file("conf/cluster/demo.yaml");
+    let file = lab.file("conf/cluster/daily.yaml");
     let mut text = fs::read_to_string(&file)?;
     for (key, leaf) in [("client-certificate-data: ", "admin.crt"), ("client-key-data: ", "admin.key")] {
         let old = lab.on("h1", &format!("base64 -w 0 /etc/kubernetes/pki/{leaf}"))?;
@@ -136,7 +136,7 @@ fn old_kubeconfig(lab: &Lab) -> Result<()> {
 
 /// The plan renews because of the dates that it saw on the hosts, and does nothing that does not follow.
 fn planned(lab: &Lab) -> Result<()> {
-    let steps = lab.plan("demo")?;
+    let steps = lab.plan("daily")?;
     let mut renewals = BTreeSet::new();
     for step in &steps {
         let (id, why) = (step["id"].as_str().context("an id")?, step["why"].as_str().context("a reason")?);
@@ -155,7 +155,7 @@ fn planned(lab: &Lab) -> Result<()> {
 
 /// What a person sees of the leaves on the master.
 fn shown(lab: &Lab) -> Result<()> {
-    let told: Value = serde_json::from_str(&lab.must(&["display", "demo", "-o", "json"])?)?;
+    let told: Value = serde_json::from_str(&lab.must(&["display", "daily", "-o", "json"])?)?;
     let certificates = told["certificates"].as_array().context("certificates")?;
     ensure!(certificates.len() > 15, "{certificates:?}");
     for one in certificates {
@@ -171,10 +171,10 @@ fn usable(lab: &Lab) -> Result<()> {
         "h1",
         &format!("systemctl is-active etcd kube-apiserver kube-controller-manager kube-scheduler {node}"),
     )?;
-    lab.kubectl("demo", &["wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s"])?;
+    lab.kubectl("daily", &["wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s"])?;
     for host in ["h1", "h2", "h3"] {
         lab.on(host, &format!("systemctl is-active {node}"))?;
-        let said = lab.kubectl("demo", &["get", "--raw", &format!("/api/v1/nodes/{host}/proxy/healthz")])?;
+        let said = lab.kubectl("daily", &["get", "--raw", &format!("/api/v1/nodes/{host}/proxy/healthz")])?;
         ensure!(said == "ok", "kubelet of {host}: {said}");
     }
     Ok(())
@@ -182,12 +182,12 @@ fn usable(lab: &Lab) -> Result<()> {
 
 /// Another machine may have renewed what is on the hosts: `create` finds nothing to do there, and an old kubeconfig here.
 fn kubeconfig_alone(lab: &Lab, old: &str) -> Result<()> {
-    let file = lab.file("conf/cluster/demo.yaml");
+    let file = lab.file("conf/cluster/daily.yaml");
     let new = fs::read_to_string(&file)?;
-    lab.must(&["create", "demo"])?;
+    lab.must(&["create", "daily"])?;
     ensure!(fs::read_to_string(&file)? == new, "a kubeconfig that is new stays");
     fs::write(&file, old)?;
-    lab.must(&["create", "demo"])?;
+    lab.must(&["create", "daily"])?;
     all(lab, NEW)?;
-    lab.kubectl("demo", &["get", "nodes"]).map(drop)
+    lab.kubectl("daily", &["get", "nodes"]).map(drop)
 }
