@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use kubeon_e2e::lab::Lab;
 use kubeon_e2e::program::eventually;
 use kubeon_e2e::running::Running;
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -120,6 +122,29 @@ fn signals_end_it_gently_and_the_same_command_finishes() -> Result<()> {
     lab.must(&["destroy", lab.name(), "--yes"])?;
     for host in ["h1", "h2"] {
         lab.on(host, "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes")?;
+    }
+    Ok(())
+}
+
+/// Deaths of one kind each round: the program, or a host's power, after a share of the steps that chance chose. The seed
+/// is printed; `KUBEON_SOAK_SEED` repeats a run.
+#[test]
+#[ignore = "takes about ten minutes: ./test long"]
+fn soak_fifteen_deaths_at_random_moments() -> Result<()> {
+    let lab = Lab::up("e2e-soak", 2)?;
+    let seed = std::env::var("KUBEON_SOAK_SEED").ok().map_or_else(|| Ok(rand::random()), |it| it.parse())?;
+    println!("  KUBEON_SOAK_SEED={seed}");
+    let mut chance = SmallRng::seed_from_u64(seed);
+    for round in 1..=15 {
+        let (share, host) = (chance.random_range(1..95), chance.random_range(1..=2));
+        let steps = left(&lab)?;
+        println!("  round {round}: {share} % of {steps} steps");
+        if chance.random_bool(0.5) {
+            making(&lab, steps, share)?.kill()?;
+            comes_up(&lab)?;
+        } else {
+            host_lost(&lab, POWER, host, share)?;
+        }
     }
     Ok(())
 }
