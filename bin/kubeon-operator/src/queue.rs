@@ -6,18 +6,19 @@
 //!   what can be told later ► Rest ──┘    (those that rested for 5 s go beside fresh ones, four at a time)
 //! ```
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use kubeon_operations::QueueKey;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// After the first failure.
+/// The pause after the first failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// After many of them.
+/// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A lane that rested for so long goes before fresh ones,
 const LONGEST_REST: Duration = Duration::from_secs(5);
@@ -74,7 +75,8 @@ struct State {
     rested: usize,
     later: BTreeSet<(Instant, QueueKey)>,
     due: HashMap<QueueKey, Instant>,
-    failures: HashMap<QueueKey, u32>,
+    /// The pauses after further failures.
+    failures: HashMap<QueueKey, ExponentialBackoff>,
     open: bool,
 }
 
@@ -178,9 +180,9 @@ impl Queue {
             ReconcileOutcome::Rest if again == Some(Urgency::Urgent) => (again, None),
             ReconcileOutcome::Rest => (Some(Urgency::Rest), None),
             ReconcileOutcome::Failed => {
-                let count = state.failures.entry(queue_key.clone()).or_default();
-                *count = count.saturating_add(1);
-                (None, Some(Instant::now() + pause(*count, queue_key)))
+                let pauses = state.failures.entry(queue_key.clone()).or_insert_with(pauses);
+                let pause = pauses.next().unwrap_or(LONGEST_PAUSE);
+                (None, Some(Instant::now() + spread(pause, queue_key)))
             }
         };
         if outcome != ReconcileOutcome::Failed {
@@ -281,11 +283,17 @@ impl State {
     }
 }
 
-/// Twice as long each time, spread so that lanes that failed together do not come back together.
-fn pause(failures: u32, queue_key: &QueueKey) -> Duration {
-    let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(12)));
-    let spread: u32 = queue_key.to_string().bytes().map(u32::from).sum::<u32>() % 32;
-    doubled.min(LONGEST_PAUSE) + doubled.min(LONGEST_PAUSE) * spread / 100
+/// The pauses after failures of one key, without an end.
+fn pauses() -> ExponentialBackoff {
+    let builder = ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
+    builder.without_max_times().build()
+}
+
+/// Adds up to 31 % of the pause, always the same share for a key, so that keys that failed together are not retried
+/// together. The jitter of the library adds no more than the first pause.
+fn spread(pause: Duration, queue_key: &QueueKey) -> Duration {
+    let percent: u32 = queue_key.to_string().bytes().map(u32::from).sum::<u32>() % 32;
+    pause + pause * percent / 100
 }
 
 #[cfg(test)]
@@ -380,7 +388,8 @@ mod tests {
     #[test]
     fn each_failure_makes_the_pause_longer_up_to_a_bound() {
         let a = queue_key("a");
-        let pauses: Vec<_> = (1..40).map(|failures| pause(failures, &a)).collect();
+        let pauses: Vec<_> = pauses().take(39).map(|pause| spread(pause, &a)).collect();
+        assert_eq!(pauses.len(), 39);
         assert!(pauses.is_sorted() && pauses[0] < pauses[5]);
         assert!(pauses[38] < LONGEST_PAUSE * 2);
     }

@@ -8,12 +8,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ObjectMeta, TypeMeta};
 use kube::{Client, Config, Resource, ResourceExt as _};
 use kubeon_api::ClusterOperation;
 use kubeon_api::labels::NO_JOB_YET;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::backoff::Backoff;
@@ -74,6 +75,15 @@ impl MetaError {
     }
 }
 
+/// An object of which only the status is applied.
+#[derive(Debug, Serialize)]
+struct AppliedStatus<'s> {
+    #[serde(flatten)]
+    types: TypeMeta,
+    metadata: ObjectMeta,
+    status: &'s Value,
+}
+
 /// A client of the meta cluster.
 #[derive(Clone)]
 pub(crate) struct MetaCluster {
@@ -112,12 +122,11 @@ impl MetaCluster {
     ) -> Result<Option<i64>, MetaError> {
         let kind = ApiResource::erase::<ClusterOperation>(&());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
-        let object = json!({
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "metadata": {"name": operation},
-            "status": status,
-        });
+        let object = AppliedStatus {
+            types: TypeMeta::resource::<ClusterOperation>(),
+            metadata: ObjectMeta { name: Some(operation.to_owned()), ..ObjectMeta::default() },
+            status,
+        };
         let ours = PatchParams::apply(MANAGER).force();
         let answer = with_timeout(api.patch_status(operation, &ours, &Patch::Apply(&object))).await?;
         Ok(job_generation(&answer))
@@ -218,6 +227,7 @@ async fn with_timeout<T>(request: impl Future<Output = kube::Result<T>>) -> Resu
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use serde_json::json;
 
     use super::*;
 

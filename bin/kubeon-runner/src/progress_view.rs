@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kubeon_api::kubeonkube::{Finding, Steps};
 use kubeon_api::{HostAddress, Refusal};
 use kubeon_wire::{PrecheckReport, Progress};
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::tail::clip;
@@ -37,6 +37,17 @@ const MOST_LINES: usize = 20;
 const LINE: usize = 400;
 /// The longest name of a step in bytes.
 const CURRENT: usize = 200;
+
+/// The fields of the operation's status that the runner owns. An empty list is not written.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReportedStatus<'v> {
+    steps: Steps,
+    conditions: Vec<Condition>,
+    #[serde(skip_serializing_if = "<[Finding]>::is_empty")]
+    findings: &'v [Finding],
+    #[serde(skip_serializing_if = "<[Refusal]>::is_empty")]
+    refusals: &'v [Refusal],
+}
 
 /// A step that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -298,7 +309,7 @@ impl ProgressView {
 
     /// What the runner writes into the status of the operation.
     #[must_use]
-    pub(crate) fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> ReportedStatus<'_> {
         let states = [
             (PROGRESSING, &self.progressing),
             (PRECHECKED, &self.prechecked),
@@ -307,14 +318,7 @@ impl ProgressView {
         ];
         let conditions: Vec<Condition> =
             states.iter().filter_map(|(kind, state)| Some(state.as_ref()?.condition(kind))).collect();
-        let mut status = json!({"steps": self.steps(), "conditions": conditions});
-        if !self.findings.is_empty() {
-            status["findings"] = json!(self.findings);
-        }
-        if !self.refusals.is_empty() {
-            status["refusals"] = json!(self.refusals);
-        }
-        status
+        ReportedStatus { steps: self.steps(), conditions, findings: &self.findings, refusals: &self.refusals }
     }
 }
 

@@ -37,7 +37,7 @@ impl StatusWriter {
         let _ = view.changed().await;
         loop {
             let gone = view.has_changed().is_err() || view.borrow().is_finished();
-            let status = self.clean(view.borrow_and_update().status());
+            let status = self.clean(&view.borrow_and_update());
             if status != written || (gone && generation.is_unwritten()) {
                 let next = Instant::now() + INTERVAL;
                 match self.write(&mut view, &mut generation, status).await {
@@ -49,7 +49,6 @@ impl StatusWriter {
                     continue;
                 }
             }
-            // ShutdownRequest of a change or of the end, it looks again.
             if gone {
                 return;
             }
@@ -89,12 +88,13 @@ impl StatusWriter {
                 return None;
             }
             backoff.wait().await;
-            status = self.clean(view.borrow_and_update().status());
+            status = self.clean(&view.borrow_and_update());
         }
     }
 
-    /// Redacts secrets in every text of the status.
-    fn clean(&self, mut status: Value) -> Value {
+    /// The status with secrets redacted in every text.
+    fn clean(&self, view: &ProgressView) -> Value {
+        let mut status = json!(view.status());
         redact(&mut status, &self.redactor);
         status
     }
@@ -115,7 +115,7 @@ impl ConditionGeneration {
         let mut status = status.clone();
         let Some(generation) = self.generation else { return status };
         for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-            condition["observedGeneration"] = json!(generation);
+            condition["observedGeneration"] = Value::from(generation);
         }
         status
     }

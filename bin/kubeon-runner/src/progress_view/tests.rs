@@ -1,3 +1,5 @@
+use serde_json::{Value, json};
+
 use super::*;
 
 fn host(text: &str) -> HostAddress {
@@ -48,7 +50,7 @@ fn keeps_only_failures_that_are_not_retried() {
     view.record(&failed(false));
     assert_eq!(view.failures()[0].name.as_deref(), Some("h4"));
     view.record(&failed(false));
-    let conditions = view.status()["conditions"].clone();
+    let conditions = json!(view.status())["conditions"].clone();
     let told = conditions.as_array().unwrap().iter().find(|one| one["type"] == "StepFailed").unwrap();
     let line = "h4: etcd: port 2379 is taken";
     assert_eq!(told["message"], format!("{line}; will retry\n{line}"), "one line for each outcome");
@@ -76,7 +78,7 @@ fn says_when_every_step_was_up_to_date() {
             view.record(&Progress::Plan { steps: *steps, up_to_date: 186 });
         }
         view.finish("Succeeded", "completed");
-        let condition = view.status()["conditions"][0].clone();
+        let condition = json!(view.status())["conditions"][0].clone();
         [&condition["reason"], &condition["message"]].map(|text| text.as_str().unwrap().to_owned())
     };
     assert_eq!(condition(&[0]), ["NothingToDo", "all 186 steps are up to date"]);
@@ -98,7 +100,7 @@ fn report(ok: bool) -> Progress {
 fn a_precheck_becomes_a_condition_and_lines_and_starts_the_next_stage() {
     let mut view = ProgressView::default();
     view.precheck(Some(("Creating", "creating the cluster")));
-    assert_eq!(view.status()["conditions"][1]["status"], "Unknown");
+    assert_eq!(json!(view.status())["conditions"][1]["status"], "Unknown");
     let told = view.record(&report(false));
     assert!(told.contains("1 hosts, 1 errors") && told.contains("warning 10.0.0.2 : swap is on"), "{told}");
     assert_eq!(view.unfit(), Some("10.0.0.2 : kernel version is minor < 3.10"));
@@ -106,27 +108,27 @@ fn a_precheck_becomes_a_condition_and_lines_and_starts_the_next_stage() {
         {"host": "10.0.0.2", "check": "kernel", "severity": "error", "message": "kernel version is minor < 3.10"},
         {"host": "10.0.0.2", "check": "swap", "severity": "warning", "message": "swap is on"},
     ]);
-    assert_eq!(view.status()["findings"], found);
-    assert_eq!(view.status()["conditions"][0]["reason"], "Prechecking");
-    assert_eq!(view.status()["conditions"][1]["message"], "10.0.0.2 : kernel version is minor < 3.10");
+    assert_eq!(json!(view.status())["findings"], found);
+    assert_eq!(json!(view.status())["conditions"][0]["reason"], "Prechecking");
+    assert_eq!(json!(view.status())["conditions"][1]["message"], "10.0.0.2 : kernel version is minor < 3.10");
     view.record(&report(true));
     assert_eq!(view.unfit(), None);
-    assert_eq!(view.status()["conditions"][0]["reason"], "Creating");
-    assert_eq!(view.status()["conditions"][1]["status"], "True");
+    assert_eq!(json!(view.status())["conditions"][0]["reason"], "Creating");
+    assert_eq!(json!(view.status())["conditions"][1]["status"], "True");
 }
 
 #[test]
 fn the_condition_counts_new_keys_and_shows_as_many_as_an_event_may_contain() {
     let mut view = ProgressView::default();
     view.host_keys_pinned(&[]);
-    assert_eq!(view.status()["conditions"], json!([]));
+    assert_eq!(json!(view.status())["conditions"], json!([]));
     let keys: Vec<String> = (1..=100).map(|n| format!("10.0.0.{n} SHA256:{}", "x".repeat(43))).collect();
     view.host_keys_pinned(&keys[..2]);
-    let condition = &view.status()["conditions"][0];
+    let condition = &json!(view.status())["conditions"][0];
     assert_eq!((&condition["type"], &condition["status"]), (&json!("HostKeysPinned"), &json!("True")));
     assert_eq!(condition["message"], format!("2 new: {}, {}", keys[0], keys[1]));
     view.host_keys_pinned(&keys);
-    let message = view.status()["conditions"][0]["message"].as_str().unwrap().to_owned();
+    let message = json!(view.status())["conditions"][0]["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("100 new: ") && message.ends_with("x, …"), "{message}");
     assert!((900..=1024).contains(&message.len()), "{}", message.len());
 }
@@ -139,7 +141,7 @@ fn a_condition_keeps_its_time_until_it_changes() {
     view.begin("Creating", "makes");
     assert_eq!(view.progressing.clone().unwrap().since, first);
     view.finish("Failed", "why");
-    let condition = &view.status()["conditions"][0];
+    let condition = &json!(view.status())["conditions"][0];
     assert_eq!(condition["status"], "False");
     assert_eq!(condition["reason"], "Failed");
     assert_eq!(condition["type"], PROGRESSING);

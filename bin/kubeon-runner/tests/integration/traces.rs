@@ -1,17 +1,9 @@
 //! What a collector hears of a run: the run, its stages, its steps, under the operation's trace.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on says where"
-)]
-
-mod support;
 
 use std::time::Duration;
 
+use crate::support::{Place, Running, TIMEOUT};
 use kubeon_envtest::{Collector, Sent};
-use support::{Place, Running, TIMEOUT};
 
 const OPERATION: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const PROGRAM: &str = r#"#!/bin/bash

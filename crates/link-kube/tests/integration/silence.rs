@@ -1,7 +1,5 @@
 //! An API server that takes a request and says nothing.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail loudly")]
-
 use std::time::Duration;
 
 use futures::StreamExt as _;

@@ -1,7 +1,5 @@
 //! Events, as a real API server keeps them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail loudly")]
-
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;

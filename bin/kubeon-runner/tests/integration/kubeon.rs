@@ -1,17 +1,9 @@
 //! The action `kubeon`, with a script in place of the program kubeon.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on says where"
-)]
-
-mod support;
 
 use std::process::Command;
 
+use crate::support::{Done, Place, Running};
 use rustix::process::Signal;
-use support::{Done, Place, Running};
 
 /// Records its arguments, keeps its state in files, and writes progress events.
 const PROGRAM: &str = r#"#!/bin/bash

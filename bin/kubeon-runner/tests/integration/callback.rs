@@ -1,23 +1,15 @@
 //! The callback, sent to a real HTTPS server.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on says where"
-)]
-
-mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use crate::support::{Done, Place, Running, TIMEOUT};
 use rustix::process::Signal;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
-use support::{Done, Place, Running, TIMEOUT};
 
 const TOKEN: &str = "one-time-token-of-this-operation";
 

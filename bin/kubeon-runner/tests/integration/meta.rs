@@ -1,18 +1,11 @@
 //! Status, Secrets and ConfigMap, written to a real API server by an account that may do nothing else.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on says where"
-)]
-
-mod support;
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use crate::support::{Done, Place, Running, TIMEOUT};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -20,7 +13,6 @@ use kube::{Client, ResourceExt as _};
 use kubeon_api::ClusterOperation;
 use kubeon_envtest::{FaultProxy, FaultRule, ProxyFault, TestApiServer, When};
 use serde_json::{Value, json};
-use support::{Done, Place, Running, TIMEOUT};
 
 const PROGRAM: &str = r#"#!/bin/bash
 say() { echo "$1" >&2; }
@@ -213,7 +205,7 @@ async fn steps_conditions_state_and_kubeconfig_are_written_and_nothing_else() {
     assert_eq!(cluster.secret("state", "state.tar.zst").await, "state before\n");
     cluster.go();
     assert_eq!(running.line(), "at etcd");
-    let deadline = Instant::now() + support::TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     while cluster.status().await["steps"]["current"] != "etcd on h4" {
         assert!(Instant::now() < deadline, "{}", cluster.status().await);
         tokio::time::sleep(Duration::from_millis(50)).await;

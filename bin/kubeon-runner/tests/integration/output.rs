@@ -1,16 +1,8 @@
 //! The output of the work is forwarded at once, in order, with bounded memory, without secrets.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on says where"
-)]
-
-mod support;
 
 use std::process::Command;
 
-use support::Place;
+use crate::support::Place;
 
 #[test]
 fn every_line_is_forwarded_before_the_next_one_exists() {

@@ -1,8 +1,6 @@
 //! The example for clients, against a real API server.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail loudly")]
-
-#[path = "../examples/watch_clusters.rs"]
+#[path = "../../examples/watch_clusters.rs"]
 #[allow(dead_code, reason = "its main connects by a file")]
 mod watch_clusters;
 
