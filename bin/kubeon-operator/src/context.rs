@@ -1,4 +1,4 @@
-//! What all turns share.
+//! The state that all reconciles share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,13 +23,13 @@ use crate::refusals::{Refusals, Refused};
 use crate::spans::OperatorSpans;
 use crate::unreadable::Unreadable;
 
-/// Between two tries to read the history limit.
+/// The pause between two attempts to read the history limit.
 const LIMIT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Bytes of a log that are kept.
+/// The most bytes of a log that are persisted.
 pub(crate) const LOG_BYTES: usize = 512 * 1024;
 
-/// What all turns share.
+/// The state that all reconciles share.
 pub(crate) struct OperatorContext {
     pub cache: ObjectCache,
     pub queue: Queue,

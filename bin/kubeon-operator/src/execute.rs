@@ -1,4 +1,4 @@
-//! Carries a plan's writes out, and takes the answers into the world.
+//! Sends the writes of a decision, and puts the answers into the cache.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::context::OperatorContext;
 use crate::location::path;
 use crate::request_priority::RequestPriority;
 
-/// Why a plan was not carried out to its end.
+/// Why not all writes of a decision were sent.
 pub(crate) enum WriteFailure {
-    /// The lane is planned again at once: the world is another one now.
+    /// The objects have changed: decide again at once.
     Replan,
-    /// Nothing was written: somebody waits for another turn of this lane.
+    /// Nothing was written, because a reconcile with a higher priority is due.
     Preempted,
-    /// The lane comes back later.
+    /// A temporary error: the key is retried later.
     Link(LinkError),
     /// The API server refused a write of an operation.
     Refused {
@@ -46,7 +46,7 @@ impl WriteFailure {
     }
 }
 
-/// Writes what one stage has, side by side, and tells with each write what belongs to it.
+/// Sends the writes of one stage at the same time. The events of a write are recorded after it.
 pub(crate) async fn execute(
     context: &OperatorContext,
     stage: Vec<(Write, Vec<Notice>)>,
@@ -67,7 +67,7 @@ pub(crate) async fn execute(
         Ok(())
     });
     let answers = futures::future::join_all(sent).await;
-    // All of a stage is waited for; the first failure decides.
+    // All writes of the stage are awaited; the first error is returned.
     answers.into_iter().collect()
 }
 
@@ -215,7 +215,7 @@ fn kept(object: &Value) -> Option<(&str, &str)> {
     Some((meta["labels"][labels::CLUSTER].as_str()?, meta["annotations"][labels::JOB].as_str()?))
 }
 
-/// Takes an answer into the world. The lane that is being planned sees it at once; others are woken by the watch.
+/// Puts an answer into the cache. The current reconcile sees it at once; the watch adds other keys to the queue.
 fn take(context: &OperatorContext, target: &ObjectRef, value: Value) {
     fn read<K: serde::de::DeserializeOwned + kube::Resource<DynamicType = ()>>(value: Value) -> Option<K> {
         let mut object: K = serde_json::from_value(value).ok()?;

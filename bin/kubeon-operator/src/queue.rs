@@ -1,9 +1,9 @@
-//! Which lane is next: each at most once at a time, each at most once in the queue.
+//! The work queue. A key is in the queue at most once, and at most one worker reconciles it.
 //!
 //! ```text
-//!   a Job ended ─────────► Urgent ──┐
-//!   anything else ───────► Fresh  ──┼──► workers; some take urgent lanes only
-//!   what can be told later ► Rest ──┘    (those that rested for 5 s go beside fresh ones, four at a time)
+//!   a Job ended ──────────► Urgent ─┐
+//!   anything else ────────► Fresh ──┼──► workers; some take urgent keys only
+//!   status that can wait ──► Rest ──┘    (keys that waited for 5 s are taken before fresh ones, four at a time)
 //! ```
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -25,40 +25,40 @@ const LONGEST_REST: Duration = Duration::from_secs(5);
 /// as long as no more of its kind are worked on.
 const MOST_RESTED: usize = 4;
 
-/// How soon a lane is wanted.
+/// The priority of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Urgency {
-    /// Somebody waits for its end.
+    /// The Job of an operation ended: a user waits for the result.
     Urgent,
-    /// Something changed.
+    /// An object changed.
     Fresh,
-    /// What is left to write can wait for others.
+    /// Only writes are left that can wait for other keys.
     Rest,
 }
 
-/// How a turn ended.
+/// The result of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReconcileOutcome {
-    /// Nothing is left to do, before that moment if one is given.
+    /// Nothing is left to do; the key is reconciled again at this time, if there is one.
     Done(Option<Instant>),
-    /// What mattered is done; the rest is for later.
+    /// The urgent writes are done; the others follow with the priority `Rest`.
     Rest,
-    /// Something failed that may do better after a while.
+    /// A temporary error; the key is retried after a pause.
     Failed,
 }
 
-/// A lane to work on.
+/// A key that a worker reconciles.
 pub(crate) struct QueueItem {
     pub queue_key: QueueKey,
     pub class: Urgency,
-    /// Cancelled when somebody begins to wait for the lane's end meanwhile.
+    /// Cancelled when the key becomes urgent during the reconcile.
     pub preempted: CancellationToken,
 }
 
-/// One that is worked on.
+/// A key that is being reconciled.
 struct InProgress {
     class: Urgency,
-    /// How soon it was wanted again meanwhile.
+    /// The priority with which the key was added during the reconcile.
     again: Option<Urgency>,
     preempted: CancellationToken,
 }
@@ -68,10 +68,10 @@ struct State {
     urgent: VecDeque<QueueKey>,
     fresh: VecDeque<QueueKey>,
     rest: VecDeque<(Instant, QueueKey)>,
-    /// Lanes in one of the three; an entry there that is of another class is an old one.
+    /// Keys in one of the three queues. An entry of a queue with another priority than this is outdated.
     waiting: HashMap<QueueKey, Urgency>,
     working: HashMap<QueueKey, InProgress>,
-    /// How many of those rested.
+    /// The number of keys with the priority `Rest` that are being reconciled.
     rested: usize,
     later: BTreeSet<(Instant, QueueKey)>,
     due: HashMap<QueueKey, Instant>,
@@ -80,7 +80,7 @@ struct State {
     open: bool,
 }
 
-/// Lanes that have something to do.
+/// Keys to reconcile.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -94,14 +94,14 @@ impl Queue {
         self.state.lock()
     }
 
-    /// Lets workers take lanes.
+    /// Lets workers take keys.
     pub(crate) fn open(&self) {
         self.state().open = true;
         self.changed.notify_waiters();
         self.hurried.notify_waiters();
     }
 
-    /// Lets no worker take another lane, and waits until none is worked on.
+    /// Lets no worker take another key, and waits until the running reconciles end.
     pub(crate) async fn close(&self) {
         self.state().open = false;
         loop {
@@ -113,7 +113,7 @@ impl Queue {
         }
     }
 
-    /// Something of the lane changed.
+    /// Adds a key.
     pub(crate) fn wake(&self, queue_key: &QueueKey, class: Urgency) {
         let mut state = self.state();
         if let Some(worked) = state.working.get_mut(queue_key) {
@@ -136,7 +136,7 @@ impl Queue {
         }
     }
 
-    /// The next lane that is wanted at least as soon as `least`. Waits until there is one.
+    /// Waits for the next key with at least the priority `least`.
     pub(crate) async fn next(&self, least: Urgency) -> QueueItem {
         loop {
             let changed = if least == Urgency::Urgent { &self.hurried } else { &self.changed };
@@ -167,7 +167,7 @@ impl Queue {
         }
     }
 
-    /// A lane's turn ended.
+    /// Records that the reconcile of a key ended.
     pub(crate) fn done(&self, queue_key: &QueueKey, outcome: ReconcileOutcome) {
         let mut state = self.state();
         let worked = state.working.remove(queue_key);
@@ -176,7 +176,7 @@ impl Queue {
         self.ended.notify_one();
         let (class, when) = match outcome {
             ReconcileOutcome::Done(when) => (again, when),
-            // A change that is seen meanwhile is mostly the turn's own.
+            // A change during the reconcile is mostly caused by its own writes.
             ReconcileOutcome::Rest if again == Some(Urgency::Urgent) => (again, None),
             ReconcileOutcome::Rest => (Some(Urgency::Rest), None),
             ReconcileOutcome::Failed => {
@@ -201,7 +201,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Lanes that are ready or worked on.
+    /// The numbers of keys that wait and that are being reconciled.
     pub(crate) fn load(&self) -> (usize, usize) {
         let state = self.state();
         (state.waiting.len(), state.working.len())
@@ -209,10 +209,10 @@ impl Queue {
 }
 
 impl State {
-    /// Puts a lane into the queue; false when it is there already and wanted no sooner.
+    /// Adds a key to a queue; false when it waits already with the same or a higher priority.
     fn push(&mut self, queue_key: &QueueKey, class: Urgency) -> bool {
         let waits = self.waiting.get(queue_key).copied();
-        // One that rests is not made fresh by the changes that it made itself.
+        // Its own writes do not raise the priority of a key that waits with the priority `Rest`.
         if waits.is_some_and(|before| before <= class || class != Urgency::Urgent) {
             return false;
         }

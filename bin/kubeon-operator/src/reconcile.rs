@@ -1,4 +1,4 @@
-//! One turn of a lane: ask what is to be done, do it, ask again, until nothing is left.
+//! One reconcile of a key: decide, write, and decide again, until nothing is left to write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) async fn work(context: Arc<OperatorContext>, least: Urgency) {
     }
 }
 
-/// One turn of a lane.
+/// Reconciles one key.
 async fn one(context: &OperatorContext, work: &QueueItem) -> ReconcileOutcome {
     let queue_key = &work.queue_key;
     let mut data = BTreeMap::new();

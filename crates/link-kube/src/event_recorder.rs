@@ -1,6 +1,6 @@
-//! Events, sent aside: nothing waits for them, they let others pass, and when too many pile up the oldest wish is kept and
-//! the newest dropped.
-//! One that is not taken is tried a few times more; those behind it wait meanwhile. What is lost is counted.
+//! A queue of events before `kube`'s recorder, which creates each event and counts repeated ones. A reconcile does not wait
+//! for events, and events wait for urgent requests. An event that the API server refuses is retried a few times while later
+//! ones wait. When the queue is full, new events are dropped and counted.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use tokio::sync::{mpsc, watch};
 use crate::error::{LinkError, RetryClass};
 use crate::writer::KubeWriter;
 
-/// Events that may wait to be sent.
+/// The most events in the queue.
 const MOST_WAITING: usize = 4096;
-/// So many of them let others pass.
+/// While the queue is shorter than this, events wait for urgent requests.
 const MOST_DEFERRED: usize = MOST_WAITING / 2;
-/// How often one is tried.
+/// The attempts to send an event.
 const TRIES: usize = 4;
-/// Before it is tried again; twice as long each time.
+/// The pause before the second attempt; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// How long an answer is waited for.
+/// The timeout of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One event.
@@ -50,8 +50,8 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Begins to send, in a task of its own that ends with the last copy of this; while few wait, in moments that `writer`
-    /// have to spare.
+    /// Starts the task that sends events. It ends when the last clone of this recorder is dropped. While the queue is short,
+    /// an event waits until `writer` has no urgent request.
     #[must_use]
     pub fn start(client: Client, writer: &KubeWriter, controller: &str, instance: &str) -> Self {
         let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
@@ -78,7 +78,7 @@ impl EventRecorder {
         Self { sender, waiting, dropped }
     }
 
-    /// Sends a word when its turn comes.
+    /// Adds an event to the queue.
     pub fn record(&self, record: EventRecord) {
         self.waiting.send_modify(|waiting| *waiting += 1);
         if self.sender.try_send(record).is_err() {
@@ -87,7 +87,7 @@ impl EventRecorder {
         }
     }
 
-    /// Waits until everything was said, at most for `timeout`. Answers how many were not.
+    /// Waits until the queue is empty, at most for `timeout`. Returns the number of events that still wait.
     pub async fn flush(&self, timeout: Duration) -> usize {
         let mut waiting = self.waiting.subscribe();
         let silent = tokio::time::timeout(timeout, waiting.wait_for(|waiting| *waiting == 0)).await.is_ok();
@@ -127,7 +127,7 @@ async fn publish(recorder: &Recorder, event: &Event, about: &ObjectReference) ->
     }
 }
 
-/// Tries it again while that may help, a right that is still to come included.
+/// Retries unless the error is permanent. A denied permission is retried: the role may not be in force yet.
 async fn several_times<F>(send: impl FnMut() -> F) -> Result<(), LinkError>
 where
     F: Future<Output = Result<(), LinkError>>,
@@ -136,7 +136,7 @@ where
     send.retry(pauses).when(|error| error.retry_class() != RetryClass::Never).await
 }
 
-/// An event takes 1 KiB.
+/// Cuts a text to the longest note of an event, 1 KiB.
 fn clipped(mut text: String) -> String {
     if text.len() > 1024 {
         let end = (0..=1020).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
