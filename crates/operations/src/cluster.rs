@@ -1,4 +1,4 @@
-//! A lane of a `Cluster`: its operations one after the other, its history, the objects that it owns.
+//! Decisions for a `Cluster`: its operations one after the other, its history, the objects that it owns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

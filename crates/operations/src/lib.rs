@@ -2,8 +2,8 @@
 //! keeps, and which operation a changed `KubernetesCluster` asks for.
 //!
 //! ```text
-//!   watches ──► Snapshot of one lane ──► turn ──► Plan::Read  what must be read first, then again
-//!                     ▲                     └───► Plan::Do    writes in stages, notices, when to look again
+//!   watches ──► View of one cluster ──► decide ──► Decision::Read   objects to read before deciding again
+//!                     ▲                     └────► Decision::Apply  writes in stages, events, time of the next reconcile
 //!                     └──────────────── the answers ◄──────────────┘
 //! ```
 //!
@@ -34,7 +34,7 @@ pub use settings::OperatorSettings;
 pub use view::{ClusterObject, Data, ObjectOwnership, Objects, Observed, View, WriteRefusal};
 pub use write::{Change, ClusterChanges, Decision, FAILURES, Notice, ObjectKind, ObjectRef, Write};
 
-/// What is to be done in a lane now.
+/// The next reads or writes for one cluster and its operations.
 #[must_use]
 pub fn decide(view: &View<'_>) -> Decision {
     match &view.subject {

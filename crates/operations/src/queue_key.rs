@@ -1,4 +1,4 @@
-//! A lane: the operations of one cluster, of which one runs at a time.
+//! The key of the work queue: one cluster with its operations, of which one runs at a time.
 
 use std::fmt;
 
@@ -21,8 +21,8 @@ pub enum QueueKey {
 }
 
 impl QueueKey {
-    /// The lane of an operation. One that claims to be derived belongs to the lane that it names; whether it is
-    /// rightly there is decided by that lane's turn.
+    /// The key of an operation. The labels of a derived operation name its `KubernetesCluster`; the decision for that cluster
+    /// checks its UID.
     #[must_use]
     pub fn of(operation: &ClusterOperation) -> Self {
         let labels = operation.metadata.labels.as_ref();
@@ -45,7 +45,7 @@ impl QueueKey {
         }
     }
 
-    /// The lane that a Job's or pod's annotations name.
+    /// The key that the annotations of a Job or pod name.
     #[must_use]
     pub fn of_annotations(annotations: Option<&std::collections::BTreeMap<String, String>>) -> Option<Self> {
         annotations?.get(QUEUE_KEY_ANNOTATION)?.parse().ok()

@@ -1,4 +1,4 @@
-//! What is known of one lane when its turn is decided.
+//! The input of a decision: one cluster, its operations, and their Jobs and pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::queue_key::QueueKey;
 use crate::settings::OperatorSettings;
 use crate::write::{NeedsReads, ObjectKind, ObjectRef};
 
-/// Whether there is such an object.
+/// An object that may be missing or unreadable.
 #[derive(Debug, Clone)]
 pub enum Observed<T> {
-    /// There is.
+    /// It exists.
     Found(T),
-    /// There is, but it cannot be read; the text says why.
+    /// It exists, but it cannot be parsed; the text says why.
     Unreadable(String),
-    /// There is none.
+    /// It does not exist.
     Absent,
 }
 
@@ -35,12 +35,12 @@ impl<T> Observed<T> {
     }
 }
 
-/// Whose lane it is.
+/// The cluster that a queue key names.
 #[derive(Debug, Clone)]
 pub enum ClusterObject {
-    /// A `Cluster`'s.
+    /// A `Cluster`.
     Cluster(Observed<Arc<Cluster>>),
-    /// A `KubernetesCluster`'s.
+    /// A `KubernetesCluster`.
     KubernetesCluster(Observed<Arc<KubernetesCluster>>),
 }
 
@@ -91,7 +91,7 @@ pub trait Objects {
     fn meta(&self, target: &ObjectRef) -> Option<ObjectOwnership>;
 }
 
-/// What was read for this turn.
+/// An object that was read for this reconcile.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
     /// The values of a ConfigMap or Secret, and the Secret's type.
@@ -122,25 +122,25 @@ pub struct WriteRefusal {
     pub lasting: bool,
 }
 
-/// One lane at one moment.
+/// What is known of one queue key at one time.
 pub struct View<'a> {
-    /// The lane.
+    /// The key.
     pub queue_key: &'a QueueKey,
-    /// What holds for all.
+    /// The settings of the operator.
     pub settings: &'a OperatorSettings,
-    /// The moment.
+    /// The current time.
     pub now: Timestamp,
-    /// Whose lane it is.
+    /// The cluster.
     pub subject: ClusterObject,
     /// Its operations, in any order.
     pub operations: Vec<Arc<ClusterOperation>>,
-    /// Jobs of its operations, also of those that are gone.
+    /// Jobs of its operations, also of deleted ones.
     pub jobs: Vec<Arc<Job>>,
     /// Their pods.
     pub pods: Vec<Arc<Pod>>,
     /// What is known of ConfigMaps and Secrets.
     pub objects: &'a dyn Objects,
-    /// What was read for this turn.
+    /// The objects that were read for this reconcile.
     pub data: &'a BTreeMap<ObjectRef, Data>,
     /// What the API server refused, by operation.
     pub trouble: &'a BTreeMap<String, WriteRefusal>,

@@ -1,4 +1,4 @@
-//! What a plan consists of.
+//! The output of a decision: writes, events, and objects to read.
 
 use k8s_openapi::jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! A lane of a `KubernetesCluster`: what it asks for becomes one derived operation after the other.
+//! Decisions for a `KubernetesCluster`: each change of its spec becomes a derived operation, one after the other.
 //!
 //! ```text
 //!   spec ─┐
