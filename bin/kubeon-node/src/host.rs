@@ -8,9 +8,9 @@ use crate::paths;
 use crate::root::Root;
 use crate::systemd::{NoServices, Services, Systemd};
 
-/// The host and what the program knows of it.
+/// The host, with its service manager and cached values.
 pub struct HostSystem {
-    /// The folder that stands for `/`.
+    /// The folder that is used as `/`.
     pub root: Root,
     /// Where the host's own API server serves.
     pub api: String,
@@ -18,9 +18,9 @@ pub struct HostSystem {
     pub etcd: String,
     /// The host's service manager.
     pub services: Box<dyn Services>,
-    /// The images in containerd, once asked for.
+    /// The images in containerd, cached after the first read.
     pub images: Mutex<Option<BTreeSet<String>>>,
-    /// Steps that change one shared file take turns.
+    /// Serializes steps that change the same shared file.
     pub shared_files: Mutex<()>,
 }
 

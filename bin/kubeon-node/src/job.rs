@@ -1,4 +1,4 @@
-//! What a step is given while it runs: the host, its deadline, and a voice.
+//! The context of a running step: the host, its deadline, and the channel for its events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,39 +11,39 @@ use crate::failure::of;
 use crate::host::HostSystem;
 use crate::journal::Mark;
 
-/// How soon a waiting step notices that it was told to stop.
+/// The interval at which a waiting step checks for cancellation.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A step under way.
+/// A running step.
 pub struct Job<'a> {
     /// The host.
     pub host: &'a HostSystem,
     /// The step's identity.
     pub id: &'a str,
-    /// When the step counts as failed.
+    /// The time at which the step times out.
     pub deadline: Instant,
-    /// Receives what it says.
+    /// Receives its events.
     pub events: &'a Events,
-    /// Set when the run was told to stop.
+    /// Set when the run is cancelled.
     pub stop: &'a AtomicBool,
 }
 
-/// What a step did.
+/// The effect of a step.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct StepEffect {
     /// Whether anything on the host changed.
     pub changed: bool,
-    /// What it left, for the journal.
+    /// The results to record in the journal.
     pub marks: Vec<Mark>,
 }
 
 impl Job<'_> {
-    /// Says a word for people.
+    /// Sends a note for the user.
     pub fn note(&self, text: impl Into<String>) {
         self.events.say(&Event::Note { id: self.id.to_owned(), text: text.into() });
     }
 
-    /// Says how far it is, in bytes.
+    /// Sends the progress, in bytes.
     pub fn progress(&self, done: u64, total: u64) {
         self.events.say(&Event::Progress { id: self.id.to_owned(), done, total });
     }
@@ -54,15 +54,15 @@ impl Job<'_> {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Sleeps before the next look at something awaited.
+    /// Sleeps before the next check of a condition.
     ///
     /// # Errors
-    /// [`Category::Timeout`] with `seen` as cause at the deadline, [`Category::Cancelled`] when told to stop.
+    /// [`Category::Timeout`] with `seen` as cause at the deadline, [`Category::Cancelled`] when the run is cancelled.
     pub fn pause(&self, interval: Duration, seen: impl Fn() -> String) -> Result<(), StepFailure> {
         let until = Instant::now() + interval.min(self.left());
         loop {
             if self.stop.load(Ordering::Acquire) {
-                return Err(of(Category::Cancelled, format!("told to stop while waiting: {}", seen())));
+                return Err(of(Category::Cancelled, format!("cancelled while waiting: {}", seen())));
             }
             if self.left().is_zero() {
                 return Err(of(Category::Timeout, seen()));

@@ -1,4 +1,4 @@
-//! The program on a host: does the host's part of a plan, tells what stands, takes everything away again.
+//! The node program: executes the steps of a plan on its host, reports the facts of the host, and resets it.
 //!
 //! ```text
 //!   Request lines, part bytes ──► apply ──► files, units, images, objects of this host
@@ -6,8 +6,8 @@
 //!                       Facts ◄── facts ◄── journal, claim, certificates, API server, etcd
 //! ```
 //!
-//! It decides nothing about what should be: a step carries everything. It may not reach other hosts except
-//! to check that they answer, and it writes only under the lock and the claim of [`fence`].
+//! It makes no decision about the desired state: a step is complete. It connects to other hosts only to check that they
+//! answer, and it writes only under the lock and the claim of [`fence`].
 
 pub mod api;
 mod backoff;

@@ -1,4 +1,4 @@
-//! One step, tried as often as the plan allows.
+//! Executes one step, with as many attempts as the plan allows.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::host_connection::{HostConnection, millis, pause_after};
 use crate::payload::resolve_secrets;
 use crate::{HostPorts, RunEvent};
 
-/// Does the step on its host. Tries again where the kind of failure says that it may help.
+/// Executes the step on its host. Retries if the category of the failure allows it.
 pub(crate) async fn attempt(
     connection: &HostConnection<'_>,
     step: &Step,
@@ -25,10 +25,10 @@ pub(crate) async fn attempt(
             Ok(report) => return Ok(report),
             Err(failure) => failure,
         };
-        let hopeless = attempt >= step.tries
+        let give_up = attempt >= step.tries
             || !failure.category.retryable()
             || (waits(step) && context.lost.borrow().is_some());
-        if hopeless || connection.lost().is_some() || context.stop.is_cancelled() {
+        if give_up || connection.lost().is_some() || context.stop.is_cancelled() {
             return Err(failure);
         }
         let pause = pause_after(attempt);
@@ -54,19 +54,19 @@ async fn once(
 ) -> Result<Report, StepFailure> {
     let payload = resolve_secrets(step, ports)?;
     let session = connection.session().await?;
-    let tell = |event: Event| {
-        connection.heard();
-        if let Some(happening) = translate(connection, step, event) {
-            connection.context().watch.on_event(happening);
+    let forward = |event: Event| {
+        connection.event_received();
+        if let Some(run_event) = translate(connection, step, event) {
+            connection.context().watch.on_event(run_event);
         }
     };
-    let patience = Duration::from_secs(step.timeout_seconds.into());
-    let work = connection.hear(patience, session.run(payload.step, payload.blob, &tell));
+    let step_timeout = Duration::from_secs(step.timeout_seconds.into());
+    let work = connection.with_silence_limit(step_timeout, session.run(payload.step, payload.blob, &forward));
     let result = tokio::select! {
         result = work => result,
-        failure = connection.context().in_vain(), if waits(step) => Err(failure),
+        failure = connection.context().lost_host_timeout(), if waits(step) => Err(failure),
     };
-    connection.heard();
+    connection.event_received();
     match result.as_ref().map_err(|failure| failure.category) {
         Err(Category::Unreachable) => connection.broke(&session).await,
         Err(Category::Fenced | Category::Denied) => {
@@ -77,7 +77,7 @@ async fn once(
     result
 }
 
-/// Whether what it waits for may be on another host.
+/// Whether the step waits for a condition that may depend on another host.
 fn waits(step: &Step) -> bool {
     match &step.op {
         Op::Await { .. } => true,
@@ -86,7 +86,7 @@ fn waits(step: &Step) -> bool {
     }
 }
 
-/// What of a host's event is news. That a step started, ended or failed is told by the run itself.
+/// Converts an event of the host. The run itself reports that a step started, ended or failed, so those give `None`.
 fn translate(connection: &HostConnection<'_>, step: &Step, event: Event) -> Option<RunEvent> {
     let (host, step) = (connection.host, step.id.clone());
     match event {

@@ -1,4 +1,4 @@
-//! The line to one host: a session, opened once and opened again when it broke.
+//! The connection to one host: a session that is opened once, and opened again when it breaks.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,77 +12,77 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{RunEvent, RunObserver};
 
-/// How often a session is tried to be opened before the host counts as lost.
+/// The number of attempts to open a session before the host counts as lost.
 const OPEN_TRIES: u8 = 4;
 
-/// How long a host that another session of the cluster holds is asked again. Where the engine of that session is
-/// gone, killed or cut off, it ends by itself within this time; where not, somebody is at work.
+/// How long to retry while another session of the cluster holds the lock of the host. A session whose engine was killed or
+/// disconnected ends within this time. If the lock is still held after it, another engine is working on the host.
 const HELD_TIMEOUT: Duration = ORPHAN_LIFE.saturating_add(Duration::from_secs(7));
 
-/// The pause before a host that is held is asked again; it waits a little itself before it answers.
+/// The pause between two attempts while the host is locked. The host itself also waits briefly before it refuses.
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long one try to open may take: the node program may have to be put in place first.
+/// The time limit of one attempt to open a session. It includes copying the node program to the host.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How much longer than a step's own timeout a host may be silent before its session counts as broken.
+/// The time that is added to the timeout of a step before a silent session counts as broken.
 const GRACE_PERIOD: Duration = Duration::from_secs(15);
 
-/// How many sessions of a host may end before their time in one run.
+/// How many sessions of one host may break in one run before the host counts as lost.
 const SESSIONS: u8 = 8;
 
-/// How long steps that wait for others go on waiting once a host of the run is lost: what they wait for may
-/// be on it.
-const IN_VAIN: Duration = Duration::from_secs(30);
+/// How long waiting steps continue after a host of the run was lost: the condition that they wait for may depend on that
+/// host.
+const LOST_HOST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// No try of a step takes longer than this, whatever its host says.
+/// The upper limit of one attempt of a step, even while its host reports progress.
 const LONGEST_TRY: Duration = Duration::from_secs(4 * 3600);
 
-/// How long a session may take to close.
+/// The time limit for closing a session.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What all connections of a run share.
+/// The context that all connections of a run share.
 pub(crate) struct RunContext<'a> {
     pub act: &'a dyn ActHost,
     pub watch: &'a dyn RunObserver,
     pub stop: &'a CancellationToken,
-    /// Bounds how many hosts are being opened at once.
+    /// Limits the number of sessions that are opened in parallel.
     pub openings: Semaphore,
     /// The first host that was lost.
     pub lost: watch::Sender<Option<HostAddress>>,
 }
 
 impl RunContext<'_> {
-    /// Returns when waiting has no point any more; never, while all hosts are there.
-    pub(crate) async fn in_vain(&self) -> StepFailure {
+    /// Returns the failure of waiting steps some time after a host was lost. Never returns while no host is lost.
+    pub(crate) async fn lost_host_timeout(&self) -> StepFailure {
         let mut lost = self.lost.subscribe();
         let lost = lost.wait_for(Option::is_some).await.map(|host| *host);
         // The sender lives in `self`, so the channel cannot close while this waits.
         let Ok(Some(host)) = lost else { return std::future::pending().await };
-        sleep(IN_VAIN).await;
-        let cause = format!("still waiting {} s after {host} was lost", IN_VAIN.as_secs());
+        sleep(LOST_HOST_TIMEOUT).await;
+        let cause = format!("still waiting {} s after {host} was lost", LOST_HOST_TIMEOUT.as_secs());
         StepFailure { category: Category::Timeout, cause, log: Vec::new() }
     }
 }
 
-/// The line to one host.
+/// The connection to one host.
 pub(crate) struct HostConnection<'a> {
     pub host: HostAddress,
     fence: &'a Fence,
     context: &'a RunContext<'a>,
-    /// Held while opening, so that many steps that find the session broken open it once.
+    /// Locked while a session is opened, so that parallel steps open it only once.
     session: Mutex<Option<Arc<dyn HostSession>>>,
     lost: OnceLock<StepFailure>,
-    heard: watch::Sender<Instant>,
+    last_event: watch::Sender<Instant>,
 }
 
 impl<'a> HostConnection<'a> {
     pub(crate) fn new(host: HostAddress, fence: &'a Fence, context: &'a RunContext<'a>) -> Self {
-        let heard = watch::Sender::new(Instant::now());
-        Self { host, fence, context, session: Mutex::new(None), lost: OnceLock::new(), heard }
+        let last_event = watch::Sender::new(Instant::now());
+        Self { host, fence, context, session: Mutex::new(None), lost: OnceLock::new(), last_event }
     }
 
-    /// The open session; opens it where there is none.
+    /// Returns the open session, or opens one.
     pub(crate) async fn session(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
         let mut slot = self.session.lock().await;
         if let Some(failure) = self.lost.get() {
@@ -102,9 +102,9 @@ impl<'a> HostConnection<'a> {
         }
     }
 
-    /// Sees to it that a session that ends by itself is noticed and opened again, also while no step uses it.
-    /// Returns when the host is lost or the run was told to stop.
-    pub(crate) async fn keep(&self) -> HostAddress {
+    /// Watches the session and opens a new one when it ends, also while no step uses it. Returns when the host is lost or
+    /// the run is cancelled.
+    pub(crate) async fn watch_session(&self) -> HostAddress {
         for _ in 0..SESSIONS {
             let Ok(session) = self.session().await else { return self.host };
             let failure = session.ended().await;
@@ -128,7 +128,7 @@ impl<'a> HostConnection<'a> {
             };
             let known = tries.held.is_some() && failure.category == Category::Held;
             let Some(pause) = tries.pause(failure.category) else { return Err(failure) };
-            // A host that is held is asked often, and that it is held is told once.
+            // A locked host is retried often but reported once.
             if !known {
                 let pause_milliseconds = millis(pause);
                 let host = self.host;
@@ -139,7 +139,7 @@ impl<'a> HostConnection<'a> {
     }
 
     async fn open_once(&self) -> Result<Arc<dyn HostSession>, StepFailure> {
-        // The semaphore is never closed; were it, opening without a permit would only be less polite.
+        // The semaphore is never closed. Without a permit only the limit on parallel openings would be missing.
         let _permit = self.context.openings.acquire().await.ok();
         match timeout(OPEN_TIMEOUT, self.context.act.open(self.host, self.fence)).await {
             Ok(result) => result,
@@ -151,20 +151,20 @@ impl<'a> HostConnection<'a> {
         }
     }
 
-    /// Waits for `work`, which the host is to finish within `patience`. A host that is silent for longer,
-    /// about this step and every other, is taken to be gone. Steps wait behind the bytes of parts on a
-    /// slow connection, so a word about any step counts; but no try lasts longer than [`LONGEST_TRY`].
-    pub(crate) async fn hear<T>(
+    /// Waits for `work`, which the host must finish within `step_timeout`. If the host sends no event about any step for
+    /// that time plus [`GRACE_PERIOD`], its session counts as broken. An event about any step restarts the timer, because on
+    /// a slow connection a step waits until the bytes of parts are sent. No attempt takes longer than [`LONGEST_TRY`].
+    pub(crate) async fn with_silence_limit<T>(
         &self,
-        patience: Duration,
+        step_timeout: Duration,
         work: impl Future<Output = Result<T, StepFailure>>,
     ) -> Result<T, StepFailure> {
-        let patience = patience + GRACE_PERIOD;
-        self.heard();
+        let silence_limit = step_timeout + GRACE_PERIOD;
+        self.event_received();
         let end = Instant::now() + LONGEST_TRY;
         let silence = async {
             loop {
-                let deadline = (*self.heard.borrow() + patience).min(end);
+                let deadline = (*self.last_event.borrow() + silence_limit).min(end);
                 if Instant::now() >= deadline {
                     return;
                 }
@@ -175,28 +175,28 @@ impl<'a> HostConnection<'a> {
             biased;
             result = work => result,
             () = silence => Err(unreachable(if Instant::now() >= end {
-                format!("{} did not come to an end within {} h", self.host, LONGEST_TRY.as_secs() / 3600)
+                format!("{}: the step did not end within {} h", self.host, LONGEST_TRY.as_secs() / 3600)
             } else {
-                format!("{} said nothing for {} s", self.host, patience.as_secs())
+                format!("{} sent no event for {} s", self.host, silence_limit.as_secs())
             })),
         }
     }
 
-    /// The host said something.
-    pub(crate) fn heard(&self) {
-        self.heard.send_replace(Instant::now());
+    /// Records that the host sent an event.
+    pub(crate) fn event_received(&self) {
+        self.last_event.send_replace(Instant::now());
     }
 
-    /// Drops a session that broke. Another step may have opened a new one since; that one stays.
+    /// Closes a broken session. A new session that another step opened in the meantime stays open.
     pub(crate) async fn broke(&self, broken: &Arc<dyn HostSession>) {
         let mut slot = self.session.lock().await;
         if slot.as_ref().is_some_and(|session| Arc::ptr_eq(session, broken)) {
             *slot = None;
-            hang_up(broken).await;
+            close_session(broken).await;
         }
     }
 
-    /// Gives the host up for this run. The first reason stays.
+    /// Marks the host as lost for this run. The first reason is kept.
     pub(crate) fn lose(&self, failure: &StepFailure) {
         let mut first = false;
         self.lost.get_or_init(|| {
@@ -210,7 +210,7 @@ impl<'a> HostConnection<'a> {
         }
     }
 
-    /// Why the host is out of the run, when it is.
+    /// The reason why the host is lost; `None` while it is not.
     pub(crate) fn lost(&self) -> Option<&StepFailure> {
         self.lost.get()
     }
@@ -218,7 +218,7 @@ impl<'a> HostConnection<'a> {
     /// Ends the session, if there is one.
     pub(crate) async fn close(&self) {
         if let Some(session) = self.session.lock().await.take() {
-            hang_up(&session).await;
+            close_session(&session).await;
         }
     }
 
@@ -227,16 +227,16 @@ impl<'a> HostConnection<'a> {
     }
 }
 
-/// The tries to open one session.
+/// The attempts to open one session.
 struct Tries {
-    /// The number of the try under way, without those that found the host held.
+    /// The number of the current attempt; attempts that found the host locked do not count.
     attempt: u8,
-    /// When the host was first found held.
+    /// When the host was first found locked.
     held: Option<Instant>,
 }
 
 impl Tries {
-    /// The pause until the next try after one that failed; `None` where it would not help.
+    /// The pause before the next attempt; `None` if a retry cannot help or no attempt is left.
     fn pause(&mut self, failed: Category) -> Option<Duration> {
         if failed == Category::Held {
             let since = *self.held.get_or_insert_with(Instant::now);
@@ -249,12 +249,12 @@ impl Tries {
     }
 }
 
-/// Closing is politeness towards a host that finishes by itself: a session that does not close is left.
-async fn hang_up(session: &Arc<dyn HostSession>) {
+/// Closes the session. A session that does not close in time is abandoned: the host ends it by itself.
+async fn close_session(session: &Arc<dyn HostSession>) {
     let _closed = timeout(CLOSE_TIMEOUT, session.close()).await;
 }
 
-/// The pause after the given try (from 1): 0.5, 1, 2, 4, 8, 8 … seconds.
+/// The pause after the given attempt (from 1): 0.5, 1, 2, 4, 8, 8 … seconds.
 pub(crate) fn pause_after(attempt: u8) -> Duration {
     Duration::from_millis(500 << attempt.saturating_sub(1).min(4))
 }
@@ -264,11 +264,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 pub(crate) fn cancelled() -> StepFailure {
-    StepFailure {
-        category: Category::Cancelled,
-        cause: "the run was told to stop".to_owned(),
-        log: Vec::new(),
-    }
+    StepFailure { category: Category::Cancelled, cause: "the run was cancelled".to_owned(), log: Vec::new() }
 }
 
 fn unreachable(cause: String) -> StepFailure {

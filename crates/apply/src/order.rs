@@ -1,4 +1,4 @@
-//! Which steps may start: pure bookkeeping over the plan's needs and the room on each host.
+//! Decides which steps may start: it tracks the needs of the steps and the free capacity of each host.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,17 +6,17 @@ use kubeon_api::HostAddress;
 use kubeon_plan::{Step, StepId};
 use kubeon_wire::Op;
 
-/// The order of a run. Steps are known by their place in the plan.
+/// The order of a run. A step is identified by its index in the plan.
 pub(crate) struct Order<'a> {
     steps: &'a [Step],
-    /// For each step, how many of its needs are not done yet.
+    /// For each step, the number of needs that are not done yet.
     waits: Vec<usize>,
     /// For each step, the steps that need it.
     followers: Vec<Vec<usize>>,
     dangling: Vec<(usize, &'a StepId)>,
     phase: Vec<Phase>,
     rooms: BTreeMap<HostAddress, Room>,
-    /// Hosts where something may have become startable.
+    /// Hosts on which a step may have become ready to start.
     stirred: BTreeSet<HostAddress>,
     room_for: usize,
 }
@@ -28,23 +28,23 @@ enum Phase {
     Settled,
 }
 
-/// What may start and what runs on one host. Parts share the session's input stream: one at a time.
+/// The ready and running steps of one host. Parts share the input stream of the session, so only one is sent at a time.
 #[derive(Default)]
 struct Room {
     open: bool,
     /// Every step of the host, in plan order.
     all: Vec<usize>,
-    /// Steps that may start, but for room.
+    /// Steps that are ready and wait for capacity.
     steps: BTreeSet<usize>,
-    /// Parts that may start.
+    /// Parts that are ready.
     parts: BTreeSet<usize>,
     running_steps: usize,
     part_running: bool,
 }
 
 impl<'a> Order<'a> {
-    /// Orders the steps; `room_for` is how many may run at once on a host, besides one part.
-    /// A step that needs one that is not in the plan never starts: see [`Order::dangling`].
+    /// Orders the steps. At most `room_for` of them run in parallel on one host, in addition to one part. A step that needs
+    /// a step which is not in the plan never starts: see [`Order::dangling`].
     pub(crate) fn new(steps: &'a [Step], room_for: usize) -> Self {
         let places: HashMap<&StepId, usize> =
             steps.iter().enumerate().map(|(place, step)| (&step.id, place)).collect();
@@ -76,7 +76,7 @@ impl<'a> Order<'a> {
         order
     }
 
-    /// The steps that need one which is not in the plan, each with the first such need.
+    /// The steps that need a step which is not in the plan, each with the first such need.
     pub(crate) fn dangling(&self) -> Vec<(usize, &'a StepId)> {
         let mut dangling = self.dangling.clone();
         dangling.dedup_by_key(|(place, _)| *place);
@@ -88,7 +88,7 @@ impl<'a> Order<'a> {
         self.rooms.keys().copied()
     }
 
-    /// The host's session is open: its steps may start.
+    /// Records that the session with the host is open: its steps may start.
     pub(crate) fn open(&mut self, host: HostAddress) {
         if let Some(room) = self.rooms.get_mut(&host) {
             room.open = true;
@@ -96,8 +96,8 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Takes every step that may start now, the earliest in the plan first on each host. They count as
-    /// running until they are settled.
+    /// Takes every step that may start now, in plan order on each host. They count as running until they are done or
+    /// failed.
     pub(crate) fn start(&mut self) -> Vec<usize> {
         let mut started = Vec::new();
         for host in std::mem::take(&mut self.stirred) {
@@ -110,7 +110,7 @@ impl<'a> Order<'a> {
         started
     }
 
-    /// The step is done: those that waited for it alone become ready.
+    /// Records that the step is done. Steps whose last open need it was become ready.
     pub(crate) fn done(&mut self, place: usize) {
         if !self.settle(place) {
             return;
@@ -123,7 +123,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The step failed: settles it, and answers with everything that needs it, near or far, now settled too.
+    /// Records that the step failed. Returns the steps that need it, directly or through others; they are settled too.
     pub(crate) fn failed(&mut self, place: usize) -> Vec<usize> {
         self.settle(place);
         let mut skipped = Vec::new();
@@ -140,7 +140,7 @@ impl<'a> Order<'a> {
         skipped
     }
 
-    /// The host's steps that have not started, now settled, in plan order.
+    /// Settles the steps of the host that have not started, and returns them in plan order.
     pub(crate) fn give_up(&mut self, host: HostAddress) -> Vec<usize> {
         let mut given_up = self.rooms.get(&host).map(|room| room.all.clone()).unwrap_or_default();
         given_up.retain(|place| self.phase[*place] == Phase::Waiting);
@@ -155,7 +155,7 @@ impl<'a> Order<'a> {
         (0..self.steps.len()).filter(|place| self.phase[*place] == Phase::Waiting).collect()
     }
 
-    /// The steps that are under way.
+    /// The running steps.
     pub(crate) fn running(&self) -> Vec<usize> {
         (0..self.steps.len()).filter(|place| self.phase[*place] == Phase::Running).collect()
     }

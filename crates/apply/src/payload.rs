@@ -1,4 +1,4 @@
-//! From a planned step to what is sent: references to secrets become their text, parts get their bytes.
+//! Converts a planned step into the payload that is sent: resolves references to secrets and finds the file of a part.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,19 @@ use kubeon_plan::Step;
 use kubeon_ports::{ActHost, Blobs, Secrets};
 use kubeon_wire::{Category, Content, HostStep, Op, StepFailure};
 
-/// What a run works with.
+/// The ports of a run.
 #[derive(Clone, Copy)]
 pub struct HostPorts<'a> {
-    /// Opens hosts.
+    /// Opens sessions with hosts.
     pub act: &'a dyn ActHost,
     /// Resolves references to secrets.
     pub secrets: &'a dyn Secrets,
-    /// Holds the bytes of parts.
+    /// Finds the files of parts.
     pub blobs: &'a dyn Blobs,
 }
 
-/// A step ready to be sent, with the file that follows it. It holds secret text: made for each try,
-/// dropped after it.
+/// A step that is ready to be sent, with the file that is sent after it. It holds the text of secrets, so it exists only
+/// during one attempt.
 pub(crate) struct Payload {
     pub step: HostStep,
     pub blob: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! The run: starts what may start, waits, and writes down what came of it.
+//! The run: starts the steps that may start, waits for them and records the outcome.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,23 +19,23 @@ use crate::host_connection::{HostConnection, RunContext};
 use crate::order::Order;
 use crate::{HostPorts, RunEvent, RunObserver};
 
-/// How many steps may run at once on one host, besides one part being sent.
+/// The number of steps that may run in parallel on one host, in addition to one part that is being sent.
 pub const STEPS_AT_ONCE: usize = 8;
 
-/// How long running steps may go on after the run was told to stop.
+/// How long running steps may continue after the run was cancelled.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many sessions are being opened at once; once open there is no limit.
+/// The number of sessions that are opened in parallel. Open sessions are not limited.
 const OPENINGS_AT_ONCE: usize = 64;
 
-/// Carries out the plan and returns when every step is done, has failed, or will not be started.
+/// Executes the plan. Returns when every step is done, has failed or will not be started.
 ///
-/// A step starts as soon as all its needs are done and its host is open. A failed step takes everything
-/// that needs it along; the rest continues. A host that refuses the fence, or cannot be reached in four
-/// tries, fails all its steps. The plan must have been linted by the caller.
+/// A step starts as soon as all its needs are done and the session with its host is open. If a step fails, the steps that
+/// need it are skipped and the others continue. If a host refuses the fence or cannot be reached in four attempts, all its
+/// steps fail. The caller must lint the plan before.
 ///
-/// Never fails: what failed is in the outcome. Dropping the future abandons the sessions; what runs on the
-/// hosts then ends there by itself.
+/// It does not return an error: the outcome holds the failures. Dropping the future abandons the sessions; steps that run
+/// on the hosts then end by themselves.
 pub async fn run(
     plan: &Plan,
     ports: &HostPorts<'_>,
@@ -73,13 +73,13 @@ pub async fn run(
     ledger.outcome
 }
 
-/// What ended: the first opening of a host, or a step.
+/// A finished future: the first opening of a host, or a step.
 enum Ended {
     Opening(HostAddress, Result<(), StepFailure>),
     Step(usize, Result<Report, StepFailure>),
 }
 
-/// Ends when nothing runs any more: every future in `running` is bounded by its own timeouts and tries.
+/// Runs until no step is running. Every future in `running` has timeouts and a limited number of attempts.
 async fn run_steps(
     ledger: &mut Ledger<'_>,
     connections: &BTreeMap<HostAddress, HostConnection<'_>>,
@@ -91,13 +91,13 @@ async fn run_steps(
         running
             .push(Box::pin(async { Ended::Opening(connection.host, connection.session().await.map(drop)) }));
     }
-    let mut kept = FuturesUnordered::new();
+    let mut watched = FuturesUnordered::new();
     let mut shutdown_deadline: Option<Instant> = None;
     loop {
         if shutdown_deadline.is_none() {
             for place in ledger.order.start() {
                 let step = &ledger.steps[place];
-                // A step is only started on a host that was opened, so the line is there.
+                // A step only starts on an open host, so its connection exists.
                 let Some(connection) = connections.get(&step.host) else { continue };
                 running.push(Box::pin(
                     async move { Ended::Step(place, attempt(connection, step, ports).await) },
@@ -109,20 +109,20 @@ async fn run_steps(
             ended = running.next() => match ended {
                 Some(ended) => {
                     if let Ended::Opening(host, Ok(())) = &ended {
-                        kept.extend(connections.get(host).map(HostConnection::keep));
+                        watched.extend(connections.get(host).map(HostConnection::watch_session));
                     }
                     ledger.settle(ended, connections);
                 }
                 None => return,
             },
-            Some(host) = kept.next() => ledger.notice(host, connections),
+            Some(host) = watched.next() => ledger.notice(host, connections),
             () = stop.cancelled(), if shutdown_deadline.is_none() => shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIMEOUT),
             () = sleep_until(deadline), if shutdown_deadline.is_some() => return,
         }
     }
 }
 
-/// Keeps the order and the outcome in step, and tells.
+/// Updates the order and the outcome together, and sends run events.
 struct Ledger<'a> {
     steps: &'a [Step],
     order: Order<'a>,
@@ -137,13 +137,13 @@ impl Ledger<'_> {
             Ended::Opening(host, opened) => match lost(host) {
                 Some(failure) => self.lose(host, failure),
                 None if opened.is_ok() => self.order.open(host),
-                // The run was told to stop.
+                // The run was cancelled.
                 None => {}
             },
             Ended::Step(place, Ok(report)) => self.done(place, report),
             Ended::Step(place, Err(failure)) => {
                 self.fail(place, failure);
-                // Steps of a lost host fail for that reason; only what others wait for is skipped.
+                // Steps of a lost host fail with the reason of the loss. Steps of other hosts that need them are skipped.
                 let host = self.steps[place].host;
                 lost(host).into_iter().for_each(|failure| self.lose(host, failure));
                 self.skip_followers(place);
@@ -151,7 +151,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// A host's line is kept no longer.
+    /// The session of a host is no longer watched: if the host is lost, its steps fail.
     fn notice(&mut self, host: HostAddress, connections: &BTreeMap<HostAddress, HostConnection<'_>>) {
         if let Some(failure) = connections.get(&host).and_then(HostConnection::lost) {
             self.lose(host, failure);
@@ -174,20 +174,20 @@ impl Ledger<'_> {
         }
     }
 
-    /// All steps of the host that have not started fail; what needs them is skipped.
+    /// Fails all steps of the host that have not started, and skips the steps that need them.
     fn lose(&mut self, host: HostAddress, failure: &StepFailure) {
         let given_up = self.order.give_up(host);
         given_up.iter().for_each(|place| self.note_failure(*place, failure.clone()));
         given_up.into_iter().for_each(|place| self.skip_followers(place));
     }
 
-    /// Accounts for steps that nothing will start any more.
+    /// Records an outcome for the steps that will not start any more.
     fn close(&mut self, stop: &CancellationToken) {
         for place in [self.order.running(), self.order.waiting()].concat() {
             if stop.is_cancelled() {
                 self.skip(place, None);
             } else {
-                self.note_failure(place, fault("its needs lead back to itself".to_owned()));
+                self.note_failure(place, fault("the step needs itself through other steps".to_owned()));
             }
         }
     }
@@ -207,7 +207,7 @@ impl Ledger<'_> {
         self.order.failed(place).into_iter().for_each(|follower| self.skip(follower, cause.as_ref()));
     }
 
-    /// Fails the steps that come after one that the plan does not have: their order is not known.
+    /// Fails the steps that need a step which is not in the plan: their order is unknown.
     fn refuse_dangling(&mut self) {
         for (place, need) in self.order.dangling() {
             let cause = format!("it must come after {need}, which is not in the plan");

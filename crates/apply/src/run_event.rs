@@ -1,13 +1,13 @@
-//! What a run tells while it goes.
+//! The events of a run.
 
 use kubeon_api::{ClusterName, HostAddress};
 use kubeon_plan::StepId;
 use kubeon_wire::StepFailure;
 use serde::{Deserialize, Serialize};
 
-/// Receives what happens. It is called between the steps' network work and must return quickly.
+/// Receives the events of a run. It is called on the task that runs the steps and must return quickly.
 pub trait RunObserver: Send + Sync {
-    /// Something happened.
+    /// Called for every event, in order.
     fn on_event(&self, happening: RunEvent);
 }
 
@@ -17,7 +17,7 @@ impl<F: Fn(RunEvent) + Send + Sync> RunObserver for F {
     }
 }
 
-/// One thing that happened. Holds names, numbers and reasons, never the content of a step.
+/// One event. It holds names, numbers and reasons, never the content of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "happening")]
 pub enum RunEvent {
@@ -25,29 +25,29 @@ pub enum RunEvent {
     PlanStarted {
         /// The cluster.
         cluster: ClusterName,
-        /// Steps to do.
+        /// The number of steps to execute.
         steps: usize,
-        /// Hosts that have steps.
+        /// The number of hosts that have steps.
         hosts: usize,
         /// The number of steps that were up to date before.
         #[serde(rename = "standing")]
         up_to_date: usize,
     },
-    /// A host accepted the fence; its steps may start. Sent again when a broken session was reopened.
+    /// A host accepted the fence: its steps may start. Sent again when a broken session was opened again.
     HostOpened {
         /// The host.
         host: HostAddress,
     },
-    /// Opening a host failed and is tried again.
+    /// Opening a session failed and will be retried.
     HostRetrying {
         /// The host.
         host: HostAddress,
         /// Why it failed.
         failure: StepFailure,
-        /// The pause until the next try, in milliseconds.
+        /// The pause before the next attempt, in milliseconds.
         pause_milliseconds: u64,
     },
-    /// A host is out of this run: it refused, or could not be reached. All its open steps fail.
+    /// A host is lost for this run: it refused the session or could not be reached. All its unfinished steps fail.
     HostLost {
         /// The host.
         host: HostAddress,
@@ -61,27 +61,27 @@ pub enum RunEvent {
         /// The step.
         step: StepId,
     },
-    /// Something countable moved on.
+    /// Bytes were sent or unpacked.
     Progress {
         /// The host.
         host: HostAddress,
         /// The step.
         step: StepId,
-        /// So far, bytes.
+        /// Bytes so far.
         done: u64,
-        /// In all, bytes.
+        /// Bytes in total.
         total: u64,
     },
-    /// A word from the host on what is happening or was adapted.
+    /// A message of the host about its progress or about an adaptation.
     Note {
         /// The host.
         host: HostAddress,
         /// The step.
         step: StepId,
-        /// One connection.
+        /// One line of text.
         text: String,
     },
-    /// A step failed and is tried again.
+    /// A step failed and will be retried.
     Retrying {
         /// The host.
         host: HostAddress,
@@ -89,9 +89,9 @@ pub enum RunEvent {
         step: StepId,
         /// Why it failed.
         failure: StepFailure,
-        /// The number of the try that comes next; the first was 1.
+        /// The number of the next attempt; the first is 1.
         attempt: u8,
-        /// The pause until then, in milliseconds.
+        /// The pause before it, in milliseconds.
         pause_milliseconds: u64,
     },
     /// A step is done.
@@ -105,7 +105,7 @@ pub enum RunEvent {
         /// How long it took on the host.
         milliseconds: u64,
     },
-    /// A step failed for good.
+    /// A step failed and will not be retried.
     Failed {
         /// The host.
         host: HostAddress,
@@ -114,7 +114,7 @@ pub enum RunEvent {
         /// Why.
         failure: StepFailure,
     },
-    /// A step will not be started, or was left unfinished when the run was told to stop.
+    /// A step will not start, or was not finished when the run was cancelled.
     Skipped {
         /// The host.
         host: HostAddress,

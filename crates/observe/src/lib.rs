@@ -1,11 +1,10 @@
-//! Reads: asks every host what stands on it and makes one [`Snapshot`]. It is given the read port only,
-//! so it cannot change anything.
+//! Reads the facts of every host and makes one [`Snapshot`]. It only gets the read port, so it cannot change anything.
 //!
 //! ```text
 //!   hosts ──► ProbeHost (64 at a time, 15 s each) ──►  Snapshot { host: Fresh(facts) | Unknown { why } }
 //! ```
 //!
-//! A host that does not answer is `Unknown`, never absent: what follows from that is decided in `plan`.
+//! A host that does not answer is `Unknown`, never absent. `plan` decides what follows from that.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,16 +15,16 @@ use kubeon_plan::{Seen, Snapshot};
 use kubeon_ports::ProbeHost;
 use kubeon_wire::{Category, Facts};
 
-/// How many hosts are asked at the same time.
+/// The number of hosts that are read in parallel.
 pub const HOSTS_AT_ONCE: usize = 64;
 
-/// How long one host may take to answer.
+/// The time limit for the answer of one host.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Asks all hosts, side by side, and returns when the last one has answered or had its [`HOST_TIMEOUT`].
-/// A host named twice is asked once. `now_seconds` (since 1970) becomes the snapshot's time.
+/// Reads all hosts in parallel. Returns when every host has answered or reached its [`HOST_TIMEOUT`]. A host that is given
+/// twice is read once. `now_seconds` (since 1970) becomes the snapshot's time.
 ///
-/// Never fails: what could not be seen is in the snapshot, with the reason.
+/// It does not fail: a host that could not be read is in the snapshot with the reason.
 pub async fn snapshot(
     probe: &dyn ProbeHost,
     hosts: impl IntoIterator<Item = HostAddress>,

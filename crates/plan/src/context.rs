@@ -1,4 +1,4 @@
-//! A cluster's hosts as the stages see them: names settled, facts at hand.
+//! The context of a plan: the hosts of the cluster with their names and facts.
 
 use std::net::Ipv4Addr;
 
@@ -16,17 +16,17 @@ const USUAL_MTU: u32 = 1500;
 /// Bytes of each packet that the overlay takes for itself.
 const OVERLAY: u32 = 50;
 
-/// The hosts of a plan, masters first, with what they share.
+/// The hosts of a plan, masters first, and the values that all stages share.
 pub(crate) struct PlanContext<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) hosts: Vec<ObservedHost<'a>>,
-    /// Workers that are to leave.
+    /// Leaving workers.
     pub(crate) leaving: Vec<Leaving<'a>>,
-    /// The highest generation seen anywhere.
+    /// The highest observed generation.
     pub(crate) generation: u64,
 }
 
-/// A host that was seen and may take part.
+/// A host that was observed and takes part in the plan.
 pub(crate) struct ObservedHost<'a> {
     pub(crate) spec: &'a HostSpec,
     pub(crate) name: HostName,
@@ -34,11 +34,11 @@ pub(crate) struct ObservedHost<'a> {
     pub(crate) facts: &'a Facts,
 }
 
-/// A worker that is to leave.
+/// A leaving worker.
 pub(crate) struct Leaving<'a> {
     pub(crate) spec: &'a HostSpec,
     pub(crate) name: HostName,
-    /// What was seen of it, or why nothing was, where it may be left as it is.
+    /// Its facts, or the reason why it could not be observed if the user allows to skip it.
     pub(crate) facts: Result<&'a Facts, String>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> PlanContext<'a> {
         self.hosts.iter().filter(|host| !host.master)
     }
 
-    /// The host through which cluster-wide steps are done.
+    /// The host that executes cluster-wide steps: the first master.
     pub(crate) fn first(&self) -> &ObservedHost<'a> {
         &self.hosts[0]
     }
@@ -65,12 +65,12 @@ impl<'a> PlanContext<'a> {
         self.masters().map(|host| (host.name.to_string(), host.ip())).collect()
     }
 
-    /// A part of the bundle; the bundle was checked to hold it.
+    /// A part of the bundle. A check before ensures that the bundle holds it.
     pub(crate) fn part(&self, name: &str) -> &'a PartInfo {
         &self.intent.artifacts.parts[name]
     }
 
-    /// What the bundle is for.
+    /// The architecture of the bundle.
     pub(crate) fn arch(&self) -> Arch {
         self.intent.artifacts.arch.unwrap_or(Arch::Amd64)
     }
@@ -85,27 +85,27 @@ impl<'a> PlanContext<'a> {
         self.spec().settings.service_cidr.nth(10).unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
-    /// Where a host's programs reach the API.
+    /// The URL at which the programs of a host reach the API.
     pub(crate) fn server(&self, host: &ObservedHost<'_>) -> String {
         let external = self.spec().settings.load_balancer.external().filter(|_| !host.master);
         let port = external.map_or(self.spec().settings.api_port, |(_, port)| port);
         format!("https://{}:{port}", self.spec().settings.api_domain)
     }
 
-    /// Whether masters are kept free of ordinary pods.
+    /// Whether masters are tainted, so that ordinary pods run on workers only.
     pub(crate) fn taints_masters(&self) -> bool {
         let comes_back = |host: &Leaving<'_>| self.intent.returns(host.spec.address);
         self.workers().next().is_some() || self.leaving.iter().any(comes_back)
     }
 
-    /// What the cluster says of a node: `None` where that was not told, `Some(None)` where it has no such node.
+    /// The status of a node: `None` if no API server reported the nodes, `Some(None)` if the node does not exist.
     pub(crate) fn node(&self, name: &HostName) -> Option<Option<&'a NodeFact>> {
         let mut seen = self.masters().filter_map(|master| master.facts.cluster.as_ref());
         let nodes = seen.find_map(|seen| seen.nodes.as_ref().filter(|_| seen.api_ready));
         nodes.map(|nodes| nodes.get(name.as_str()))
     }
 
-    /// Whether an API server is ready, and none of those that are told the nodes.
+    /// Whether API servers are ready but none of them listed the nodes in time.
     pub(crate) fn hides_nodes(&self) -> bool {
         let seen = self.masters().filter_map(|master| master.facts.cluster.as_ref());
         let mut ready = seen.filter(|seen| seen.api_ready).peekable();
@@ -141,25 +141,25 @@ impl ObservedHost<'_> {
         self.facts.cgroup == Cgroup::V2
     }
 
-    /// Bytes that a packet of a pod may have: what the link with the host's address carries, but for the overlay's share.
-    /// flannel reckons the same for its own device.
+    /// The MTU of pods in bytes: the MTU of the link with the address of the host, minus the headers of the overlay. flannel
+    /// calculates the same value for its device.
     pub(crate) fn pod_mtu(&self) -> u32 {
-        // An address on the loopback says nothing of the way to the other hosts.
+        // The MTU of the loopback says nothing about the links to other hosts.
         let link = self.facts.links.iter().find(|link| link.address == self.ip() && link.name != "lo");
         link.map_or(USUAL_MTU, |link| link.mtu).saturating_sub(OVERLAY)
     }
 
-    /// How Services are implemented here: what was asked for, as far as the kernel has it.
+    /// The proxy mode on this host: the requested mode if the kernel supports it.
     pub(crate) fn proxy_mode(&self, wanted: ProxyMode) -> ProxyMode {
         usable(self.facts, wanted)
     }
 
-    /// Whether the bundle's programs for packet rules are wanted here.
+    /// Whether the host needs the packet filter programs of the bundle.
     pub(crate) fn lacks_tools(&self, wanted: ProxyMode) -> bool {
         missing_tool(self.facts, wanted).is_some()
     }
 
-    /// Whether the host did this step before, whatever its content was.
+    /// Whether the host executed this step before, with any content.
     pub(crate) fn did(&self, id: &StepId) -> bool {
         self.facts.journal.iter().any(|entry| *id == *entry.id)
     }

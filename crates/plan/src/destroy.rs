@@ -1,5 +1,5 @@
-//! The plan that takes a cluster away: every host is reset, workers first, so that no worker keeps writing
-//! to a control plane that is going.
+//! The plan that destroys a cluster. Every host is reset, workers first, so that no worker writes to a control plane that is
+//! being removed.
 
 use kubeon_api::{HostAddress, HostName};
 use kubeon_wire::{Facts, Op};
@@ -12,11 +12,11 @@ use crate::output::{Plan, PlanError, Step};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// Plans the removal of a cluster. Hosts that carry nothing of it are left alone, and so are those that were named to be
-/// left out, masters too. Where all are, the plan is empty. A note names those that carry another cluster.
+/// Plans the removal of a cluster. Hosts that hold nothing of it are not changed, and neither are skipped hosts, including
+/// masters. If no host is left, the plan is empty. A note names the hosts of other clusters.
 ///
 /// # Errors
-/// When a host cannot be seen and was not named to be left out; not where no host was ever written to.
+/// When a host cannot be observed and is not skipped, unless no host was ever written to.
 pub fn destroy(intent: &Intent, snapshot: &Snapshot) -> Result<Plan, PlanError> {
     let (site, notes) = hosts::recognize(intent, snapshot)?;
     let ours = |facts: &Facts| facts.claim.as_ref().is_some_and(|claim| claim.uid == intent.uid);

@@ -1,4 +1,4 @@
-//! Which hosts may take part. Every host is judged, and all reasons are told at once.
+//! Decides which hosts take part in a plan. It checks every host and reports all reasons at once.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::output::{Note, PlanRefused};
 use crate::precheck::{self, CheckRule, rules};
 use crate::proxy_mode::missing_tool;
 
-/// The program of kubeon on a host.
+/// The path of the node program on a host.
 const NODE_PROGRAM: &str = "/var/lib/kubeon/node/current";
 
 /// Checks whose warnings are also reported for hosts that are part of the cluster already.
 const TOLD_ALWAYS: [&str; 3] = ["memory", "nftables", "clock"];
 
-/// Judges hosts for a cluster that is to be or to stay.
+/// Checks the hosts of a cluster that is created or changed.
 pub(crate) fn admit<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
@@ -52,8 +52,8 @@ fn bare_first(site: &mut PlanContext<'_>, notes: &mut Vec<Note>) {
     }
 }
 
-/// Judges hosts for a cluster that is to go: only whose they are matters. Those that others have take no part, and there
-/// may be none that do.
+/// Checks the hosts of a cluster that is destroyed. Only their claim matters: hosts of other clusters take no part. The
+/// result may have no hosts.
 pub(crate) fn recognize<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
@@ -77,7 +77,7 @@ pub(crate) fn recognize<'a>(
     Ok((site, notes))
 }
 
-/// That a host has nothing of the cluster and something of another one.
+/// The note for a host that holds nothing of this cluster and something of another one.
 fn of_others(intent: &Intent, host: &ObservedHost<'_>) -> Option<Note> {
     let text = match &host.facts.claim {
         Some(claim) if claim.uid != intent.uid => {
@@ -95,14 +95,14 @@ fn of_others(intent: &Intent, host: &ObservedHost<'_>) -> Option<Note> {
     Some(note(host.address(), text))
 }
 
-/// What hosts are judged for.
+/// The purpose of the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// A cluster that is to be, or to stay.
+    /// The cluster is created or changed.
     Stay,
-    /// A cluster that is to go.
+    /// The cluster is destroyed.
     Go {
-        /// Whether anything was ever put on a host.
+        /// Whether any host was ever written to.
         written: bool,
     },
 }
@@ -139,7 +139,7 @@ fn judge<'a>(
     Ok((PlanContext { intent, hosts, leaving, generation }, notes))
 }
 
-/// Workers that are to leave, those that cannot be reached only where a person said so.
+/// The leaving workers. One that cannot be reached is accepted only if the user named it to be skipped.
 fn leave<'a>(
     intent: &'a Intent,
     snapshot: &'a Snapshot,
@@ -180,7 +180,7 @@ fn leave<'a>(
     leaving
 }
 
-/// What a host that leaves keeps.
+/// The warning for a leaving host that is not reset.
 fn stays_behind(intent: &Intent, spec: &HostSpec, facts: Result<&&Facts, &String>) -> Option<Note> {
     let text = match facts {
         Err(why) => format!(
@@ -197,12 +197,12 @@ fn stays_behind(intent: &Intent, spec: &HostSpec, facts: Result<&&Facts, &String
     Some(note(spec.address, text))
 }
 
-/// What takes everything of the cluster off a host, by hand.
+/// The command that resets a host by hand.
 fn reset(intent: &Intent) -> String {
     format!("{NODE_PROGRAM} reset --cluster {}", intent.spec.name)
 }
 
-/// What stays behind on a host that is left out while its cluster goes.
+/// The warning for a host that is skipped while its cluster is destroyed.
 fn keeps(intent: &Intent, master: bool) -> String {
     let (what, more) = if master {
         (
@@ -221,9 +221,9 @@ fn keeps(intent: &Intent, master: bool) -> String {
 
 enum Sight<'a> {
     Facts(&'a Facts),
-    /// Takes no part, and what a person should know about that.
+    /// The host takes no part, with a warning.
     LeftOut(String),
-    /// Takes no part, and there is nothing to it.
+    /// The host takes no part; no warning is needed.
     Nothing,
     Missing(Refusal),
 }
@@ -292,7 +292,7 @@ fn same_names(hosts: &[ObservedHost<'_>], leaving: &[Leaving<'_>]) -> Vec<Refusa
     refusals
 }
 
-/// What the rules say: refusals where something stands in the way, notes for the rest.
+/// The results of the check rules: refusals for errors, notes for warnings.
 fn check(
     intent: &Intent,
     snapshot: &Snapshot,
@@ -314,7 +314,7 @@ fn check(
     notes.extend(told_once(warnings));
 }
 
-/// One note for each message, however many hosts it is about.
+/// One note for each message, for all hosts that it is about.
 fn told_once(messages: BTreeMap<String, Vec<HostAddress>>) -> impl Iterator<Item = Note> {
     messages.into_iter().filter_map(|(message, hosts)| match hosts.as_slice() {
         [] => None,
@@ -342,7 +342,7 @@ fn unchecked(site: &PlanContext<'_>) -> Vec<Note> {
     notes
 }
 
-/// A host that lacks what the bundle lacks too.
+/// The refusal of a host that lacks a tool that the bundle does not hold either.
 fn tools_are_whole(site: &PlanContext<'_>) -> Option<Refusal> {
     if site.intent.artifacts.parts.contains_key(NET_TOOLS) {
         return None;

@@ -1,4 +1,4 @@
-//! What a plan is made from.
+//! The input of the planner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use kubeon_api::{Arch, ClusterName, Digest, HostAddress, HostName, Version};
 use kubeon_wire::Facts;
 use serde::{Deserialize, Serialize};
 
-/// Proof that a value passed [`crate::validate`]; nothing else makes one.
+/// Proof that a value passed [`crate::validate`], which is the only way to create one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Valid<T>(pub(crate) T);
 
@@ -18,7 +18,7 @@ impl<T> std::ops::Deref for Valid<T> {
     }
 }
 
-/// What one cluster should be: its complete settings, and what is beside them.
+/// The desired state of one cluster: its name, version and hosts, and its complete settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DesiredCluster {
@@ -30,7 +30,7 @@ pub struct DesiredCluster {
     pub masters: Vec<HostSpec>,
     /// Hosts for workloads, in order.
     pub workers: Vec<HostSpec>,
-    /// What is set for the cluster as a whole.
+    /// The settings of the whole cluster.
     #[serde(flatten)]
     pub settings: ClusterSettings,
 }
@@ -54,11 +54,11 @@ pub struct HostSpec {
     pub labels: BTreeMap<String, String>,
 }
 
-/// What the bundle holds, as data.
+/// The content of the bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Artifacts {
-    /// What it is for; `None` where no bundle is at hand.
+    /// Its architecture; `None` if there is no bundle.
     pub arch: Option<Arch>,
     /// Parts by name: `kubelet`, `etcd`, `cni-plugins`, …
     pub parts: BTreeMap<String, PartInfo>,
@@ -90,24 +90,24 @@ pub struct ImageInfo {
     pub part: PartInfo,
 }
 
-/// What was seen, how sure, and when.
+/// An observed value, or the reason why it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Seen<T> {
-    /// Seen just now.
+    /// The value was observed in this snapshot.
     Fresh(T),
-    /// Not to be seen, and why. Not the same as absent.
+    /// The value could not be observed. This does not mean that it is absent.
     Unknown {
         /// Why, in one sentence.
         why: String,
-        /// Whether it is there and refuses the login.
+        /// Whether the host answered and refused the login.
         #[serde(default)]
         denied: bool,
     },
 }
 
 impl<T> Seen<T> {
-    /// The value, when it was seen.
+    /// The value, if it was observed.
     pub fn fresh(&self) -> Option<&T> {
         match self {
             Self::Fresh(value) => Some(value),
@@ -116,46 +116,46 @@ impl<T> Seen<T> {
     }
 }
 
-/// What observe saw of all hosts.
+/// The observed facts of all hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// When, in seconds since 1970.
+    /// The time of the observation, in seconds since 1970.
     pub taken_at: i64,
     /// Every host that was asked.
     pub hosts: BTreeMap<HostAddress, Seen<Facts>>,
 }
 
-/// One cluster's wish, with what identifies it.
+/// The desired state of one cluster, with its identity and the options of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Intent {
-    /// What the cluster should be.
+    /// The desired state.
     pub spec: Valid<DesiredCluster>,
-    /// The cluster's identity, made once when the cluster was first written down.
+    /// The identity of the cluster, created once when its state was first saved.
     pub uid: String,
-    /// The highest generation that was ever planned for it.
+    /// The highest generation that was planned for it.
     pub generation: u64,
-    /// What the bundle of that version holds.
+    /// The content of the bundle of that version.
     pub artifacts: Artifacts,
     /// Hosts that the user allows to leave out when they are unreachable.
     #[serde(rename = "without")]
     pub skip_hosts: Vec<HostAddress>,
-    /// Workers that are no longer in the specification and carry something of the cluster still.
+    /// Workers that are no longer in the specification but still hold parts of the cluster.
     pub leaving: Vec<HostSpec>,
-    /// Workers of the specification that were about to leave and stay after all: part of the way may be done.
+    /// Workers that are in the specification again after a removal began: some of its steps may be done.
     pub returning: Vec<HostAddress>,
-    /// Seconds that a node's pods may take to go elsewhere.
+    /// The timeout for draining a node, in seconds.
     pub drain_seconds: u32,
-    /// Checks that are not to stand in the way although they fail: a person said so.
+    /// Names of checks whose failures the user chose to ignore.
     pub ignore: BTreeSet<String>,
 }
 
 impl Intent {
-    /// How long a node's pods may take to go elsewhere, where nobody says otherwise.
+    /// The default timeout for draining a node, in seconds.
     pub const DRAIN_SECONDS: u32 = 300;
 
-    /// A wish that leaves no host out and lets none leave.
+    /// An intent without skipped hosts and without leaving workers.
     #[must_use]
     pub fn new(spec: Valid<DesiredCluster>, uid: &str, generation: u64, artifacts: Artifacts) -> Self {
         Self {
@@ -171,13 +171,13 @@ impl Intent {
         }
     }
 
-    /// Whether the host was about to leave and stays.
+    /// Whether the host is in the specification again after its removal began.
     #[must_use]
     pub fn returns(&self, host: HostAddress) -> bool {
         self.returning.contains(&host)
     }
 
-    /// Every host that is to be looked at: those of the cluster, then those that leave it.
+    /// Every host to observe: those of the cluster, then those that leave it.
     pub fn hosts(&self) -> impl Iterator<Item = HostAddress> {
         self.spec.0.hosts().chain(&self.leaving).map(|host| host.address)
     }

@@ -1,4 +1,4 @@
-//! What a plan says.
+//! The plan and its outcome.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// An ordered list of steps that leads from what was seen to what is wanted. Nothing is left to decide.
+/// An ordered list of steps from the observed state to the desired state. It is complete: `apply` makes no decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// The cluster.
     pub cluster: ClusterName,
-    /// The version that the plan leads to.
+    /// The Kubernetes version after the plan.
     pub version: Version,
-    /// The fence's generation: higher than any seen before when the plan has steps.
+    /// The generation of the fence. If the plan has steps, it is higher than every observed generation.
     pub generation: u64,
-    /// The hosts that take part, with their names and the fence that each is opened under.
+    /// The hosts of the plan, with the fence of each session.
     pub hosts: BTreeMap<HostAddress, PlannedHost>,
     /// The steps. A step comes after everything in its `needs`.
     pub steps: Vec<Step>,
     /// The number of steps that are up to date, as checked on the hosts.
     #[serde(rename = "standing")]
     pub up_to_date: usize,
-    /// How many facts the plan rests on.
+    /// The number of facts that the plan is based on.
     pub facts: usize,
-    /// What a person should know; none of it stops the plan.
+    /// Warnings. They do not stop the plan.
     pub notes: Vec<Note>,
 }
 
@@ -38,7 +38,7 @@ pub struct Plan {
 pub struct PlannedHost {
     /// Its name as a node.
     pub name: HostName,
-    /// What the host's session is opened under.
+    /// The fence under which its session is opened.
     pub fence: Fence,
 }
 
@@ -50,29 +50,29 @@ pub struct Step {
     pub id: StepId,
     /// The stage, one of [`crate::stages`].
     pub stage: StageName,
-    /// Where it happens.
+    /// The host that executes it.
     pub host: HostAddress,
     /// What it does, in a few words: `start kube-apiserver v1.36.3`.
     pub title: String,
     /// Why it is needed, in a few words, to follow "because".
     pub why: String,
-    /// Steps of this plan that must be done before.
+    /// Steps of this plan that must be done before it.
     pub needs: Vec<StepId>,
-    /// SHA-256 over the content and over the content of what it watches.
+    /// SHA-256 over the content of the step and of the steps that it reads.
     pub digest: String,
-    /// Seconds until it counts as failed.
+    /// The timeout of one attempt, in seconds.
     pub timeout_seconds: u32,
-    /// How often it may be tried in all.
+    /// The maximum number of attempts.
     pub tries: u8,
-    /// Whether the host's journal remembers it.
+    /// Whether it is recorded in the journal of the host.
     pub journal: bool,
-    /// Whether it destroys something that cannot be had back.
+    /// Whether it destroys something that cannot be restored.
     pub destructive: bool,
     /// The effect.
     pub op: Op,
 }
 
-/// A word on the plan that does not stop it.
+/// A warning that does not stop the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Note {
@@ -88,8 +88,8 @@ pub enum PlanError {
     /// The request or the hosts do not allow one.
     #[error(transparent)]
     Refused(#[from] PlanRefused),
-    /// A fault of the planner, not of the request: steps name steps before them that do not exist. Without this error the
-    /// order between the two would be lost.
+    /// A bug of the planner, not an error of the request: steps need steps that do not exist. Without this error the order
+    /// between them would be lost.
     #[error("internal error: the plan of {cluster} is not valid; nothing was changed; please report this: {}", .missing.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Internal {
         /// The cluster.
@@ -100,7 +100,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// The reasons of a refusal; none for a fault of the planner.
+    /// The reasons of a refusal; empty for a bug of the planner.
     #[must_use]
     pub fn refusals(&self) -> &[Refusal] {
         match self {
@@ -110,7 +110,7 @@ impl PlanError {
     }
 }
 
-/// A step that names one before it which does not exist.
+/// A need for a step that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("step {id} comes after {need}, and no step of that name comes before it")]
 pub struct MissingNeed {
@@ -120,7 +120,7 @@ pub struct MissingNeed {
     pub need: StepId,
 }
 
-/// No plan could be made. Holds every reason at once.
+/// The plan was refused. It holds all reasons.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cluster} cannot be planned, {} reason{}", .refusals.len(), if .refusals.len() == 1 { "" } else { "s" })]
 pub struct PlanRefused {
@@ -128,11 +128,11 @@ pub struct PlanRefused {
     pub cluster: String,
     /// The reasons; never empty.
     pub refusals: Vec<Refusal>,
-    /// Warnings that go with them.
+    /// Warnings in addition to the reasons.
     pub notes: Vec<Note>,
 }
 
-/// What came of a plan. Made only by `apply`.
+/// The result of a plan. Only `apply` creates it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -148,7 +148,7 @@ impl Outcome {
     }
 }
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepOutcome {
@@ -160,12 +160,12 @@ pub enum StepOutcome {
         /// How long it took on the host.
         milliseconds: u64,
     },
-    /// It failed after its last try.
+    /// Its last attempt failed.
     Failed {
         /// Why.
         failure: StepFailure,
     },
-    /// It was not started because a step it needs failed, or the run was told to stop.
+    /// It was not started because a step that it needs failed, or because the run was cancelled.
     Skipped {
         /// The failed step that it needs; `None` when the run was cancelled.
         because: Option<StepId>,

@@ -1,11 +1,11 @@
-//! Takes everything of kubeon away from a host.
+//! Resets a host: removes everything that kubeon put on it.
 //!
 //! ```text
 //!   units ─► processes ─► mounts ─► network ─► folders, files, links ─► parts ─► journal ─► claim
 //! ```
 //!
-//! Each part may be done again, and a failure in one does not keep the others from being done. While
-//! anything is left the journal and the claim stay, so that a reset that was broken off is continued.
+//! Every part can be repeated, and a failure of one part does not stop the others. The journal and the claim are removed
+//! only when nothing else is left, so that an interrupted reset can continue.
 
 mod failures;
 mod folders;
@@ -28,16 +28,16 @@ use crate::job::{Job, StepEffect};
 use crate::paths;
 use failures::ResetFailures;
 
-/// How long a reset by hand may take.
+/// The time limit of a reset by hand.
 const BY_HAND: Duration = Duration::from_secs(300);
 
-/// How long a reset by hand waits for the lock: a session that was just broken off may still be finishing.
+/// How long a reset by hand waits for the lock: an interrupted session may still be ending.
 const LOCK_TIMEOUT: Duration = SESSION_GRACE.saturating_add(Duration::from_secs(2));
 
-/// Takes everything away, where the host belongs to `cluster`.
+/// Resets the host if it belongs to `cluster`.
 ///
 /// # Errors
-/// [`Category::Fenced`] when it belongs to another one; else one failure whose log names all that is left.
+/// [`Category::Fenced`] if it belongs to another cluster. Otherwise one failure whose log holds every cause.
 pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailure> {
     let root = &job.host.root;
     match fence::claim(root)? {
@@ -46,7 +46,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
             return Err(of(Category::Fenced, cause));
         }
         Some(_) => {}
-        // The claim is the last trace to go: without it there is nothing of a cluster here.
+        // The claim is removed last: without it nothing of a cluster is on the host.
         None => {
             let changed = root.at(paths::STATE).join("parts").exists();
             folders::remove(&root.at(paths::STATE))?;
@@ -54,7 +54,7 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
         }
     }
     let mut failures = ResetFailures::default();
-    // A host that was claimed and never written to may hold the work of others, in the same places.
+    // A host that was claimed but never written to may hold files of others in the same paths.
     if root.at(paths::TOUCHED).exists() {
         services::stop(job, &mut failures);
         processes::kill(job, &mut failures);
@@ -74,10 +74,10 @@ pub fn run(job: &Job<'_>, cluster: &ClusterName) -> Result<StepEffect, StepFailu
     Err(StepFailure { log: causes, ..failed(cause) })
 }
 
-/// The same by hand: takes the lock and tells whether there was anything to take away.
+/// Resets the host by hand: takes the lock and returns whether anything was removed.
 ///
 /// # Errors
-/// As for [`run`]; also when another writer is at work.
+/// As for [`run`], and if another session holds the lock.
 pub fn by_hand(host: &HostSystem, cluster: &ClusterName) -> Result<bool, StepFailure> {
     if !host.root.at(paths::STATE).exists() {
         return Ok(false);

@@ -38,7 +38,7 @@ pub(crate) fn scheduler_id(host: &ObservedHost<'_>) -> StepId {
     host.id(STAGE, "scheduler")
 }
 
-/// The first look at a load balancer that is not managed.
+/// The first check of an external load balancer.
 pub(crate) fn load_balancer_id(site: &PlanContext<'_>) -> StepId {
     site.first().id(STAGE, "load-balancer")
 }
@@ -117,7 +117,7 @@ fn keys(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
         .because("the control plane has no keys")
 }
 
-/// The API server answers to every name and address that anybody may reach it by.
+/// The certificate of the API server, for every name and address by which clients may reach it.
 fn api_leaf(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> Leaf {
     let spec = site.spec();
     let mut leaf = server(CertificateAuthority::Kubernetes, "kube-apiserver", host, Usage::Server);
@@ -218,7 +218,7 @@ fn scheduler(site: &PlanContext<'_>, host: &ObservedHost<'_>) -> DesiredStep {
     follower(host, scheduler_id(host), "kube-scheduler.service", unit, 10259)
 }
 
-/// A program that works through the API server beside it.
+/// A program that uses the API server of its own host.
 fn follower(host: &ObservedHost<'_>, id: StepId, unit_name: &str, unit: String, port: u16) -> DesiredStep {
     let what = id.what().to_owned();
     let part = unit_name.trim_end_matches(".service");
@@ -248,14 +248,14 @@ fn rights(site: &PlanContext<'_>) -> DesiredStep {
         .needs([apiserver_id(first)])
 }
 
-/// The first look at the load balancer, once every API server behind it serves.
+/// The first check of the load balancer, after every API server behind it is ready.
 fn load_balancer(site: &PlanContext<'_>) -> Option<DesiredStep> {
     let look = leads_to_masters(site, load_balancer_id(site), site.first())?;
     Some(look.because("workers reach the API through it").needs(site.masters().map(apiserver_id)))
 }
 
-/// A look whether a load balancer that is not managed leads from the host to the API servers: it answers with a
-/// certificate of this cluster. What it has to do stands in the title, which is told when it does not.
+/// Checks that the host reaches the API servers through an external load balancer: it must answer with a certificate of
+/// this cluster. The title says what the load balancer must do, because it is shown when the check fails.
 pub(crate) fn leads_to_masters(
     site: &PlanContext<'_>,
     id: StepId,

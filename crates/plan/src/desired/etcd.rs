@@ -30,9 +30,9 @@ pub(crate) fn member_id(host: &ObservedHost<'_>) -> StepId {
     quorum::member_id(&host.name)
 }
 
-/// Keys, program and member of every master. First members start side by side; members that exist are
-/// changed one after the other, each healthy before the next, unless it is known that there is nothing to lose.
-/// Those that are known not to serve come first: as long as one is down, no other may be touched.
+/// Keys, program and member of every master. The first members start in parallel. Existing members are changed one after
+/// another, and each must be healthy before the next, unless the quorum is known to be lost. Members that are known to be
+/// down come first: while one is down, no other may be changed.
 pub(crate) fn members(site: &PlanContext<'_>, wishes: &mut Vec<DesiredStep>) {
     let initial = site.master_addresses();
     let in_turn = quorum(site.masters().map(|host| (&host.name, host.facts))) != Quorum::Lost;

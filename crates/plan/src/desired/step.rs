@@ -1,4 +1,4 @@
-//! A step as it should be, and the kinds of steps that several stages have.
+//! A desired step, and the kinds of steps that several stages share.
 
 use kubeon_api::HostAddress;
 use kubeon_wire::{Check, Link, Op};
@@ -7,28 +7,28 @@ use crate::context::{ObservedHost, PlanContext};
 use crate::stage_name::StageName;
 use crate::step_id::StepId;
 
-/// A step as it should be. [`crate::diff`] decides whether it is needed.
+/// A desired step. [`crate::diff`] decides whether it is needed.
 #[derive(Debug, Clone)]
 pub(crate) struct DesiredStep {
     pub(crate) id: StepId,
     pub(crate) host: HostAddress,
     pub(crate) title: String,
-    /// Why it is needed on a host that never did it.
+    /// The reason for the step on a host that never executed it.
     pub(crate) because: &'static str,
     /// Steps that come before.
     pub(crate) needs: Vec<StepId>,
-    /// Those of the needs whose content this step reads: when they change, it is done again.
+    /// The needs whose content this step reads: if one of them changes, the step is repeated.
     pub(crate) reads: Vec<StepId>,
     pub(crate) timeout_seconds: u32,
     pub(crate) tries: u8,
-    /// Whether it is a look, not a change: done again whenever something that it reads is, or, where it names
-    /// nothing that it reads, something that it comes after.
+    /// Whether it is a check, not a change. A check is repeated when a step that it reads is executed, or, if it reads none,
+    /// when a step that it needs is executed.
     pub(crate) check: bool,
-    /// What the snapshot shows when that which a check waits for is not so now.
+    /// The reason, from the snapshot, why the condition of a check is not met now.
     pub(crate) unmet: Option<String>,
-    /// Whether the host's journal remembers it.
+    /// Whether it is recorded in the journal of the host.
     pub(crate) journal: bool,
-    /// Whether it destroys something that cannot be had back.
+    /// Whether it destroys something that cannot be restored.
     pub(crate) destructive: bool,
     pub(crate) op: Op,
 }
@@ -84,7 +84,7 @@ impl DesiredStep {
         self
     }
 
-    /// A look, not a change: tried once, and due until it held for all that it comes after.
+    /// Makes the step a check: it is tried once, and is due until it succeeded after all steps that it needs.
     pub(crate) fn check(mut self, unmet: Option<String>) -> Self {
         self.check = true;
         self.tries = 1;
@@ -92,14 +92,14 @@ impl DesiredStep {
         self
     }
 
-    /// Needed now, for this reason, whatever was done before; no journal remembers it.
+    /// Makes the step due now for this reason, regardless of the journal, and does not record it.
     pub(crate) fn once(mut self, why: String) -> Self {
         self.unmet = Some(why);
         self.journal = false;
         self
     }
 
-    /// Destroys something that cannot be had back; may be tried so often in all.
+    /// Marks the step as destructive and sets the maximum number of attempts.
     pub(crate) fn destroys(mut self, tries: u8) -> Self {
         self.destructive = true;
         self.tries = tries;
@@ -115,7 +115,7 @@ pub(crate) fn part_id(part: &str, host: &ObservedHost<'_>) -> StepId {
     host.id(ARTIFACTS, part)
 }
 
-/// Links that choose the bundle's version of parts, and put programs where people look for them.
+/// Links that select the version of parts, and make programs available in the usual folders.
 pub(crate) fn choose(
     site: &PlanContext<'_>,
     host: &ObservedHost<'_>,
