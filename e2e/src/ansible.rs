@@ -20,7 +20,7 @@ pub fn programs() -> Result<PathBuf> {
     let folder = cache().join(format!("ansible-{}", &recipe[..12]));
     let done = folder.join("complete");
     if !done.exists() {
-        // What a killed test left behind is no ground to build on.
+        // What a killed test left behind is no machine_state to build on.
         fs::remove_dir_all(&folder).ok();
         let place = folder.to_string_lossy();
         must("python3", &["-m", "venv", &place], &[])?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::ground::Ground;
+use crate::machine_state::MachineState;
 use crate::program::{Answer, eventually, folder, must, run};
 
 /// The Kubernetes version that is proved.
@@ -26,16 +26,16 @@ const LEFT: &str = "\
     done; true";
 
 /// Hosts and a home.
-pub struct Lab {
+pub struct TestLab {
     name: String,
     home: PathBuf,
-    before: Ground,
+    before: MachineState,
     manifests: AtomicUsize,
     /// Addresses of `h1`, `h2`, …
     pub addresses: Vec<String>,
 }
 
-impl Lab {
+impl TestLab {
     /// Boots `hosts` hosts.
     ///
     /// # Errors
@@ -43,13 +43,13 @@ impl Lab {
     pub fn up(name: &str, hosts: usize) -> Result<Self> {
         let home = std::env::temp_dir().join(format!("kubeon-e2e-{name}"));
         std::fs::create_dir_all(&home)?;
-        let (before, manifests) = (Ground::now()?, AtomicUsize::default());
+        let (before, manifests) = (MachineState::now()?, AtomicUsize::default());
         let mut lab = Self { name: name.to_owned(), home, before, manifests, addresses: Vec::new() };
-        // What a test that was killed left behind is not this test's ground.
+        // What a test that was killed left behind is not this test's machine_state.
         lab.kubeon(&["lab", "down", "--lab", name])?;
         std::fs::remove_dir_all(&lab.home)?;
         std::fs::create_dir_all(&lab.home)?;
-        lab.before = Ground::now()?;
+        lab.before = MachineState::now()?;
         lab.must(&["lab", "up", "--lab", name, "--hosts", &hosts.to_string()])?;
         let listed = lab.must(&["lab", "ls", "--lab", name, "-o", "json"])?;
         let listed: serde_json::Value = serde_json::from_str(&listed).context("lab ls prints JSON")?;
@@ -117,7 +117,7 @@ impl Lab {
     /// # Errors
     /// When it has none.
     pub fn link(&self) -> Result<String> {
-        let links = crate::ground::links(&self.name, &self.home.to_string_lossy())?;
+        let links = crate::machine_state::links(&self.name, &self.home.to_string_lossy())?;
         links.into_iter().next().with_context(|| format!("the machine has no link to {}", self.name))
     }
 
@@ -253,7 +253,7 @@ impl Lab {
     }
 }
 
-impl Lab {
+impl TestLab {
     /// Takes the lab down: nothing of it, and of what ran on its hosts, is left on this machine.
     fn gone(&self) -> Result<()> {
         self.must(&["lab", "down", "--lab", &self.name])?;
@@ -283,9 +283,9 @@ fn collect(value: &serde_json::Value, found: &mut Vec<String>) {
     }
 }
 
-impl Drop for Lab {
+impl Drop for TestLab {
     fn drop(&mut self) {
-        // A failed test leaves its ground to be looked at when asked to.
+        // A failed test leaves its machine_state to be looked at when asked to.
         if std::thread::panicking() && std::env::var_os("KUBEON_E2E_KEEP").is_some() {
             return;
         }

@@ -2,13 +2,13 @@
 //! `lab-client`.
 //!
 //! ```text
-//!   tests/*.rs ──►  Lab (kubeon lab …)  ──►  kubeon create …  ──►  kubectl …  ──►  pods of lab-client
+//!   tests/*.rs ──►  TestLab (kubeon lab …)  ──►  kubeon create …  ──►  kubectl …  ──►  pods of lab-client
 //! ```
 
 pub mod ansible;
-pub mod ground;
 pub mod image;
 pub mod lab;
 pub mod links;
+pub mod machine_state;
 pub mod program;
 pub mod running;

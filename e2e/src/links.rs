@@ -12,7 +12,7 @@ use std::net::UdpSocket;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::lab::Lab;
+use crate::lab::TestLab;
 use crate::program::must;
 
 /// An address that is nobody's: kept for examples.
@@ -28,7 +28,7 @@ pub struct Links {
 
 /// How many packets were seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct PacketCounts {
     /// Came from the lab for [`OUTSIDE`].
     pub arrived: u64,
     /// Came from the lab, whatever they hold, and were passed on.
@@ -44,7 +44,7 @@ impl Links {
     ///
     /// # Errors
     /// When the lab has no link, or the kernel cannot count.
-    pub fn watch(lab: &Lab, inside: &[&str]) -> Result<Self> {
+    pub fn watch(lab: &TestLab, inside: &[&str]) -> Result<Self> {
         let link = lab.link()?;
         let net = lab.addresses.first().and_then(|it| it.rsplit_once('.')).context("the lab has hosts")?.0;
         let links = Self { table: format!("e2e-{link}"), machine: lab.machine()?, link };
@@ -85,14 +85,14 @@ impl Links {
     ///
     /// # Errors
     /// When the counters are gone.
-    pub fn seen(&self) -> Result<Seen> {
+    pub fn seen(&self) -> Result<PacketCounts> {
         let text = must("nft", &["-j", "list", "counters", "table", "inet", &self.table], &[])?;
         let told: serde_json::Value = serde_json::from_str(&text)?;
         let counters = told["nftables"].as_array().context("a list")?.iter().map(|it| &it["counter"]);
         let counts: BTreeMap<&str, u64> =
             counters.filter_map(|it| Some((it["name"].as_str()?, it["packets"].as_u64()?))).collect();
         let count = |name| counts.get(name).copied().with_context(|| format!("no counter {name}: {text}"));
-        Ok(Seen {
+        Ok(PacketCounts {
             arrived: count("arrived")?,
             passed: count("passed")?,
             reached: count("reached")?,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use parking_lot::Mutex;
 
-use crate::lab::Lab;
+use crate::lab::TestLab;
 use crate::program::{Answer, folder, must};
 
 /// The program, until it ends; killed when the value goes.
@@ -24,7 +24,7 @@ impl Running {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn begin(lab: &Lab, arguments: &[&str]) -> Result<Self> {
+    pub fn begin(lab: &TestLab, arguments: &[&str]) -> Result<Self> {
         let mut child = Command::new(folder().join("kubeon"))
             .args(arguments)
             .envs(lab.environment())

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use kubeon_e2e::lab::Lab;
+use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{eventually, folder, must};
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn told(what: &str, start: Instant) {
 
 #[test]
 fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
-    let lab = Lab::up("e2e-ha", 5)?;
+    let lab = TestLab::up("e2e-ha", 5)?;
     let planned = planned(&lab)?;
     let start = Instant::now();
     let made = lab.kubeon(&lab.create(CLUSTER, 3))?;
@@ -54,7 +54,7 @@ fn three_masters_and_two_workers_survive_each_master() -> Result<()> {
 
 /// Takes the programs for packet rules off a host, as if nobody had ever installed them. DNS, which `create` waits for
 /// on every host, is a Service: it answers only where kube-proxy could write its rules.
-fn without_tools(lab: &Lab, host: &str) -> Result<()> {
+fn without_tools(lab: &TestLab, host: &str) -> Result<()> {
     lab.on(
         host,
         "rm -f /usr/sbin/nft /usr/sbin/conntrack /usr/sbin/iptables* /usr/sbin/ip6tables* /usr/sbin/xtables*",
@@ -65,7 +65,7 @@ fn without_tools(lab: &Lab, host: &str) -> Result<()> {
 }
 
 /// Every step of the plan, as `HOST  ✓ TITLE`.
-fn planned(lab: &Lab) -> Result<Vec<String>> {
+fn planned(lab: &TestLab) -> Result<Vec<String>> {
     let mut arguments = lab.create(CLUSTER, 3);
     arguments.extend(["--dry-run", "-o", "json"]);
     let plan: serde_json::Value = serde_json::from_str(&lab.must(&arguments)?)?;
@@ -92,7 +92,7 @@ fn done(words: &str) -> Vec<String> {
 }
 
 /// No host was logged in to more than three times, the plan before `create` included.
-fn logins(lab: &Lab) -> Result<()> {
+fn logins(lab: &TestLab) -> Result<()> {
     for host in 1..=lab.addresses.len() {
         let name = format!("h{host}");
         let seen = lab.on(&name, "journalctl -q --no-pager _COMM=sshd | grep -c 'Accepted '")?;
@@ -102,7 +102,7 @@ fn logins(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn mark(lab: &Lab) -> Result<()> {
+fn mark(lab: &TestLab) -> Result<()> {
     for host in 1..=lab.addresses.len() {
         lab.on(&format!("h{host}"), "touch /run/mark && sleep 0.1")?;
     }
@@ -110,7 +110,7 @@ fn mark(lab: &Lab) -> Result<()> {
 }
 
 /// Nothing was written since the mark to what kubeon has on a host, nor anywhere else that running programs leave alone.
-fn untouched(lab: &Lab) -> Result<()> {
+fn untouched(lab: &TestLab) -> Result<()> {
     let look =
         "find /etc /usr /opt /home /srv /boot /var/lib/kubeon /var/lib/kubelet/config.yaml -newer /run/mark";
     for host in 1..=lab.addresses.len() {
@@ -121,7 +121,7 @@ fn untouched(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn all_ready(lab: &Lab, count: usize) -> Result<()> {
+fn all_ready(lab: &TestLab, count: usize) -> Result<()> {
     let text = lab.kubectl(CLUSTER, &["get", "nodes", "-o", "json"])?;
     let nodes: serde_json::Value = serde_json::from_str(&text)?;
     let ready = nodes["items"].as_array().context("a list")?.iter().filter(|node| is_ready(node)).count();
@@ -134,7 +134,7 @@ fn is_ready(node: &serde_json::Value) -> bool {
 }
 
 /// A Deployment over both workers, a Service, names from a pod, and the right to write for the writer.
-fn workloads(lab: &Lab) -> Result<()> {
+fn workloads(lab: &TestLab) -> Result<()> {
     lab.load_client(CLUSTER)?;
     let labels = json!({ "app": "hello" });
     lab.apply(CLUSTER, &json!({ "apiVersion": "v1", "kind": "List", "items": [
@@ -172,7 +172,7 @@ fn workloads(lab: &Lab) -> Result<()> {
 }
 
 /// A master loses power while a pod writes through its worker's haproxy; then it is started again.
-fn survives(lab: &Lab, master: &str) -> Result<()> {
+fn survives(lab: &TestLab, master: &str) -> Result<()> {
     let pod = format!("writer-{master}");
     lab.apply(CLUSTER, &json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": pod }, "spec": {
         "hostNetwork": true, "nodeName": "h4", "restartPolicy": "Never",
@@ -208,7 +208,7 @@ fn survives(lab: &Lab, master: &str) -> Result<()> {
 }
 
 /// Where the hosts file may not be written, `use` leads kubectl to a master that answers; where it may, back to all.
-fn use_picks_a_live_one(lab: &Lab) -> Result<()> {
+fn use_picks_a_live_one(lab: &TestLab) -> Result<()> {
     let hosts = lab.file("hosts");
     std::fs::write(&hosts, "127.0.0.1 localhost\n")?;
     // Nothing can be put in the place of a file that something is mounted on.
@@ -230,7 +230,7 @@ fn use_picks_a_live_one(lab: &Lab) -> Result<()> {
 }
 
 /// Nothing of a cluster is left on any host.
-fn bare(lab: &Lab) -> Result<()> {
+fn bare(lab: &TestLab) -> Result<()> {
     for host in 1..=lab.addresses.len() {
         let look = "ls -d /var/lib/kubeon /etc/kubernetes /var/lib/etcd /var/lib/kubelet 2>/dev/null; \
                     pgrep -l 'kube|etcd|containerd|flanneld|haproxy'; ip -o link | grep -E 'cni0|flannel'; true";

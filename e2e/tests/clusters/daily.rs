@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::{Lab, VERSION};
+use kubeon_e2e::lab::{TestLab, VERSION};
 use kubeon_e2e::links::{Links, OUTSIDE};
 use kubeon_e2e::program::must;
 use serde_json::Value;
@@ -19,7 +19,7 @@ const NETWORKS: [&str; 2] = ["198.18.0.0/16", "198.19.0.0/16"];
 
 #[test]
 fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
-    let lab = Lab::up("e2e-daily", 3)?;
+    let lab = TestLab::up("e2e-daily", 3)?;
     fs::create_dir_all(lab.file(".kube"))?;
     fs::write(lab.file(".kube/config"), "of another cluster\n")?;
     fs::write(lab.file(".kube/other"), "of another cluster\n")?;
@@ -40,7 +40,7 @@ fn a_cluster_is_looked_at_and_worked_with() -> Result<()> {
 
 /// All that the lab's hosts sent while a cluster lived on them stayed on this machine, and so does what they send to
 /// others on purpose, also when one of them takes the machine for its router.
-fn nothing_left(lab: &Lab, links: &Links) -> Result<()> {
+fn nothing_left(lab: &TestLab, links: &Links) -> Result<()> {
     let routes = json(&must("ip", &["-json", "-4", "route", "show", "default"], &[])?)?;
     let router = routes[0]["gateway"].as_str();
     for outside in router.into_iter().chain([OUTSIDE]) {
@@ -55,7 +55,7 @@ fn nothing_left(lab: &Lab, links: &Links) -> Result<()> {
 }
 
 /// An image goes where it is missing and nowhere else.
-fn images_are_loaded(lab: &Lab) -> Result<()> {
+fn images_are_loaded(lab: &TestLab) -> Result<()> {
     lab.load_client("daily")?;
     let archive = lab.file("lab-client.tar").to_string_lossy().into_owned();
     let load = |more: &[&str]| -> Result<Value> {
@@ -87,7 +87,7 @@ fn images_are_loaded(lab: &Lab) -> Result<()> {
 /// A user whom sshd and sudo ask for a password, from a bare host to a destroyed cluster.
 #[test]
 fn a_user_who_needs_passwords_makes_a_cluster() -> Result<()> {
-    let lab = Lab::up("e2e-password", 1)?;
+    let lab = TestLab::up("e2e-password", 1)?;
     let (password, wrong) = (format!("@{}", lab.password().display()), lab.file("wrong"));
     fs::write(&wrong, "not the password\n")?;
     let wrong = format!("@{}", wrong.display());
@@ -115,7 +115,7 @@ fn json(text: &str) -> Result<Value> {
 }
 
 /// Cases 4 and 40.
-fn chosen(lab: &Lab) -> Result<()> {
+fn chosen(lab: &TestLab) -> Result<()> {
     for command in ["use", "display", "plan"] {
         let answer = lab.kubeon(&[command, "nosuch"])?;
         ensure!(
@@ -137,7 +137,7 @@ fn chosen(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn listed(lab: &Lab) -> Result<()> {
+fn listed(lab: &TestLab) -> Result<()> {
     let table = lab.must(&["ls"])?;
     let row = table.lines().find(|line| line.contains("daily")).context("daily is listed")?;
     ensure!(row.starts_with("* ") && row.contains(VERSION) && row.contains("Ready"), "{table}");
@@ -148,7 +148,7 @@ fn listed(lab: &Lab) -> Result<()> {
 }
 
 /// Case 29.
-fn displayed(lab: &Lab) -> Result<()> {
+fn displayed(lab: &TestLab) -> Result<()> {
     let text = lab.must(&["display", "daily"])?;
     let heads =
         ["cert info", "node info", "pod info", "container info", "etcd info", "using etcdctl version: 3."];
@@ -168,7 +168,7 @@ fn displayed(lab: &Lab) -> Result<()> {
 }
 
 /// Cases 24 to 27.
-fn commands_run(lab: &Lab) -> Result<()> {
+fn commands_run(lab: &TestLab) -> Result<()> {
     let names = |selector: &str| -> Result<Vec<String>> {
         let out = lab.must(&["exec", selector, "hostname"])?;
         Ok(out.lines().filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect())
@@ -203,7 +203,7 @@ fn commands_run(lab: &Lab) -> Result<()> {
 }
 
 /// Case 28.
-fn files_are_copied(lab: &Lab) -> Result<()> {
+fn files_are_copied(lab: &TestLab) -> Result<()> {
     let source = lab.file("tool.sh");
     fs::write(&source, "#!/bin/sh\necho here\n")?;
     fs::set_permissions(&source, fs::Permissions::from_mode(0o750))?;
@@ -219,7 +219,7 @@ fn files_are_copied(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn planned(lab: &Lab) -> Result<()> {
+fn planned(lab: &TestLab) -> Result<()> {
     ensure!(lab.plan("daily")?.is_empty(), "nothing to do");
     let said = lab.kubeon(&["plan", "daily"])?;
     ensure!(said.code == 0 && format!("{}{}", said.out, said.err).contains("nothing to do"), "{said:?}");
@@ -227,7 +227,7 @@ fn planned(lab: &Lab) -> Result<()> {
 }
 
 /// Case 41: what is not this cluster's stays.
-fn destroyed(lab: &Lab) -> Result<()> {
+fn destroyed(lab: &TestLab) -> Result<()> {
     lab.must(&["destroy", "daily", "--yes"])?;
     ensure!(fs::read_to_string(lab.file(".kube/other"))? == "of another cluster\n", "other kubeconfigs stay");
     ensure!(!lab.file("conf/cluster/daily.yaml").exists(), "the kubeconfig is gone");

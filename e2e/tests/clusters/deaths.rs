@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::Lab;
+use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::eventually;
 use kubeon_e2e::running::Running;
 use rand::rngs::SmallRng;
@@ -15,14 +15,14 @@ use serde_json::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn comes_up(lab: &Lab) -> Result<()> {
+fn comes_up(lab: &TestLab) -> Result<()> {
     lab.must(&lab.create(lab.name(), 1))?;
     lab.settled(lab.name(), MINUTE)?;
     lab.must(&["destroy", lab.name(), "--yes"]).map(|_| ())
 }
 
 /// How many steps `create` would do now.
-fn left(lab: &Lab) -> Result<usize> {
+fn left(lab: &TestLab) -> Result<usize> {
     let mut arguments = lab.create(lab.name(), 1);
     arguments.extend(["--dry-run", "-o", "json"]);
     let plan: Value = serde_json::from_str(&lab.must(&arguments)?)?;
@@ -30,7 +30,7 @@ fn left(lab: &Lab) -> Result<usize> {
 }
 
 /// `create`, after this share of a whole cluster's steps was done by it and those before it; always some of its own.
-fn making(lab: &Lab, steps: usize, share: usize) -> Result<Running> {
+fn making(lab: &TestLab, steps: usize, share: usize) -> Result<Running> {
     let stood = steps.saturating_sub(left(lab)?);
     let mut making = Running::begin(lab, &lab.create(lab.name(), 1))?;
     let wanted = (steps * share / 100).saturating_sub(stood).max(1);
@@ -40,7 +40,7 @@ fn making(lab: &Lab, steps: usize, share: usize) -> Result<Running> {
 
 #[test]
 fn the_program_killed_at_several_moments() -> Result<()> {
-    let lab = Lab::up("e2e-kill", 2)?;
+    let lab = TestLab::up("e2e-kill", 2)?;
     let steps = left(&lab)?;
     for share in [2, 25, 50, 70, 90] {
         let making = making(&lab, steps, share)?;
@@ -54,7 +54,7 @@ fn the_program_killed_at_several_moments() -> Result<()> {
 }
 
 /// `create` ends by itself and names the lost host; once it is back, the same command goes on.
-fn host_lost(lab: &Lab, (deed, undo): (&str, &str), host: usize, share: usize) -> Result<()> {
+fn host_lost(lab: &TestLab, (deed, undo): (&str, &str), host: usize, share: usize) -> Result<()> {
     let steps = left(lab)?;
     let lost = format!("h{host}");
     let mut making = making(lab, steps, share)?;
@@ -75,14 +75,14 @@ const CABLE: (&str, &str) = ("cut", "heal");
 
 #[test]
 fn a_host_without_power() -> Result<()> {
-    let lab = Lab::up("e2e-power", 3)?;
+    let lab = TestLab::up("e2e-power", 3)?;
     host_lost(&lab, POWER, 2, 30)?;
     host_lost(&lab, POWER, 1, 50)
 }
 
 #[test]
 fn a_host_without_network() -> Result<()> {
-    let lab = Lab::up("e2e-cut", 3)?;
+    let lab = TestLab::up("e2e-cut", 3)?;
     host_lost(&lab, CABLE, 1, 30)?;
     host_lost(&lab, CABLE, 3, 10)
 }
@@ -100,7 +100,7 @@ fn stopped(mut running: Running, signal: &str, again: &str) -> Result<()> {
 
 #[test]
 fn signals_end_it_gently_and_the_same_command_finishes() -> Result<()> {
-    let lab = Lab::up("e2e-signal", 2)?;
+    let lab = TestLab::up("e2e-signal", 2)?;
     let steps = left(&lab)?;
     for (signal, share) in [("INT", 30), ("TERM", 60)] {
         stopped(
@@ -131,7 +131,7 @@ fn signals_end_it_gently_and_the_same_command_finishes() -> Result<()> {
 #[test]
 #[ignore = "takes about ten minutes: ./test long"]
 fn soak_fifteen_deaths_at_random_moments() -> Result<()> {
-    let lab = Lab::up("e2e-soak", 2)?;
+    let lab = TestLab::up("e2e-soak", 2)?;
     let seed = std::env::var("KUBEON_SOAK_SEED").ok().map_or_else(|| Ok(rand::random()), |it| it.parse())?;
     println!("  KUBEON_SOAK_SEED={seed}");
     let mut chance = SmallRng::seed_from_u64(seed);

@@ -11,11 +11,11 @@
 //! In the end, what operators and Jobs told programs of all this: lines of JSON, and traces down to the steps on hosts.
 
 mod brought;
-mod business;
+mod declared_cluster;
 mod ends;
+mod environment;
 mod foreign;
 mod gone;
-mod ground;
 mod logs;
 mod no_bundle;
 mod seed;
@@ -28,37 +28,37 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use ground::Ground;
+use environment::MetaCluster;
 
 /// Where the samples of kube-on-kube put their objects.
 const SEED: &str = "kubeonkube";
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_meta_cluster_raises_clusters() -> Result<()> {
+fn a_meta_cluster_creates_clusters() -> Result<()> {
     let start = Instant::now();
-    let ground = Ground::raise()?;
+    let meta = MetaCluster::create()?;
     told("lab, meta cluster and operator", start);
-    ground.refuses()?;
+    meta.refuses()?;
     thread::scope(|scope| {
         let all = [
-            ("what people write", scope.spawn(|| seed::all(&ground))),
-            ("a declared cluster", scope.spawn(|| business::all(&ground))),
-            ("trouble", scope.spawn(|| trouble::all(&ground))),
+            ("what people write", scope.spawn(|| seed::all(&meta))),
+            ("a declared cluster", scope.spawn(|| declared_cluster::all(&meta))),
+            ("trouble", scope.spawn(|| trouble::all(&meta))),
         ];
         let failed: Vec<String> =
             all.into_iter().filter_map(|(what, thread)| ended(what, start, thread)).collect();
         if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n\n")) }
     })?;
-    told_to_programs(&ground)
+    told_to_programs(&meta)
 }
 
 /// What was declared and what people wrote, as those see it who collect logs and traces.
-fn told_to_programs(ground: &Ground) -> Result<()> {
+fn told_to_programs(meta: &MetaCluster) -> Result<()> {
     let start = Instant::now();
-    logs::are_structured(ground)?;
+    logs::are_structured(meta)?;
     for kind in ["kubeon", "playbook"] {
-        ground.traces.reach_a_host(&ground.lab, kind)?;
+        meta.traces.reach_a_host(&meta.lab, kind)?;
     }
     told("logs and traces", start);
     Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use kubeon_e2e::ansible;
-use kubeon_e2e::lab::Lab;
+use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{Answer, eventually, folder, run};
 
 const VARIABLES: &str = "\
@@ -21,24 +21,24 @@ favourite_colour: blue
 ";
 
 /// Ansible on one lab.
-struct Ground {
-    lab: Lab,
+struct PlaybookRun {
+    lab: TestLab,
     programs: PathBuf,
 }
 
 #[test]
 fn an_inventory_becomes_a_cluster_grows_shrinks_and_goes() -> Result<()> {
-    let ground = Ground { lab: Lab::up("e2e-books", 2)?, programs: ansible::programs()? };
-    ground.inventory(false, VARIABLES)?;
-    ground.works("ping.yml", &[])?;
-    refused(&ground)?;
-    made(&ground)?;
-    grown(&ground)?;
-    shrunk(&ground)?;
-    gone(&ground)
+    let run = PlaybookRun { lab: TestLab::up("e2e-books", 2)?, programs: ansible::programs()? };
+    run.inventory(false, VARIABLES)?;
+    run.works("ping.yml", &[])?;
+    refused(&run)?;
+    made(&run)?;
+    grown(&run)?;
+    shrunk(&run)?;
+    gone(&run)
 }
 
-impl Ground {
+impl PlaybookRun {
     /// Writes `hosts.yml` as kubespray's users do, and `group_vars.yml`.
     fn inventory(&self, with_worker: bool, variables: &str) -> Result<()> {
         let host = |name: &str, address: &str| {
@@ -104,57 +104,57 @@ impl Ground {
 }
 
 /// What no bundle carries is refused by name before a host is touched; so is nonsense.
-fn refused(ground: &Ground) -> Result<()> {
-    ground.inventory(false, "kube_network_plugin: calico\nkube_version: \"{{ nowhere }}\"\n")?;
-    let answer = ground.play("cluster.yml", &[])?;
+fn refused(run: &PlaybookRun) -> Result<()> {
+    run.inventory(false, "kube_network_plugin: calico\nkube_version: \"{{ nowhere }}\"\n")?;
+    let answer = run.play("cluster.yml", &[])?;
     let said = answer.out.contains("cni[calico]") && answer.out.contains("use flannel");
     ensure!(answer.code == 2 && said && answer.out.contains("kube_version"), "{answer:?}");
-    let answer = ground.play("scale.yml", &[])?;
+    let answer = run.play("scale.yml", &[])?;
     ensure!(answer.code == 2, "{answer:?}");
-    ground.inventory(false, VARIABLES)?;
-    let answer = ground.play("scale.yml", &[])?;
+    run.inventory(false, VARIABLES)?;
+    let answer = run.play("scale.yml", &[])?;
     ensure!(answer.code == 2 && answer.out.contains("Cluster[books] not exist"), "{answer:?}");
-    ground.lab.on("h1", "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes").map(|_| ())
+    run.lab.on("h1", "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes").map(|_| ())
 }
 
-fn made(ground: &Ground) -> Result<()> {
-    ground.works("precheck.yml", &[])?;
-    let out = ground.works("cluster.yml", &[])?;
+fn made(run: &PlaybookRun) -> Result<()> {
+    run.works("precheck.yml", &[])?;
+    let out = run.works("cluster.yml", &[])?;
     ensure!(
         out.contains("favourite_colour") && out.contains("download_run_once"),
         "what is unknown is told\n{out}"
     );
     ensure!(out.contains("changed=1"), "{out}");
-    ground.lab.must(&["use", "books"])?;
-    ground.are_ready(&["master01"])?;
-    let pinned = fs::read_to_string(ground.lab.file("known_hosts/books"))?;
-    let of_host = pinned.lines().filter(|line| line.starts_with(&ground.lab.addresses[0])).count();
+    run.lab.must(&["use", "books"])?;
+    run.are_ready(&["master01"])?;
+    let pinned = fs::read_to_string(run.lab.file("known_hosts/books"))?;
+    let of_host = pinned.lines().filter(|line| line.starts_with(&run.lab.addresses[0])).count();
     ensure!(of_host == 1, "Ansible and kubeon share one pin\n{pinned}");
-    let again = ground.works("cluster.yml", &[])?;
+    let again = run.works("cluster.yml", &[])?;
     ensure!(again.contains("changed=0"), "a second run changes nothing\n{again}");
     Ok(())
 }
 
-fn grown(ground: &Ground) -> Result<()> {
-    ground.inventory(true, VARIABLES)?;
-    ground.works("scale.yml", &["--limit=worker01"])?;
-    ground.are_ready(&["master01", "worker01"])
+fn grown(run: &PlaybookRun) -> Result<()> {
+    run.inventory(true, VARIABLES)?;
+    run.works("scale.yml", &["--limit=worker01"])?;
+    run.are_ready(&["master01", "worker01"])
 }
 
-fn shrunk(ground: &Ground) -> Result<()> {
-    ground.works("ping.yml", &[])?;
-    let answer = ground.play("remove-node.yml", &["-e", "node=worker01"])?;
+fn shrunk(run: &PlaybookRun) -> Result<()> {
+    run.works("ping.yml", &[])?;
+    let answer = run.play("remove-node.yml", &["-e", "node=worker01"])?;
     ensure!(answer.code == 2 && answer.out.contains("nobody agreed"), "{answer:?}");
-    ground.works("remove-node.yml", &["-e", "node=worker01", "-e", "skip_confirmation=true"])?;
-    ground.are_ready(&["master01"])
+    run.works("remove-node.yml", &["-e", "node=worker01", "-e", "skip_confirmation=true"])?;
+    run.are_ready(&["master01"])
 }
 
-fn gone(ground: &Ground) -> Result<()> {
-    let answer = ground.play("reset.yml", &[])?;
+fn gone(run: &PlaybookRun) -> Result<()> {
+    let answer = run.play("reset.yml", &[])?;
     ensure!(answer.code == 2 && answer.out.contains("nobody agreed"), "{answer:?}");
-    ground.works("reset.yml", &["-e", "reset_confirmation=yes"])?;
+    run.works("reset.yml", &["-e", "reset_confirmation=yes"])?;
     for host in ["h1", "h2"] {
-        ground.lab.on(
+        run.lab.on(
             host,
             "test ! -e /etc/kubernetes && test ! -e /var/lib/etcd && ! systemctl is-active -q kubelet",
         )?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::Lab;
+use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{Answer, must};
 use kubeon_e2e::running::Running;
 
@@ -20,7 +20,7 @@ fn refused(what: &str, answer: &Answer, words: &[&str]) -> Result<()> {
 }
 
 /// No host carries anything of kubeon.
-fn untouched(lab: &Lab, hosts: &[&str]) -> Result<()> {
+fn untouched(lab: &TestLab, hosts: &[&str]) -> Result<()> {
     for host in hosts {
         lab.on(host, "test ! -e /var/lib/kubeon && test ! -e /etc/kubernetes")
             .with_context(|| format!("{host} is untouched"))?;
@@ -35,7 +35,7 @@ fn with<'a>(mut arguments: Vec<&'a str>, more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn what_does_not_fit_is_refused_before_the_first_effect() -> Result<()> {
-    let lab = Lab::up("e2e-refuse", 3)?;
+    let lab = TestLab::up("e2e-refuse", 3)?;
     logins(&lab)?;
     damaged_bundle(&lab)?;
     untouched(&lab, &["h1", "h2", "h3"])?;
@@ -46,7 +46,7 @@ fn what_does_not_fit_is_refused_before_the_first_effect() -> Result<()> {
     a_changed_host_key(&lab)
 }
 
-fn logins(lab: &Lab) -> Result<()> {
+fn logins(lab: &TestLab) -> Result<()> {
     let create = lab.create("refuse", 1);
     let (wrong, password) = (lab.file("wrong-key"), lab.file("password"));
     let (wrong, at_password) = (text(&wrong), format!("@{}", password.display()));
@@ -69,7 +69,7 @@ fn logins(lab: &Lab) -> Result<()> {
 }
 
 /// One bit of one part.
-fn damaged_bundle(lab: &Lab) -> Result<()> {
+fn damaged_bundle(lab: &TestLab) -> Result<()> {
     let listed: serde_json::Value = serde_json::from_str(&lab.must(&["bundle", "ls", "-o", "json"])?)?;
     let bundles = listed.as_array().context("a list")?;
     let found = bundles.iter().find(|one| one["version"] == kubeon_e2e::lab::VERSION);
@@ -100,7 +100,7 @@ fn flip_a_bit(file: &Path) -> Result<()> {
 
 /// Named at once, with the choice to go on without it; meanwhile nobody else may work on the cluster. The user
 /// is not root.
-fn a_dead_worker(lab: &Lab) -> Result<()> {
+fn a_dead_worker(lab: &TestLab) -> Result<()> {
     lab.host("kill", "h3")?;
     let user = ["--default-user", "admin"];
     let create = with(lab.create("refuse", 1), &user);
@@ -132,13 +132,13 @@ fn a_dead_worker(lab: &Lab) -> Result<()> {
     lab.host("start", "h3")
 }
 
-fn another_cluster(lab: &Lab) -> Result<()> {
+fn another_cluster(lab: &TestLab) -> Result<()> {
     let taken = ["create", "other", kubeon_e2e::lab::VERSION, "-m", &lab.addresses[1]];
     refused("a host of another cluster", &lab.kubeon(&taken)?, &[&lab.addresses[1], "refuse"])
 }
 
 /// `create` once more writes nothing at all.
-fn a_healthy_cluster_is_left_alone(lab: &Lab) -> Result<()> {
+fn a_healthy_cluster_is_left_alone(lab: &TestLab) -> Result<()> {
     lab.must(&lab.create("refuse", 1))?;
     lab.settled("refuse", Duration::from_secs(60))?;
     for host in ["h1", "h2", "h3"] {
@@ -153,7 +153,7 @@ fn a_healthy_cluster_is_left_alone(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn half_a_state_file(lab: &Lab) -> Result<()> {
+fn half_a_state_file(lab: &TestLab) -> Result<()> {
     let path = lab.file("refuse.json");
     let whole = fs::read(&path).context("the state file")?;
     let half = &whole[..whole.len() / 2];
@@ -165,7 +165,7 @@ fn half_a_state_file(lab: &Lab) -> Result<()> {
 }
 
 /// The lab tells the key that lies on a host's disk, so the host shows one that lies elsewhere.
-fn a_changed_host_key(lab: &Lab) -> Result<()> {
+fn a_changed_host_key(lab: &TestLab) -> Result<()> {
     let other = "ssh-keygen -q -t ed25519 -N '' -f /root/other && \
                  sed -i '/^HostKey/d' /etc/ssh/sshd_config /etc/ssh/sshd_config.d/*; \
                  echo 'HostKey /root/other' >>/etc/ssh/sshd_config && systemctl restart ssh";

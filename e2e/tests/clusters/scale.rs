@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use kubeon_e2e::lab::{Lab, VERSION};
+use kubeon_e2e::lab::{TestLab, VERSION};
 use kubeon_e2e::program::{eventually, folder};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_worker_is_added_removed_and_added_again() -> Result<()> {
-    let lab = Lab::up("e2e-scale", 3)?;
+    let lab = TestLab::up("e2e-scale", 3)?;
     checked(&lab)?;
     held(&lab)?;
     lab.settled(CLUSTER, MINUTE)?;
@@ -35,14 +35,14 @@ fn told(what: &str, start: Instant) {
     eprintln!("{what}: {:.1} s", start.elapsed().as_secs_f64());
 }
 
-fn nodes(lab: &Lab) -> Result<Vec<String>> {
+fn nodes(lab: &TestLab) -> Result<Vec<String>> {
     let ready = r#"jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}"#;
     let text = lab.kubectl(CLUSTER, &["get", "nodes", "-o", ready])?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 
 /// The report names every host and check; a port that is taken stands in the way until it is ignored.
-fn checked(lab: &Lab) -> Result<()> {
+fn checked(lab: &TestLab) -> Result<()> {
     let hosts = ["-m", &lab.addresses[0], "-w", &lab.addresses[1]];
     let precheck = |more: &[&str]| lab.kubeon(&[&["precheck"], &hosts[..], &["-o", "json"], more].concat());
     let report: Value = serde_json::from_str(&precheck(&[])?.out)?;
@@ -67,7 +67,7 @@ fn checked(lab: &Lab) -> Result<()> {
 }
 
 /// A program makes the cluster: lines of JSON, and nothing is done to a host before it says so.
-fn held(lab: &Lab) -> Result<()> {
+fn held(lab: &TestLab) -> Result<()> {
     let mut child = Command::new(folder().join("kubeon"))
         .args(["create", CLUSTER, VERSION, "-m", &lab.addresses[0], "-w", &lab.addresses[1]])
         .args(["--progress", "json", "--hold"])
@@ -114,7 +114,7 @@ fn held(lab: &Lab) -> Result<()> {
 }
 
 /// What `--dry-run` shows is done, and no more; a pod runs there.
-fn added(lab: &Lab) -> Result<()> {
+fn added(lab: &TestLab) -> Result<()> {
     let worker = lab.addresses[2].as_str();
     let plan: Value =
         serde_json::from_str(&lab.must(&["addon", CLUSTER, "-w", worker, "--dry-run", "-o", "json"])?)?;
@@ -144,7 +144,7 @@ fn added(lab: &Lab) -> Result<()> {
 }
 
 /// A Deployment that must run on h3 for now.
-fn pods(lab: &Lab) -> Result<()> {
+fn pods(lab: &TestLab) -> Result<()> {
     let labels = json!({ "app": "hello" });
     lab.apply(CLUSTER, &json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "hello" }, "spec": {
         "replicas": 2, "selector": { "matchLabels": labels },
@@ -165,12 +165,12 @@ fn pods(lab: &Lab) -> Result<()> {
     })
 }
 
-fn placed(lab: &Lab) -> Result<String> {
+fn placed(lab: &TestLab) -> Result<String> {
     lab.kubectl(CLUSTER, &["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"])
 }
 
 /// A budget that allows nothing keeps the worker, and is named with its pod.
-fn budget(lab: &Lab) -> Result<()> {
+fn budget(lab: &TestLab) -> Result<()> {
     let asked = lab.kubeon(&["delon", CLUSTER, "name=h3"])?;
     ensure!(asked.code == 2 && asked.err.contains("nobody agreed"), "{asked:?}");
     let master = lab.kubeon(&["delon", CLUSTER, "name=h1", "--yes"])?;
@@ -198,7 +198,7 @@ fn budget(lab: &Lab) -> Result<()> {
 }
 
 /// What was begun is finished by a bare `create`; nothing of the worker is left anywhere.
-fn removed(lab: &Lab) -> Result<()> {
+fn removed(lab: &TestLab) -> Result<()> {
     let start = Instant::now();
     lab.must(&["create", CLUSTER])?;
     told("a worker removed", start);
@@ -216,7 +216,7 @@ fn removed(lab: &Lab) -> Result<()> {
 }
 
 /// A worker that lost power is named, and taken out when a person says so.
-fn lost(lab: &Lab) -> Result<()> {
+fn lost(lab: &TestLab) -> Result<()> {
     lab.host("kill", "h3")?;
     let refused = lab.kubeon(&["delon", CLUSTER, "h3", "--yes"])?;
     ensure!(refused.code == 2, "{refused:?}");
@@ -233,7 +233,7 @@ fn lost(lab: &Lab) -> Result<()> {
     lab.settled(CLUSTER, MINUTE)
 }
 
-fn destroyed(lab: &Lab) -> Result<()> {
+fn destroyed(lab: &TestLab) -> Result<()> {
     lab.must(&["destroy", CLUSTER, "--yes"])?;
     lab.is_bare("h1")?;
     lab.is_bare("h2")

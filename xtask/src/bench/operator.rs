@@ -14,20 +14,21 @@
 //! Candidates are measured one after the other on one API server; what one leaves is removed before the next one comes.
 
 mod audit;
+mod bench_server;
 mod candidate;
+mod candidate_run;
 mod clusters;
 mod figures;
 mod floor;
-mod ground;
 mod jobs;
 mod objects;
 mod operations;
 mod report;
 mod restart;
-mod site;
+mod sightings;
 mod statistics;
 mod usage;
-mod world;
+mod watches;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,10 +38,10 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use bench_server::BenchServer;
 use candidate::Candidate;
-use ground::Ground;
-use report::Report;
-use site::Site;
+use candidate_run::CandidateRun;
+use report::CandidateReport;
 
 /// What to measure.
 #[derive(Args)]
@@ -109,11 +110,11 @@ async fn unless_ended<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     }
 }
 
-async fn measure_all(candidates: &[Arc<Candidate>], arguments: &Arguments) -> Result<Vec<Report>> {
-    let site = Arc::new(Site::start(candidates, arguments.fsync).await?);
+async fn measure_all(candidates: &[Arc<Candidate>], arguments: &Arguments) -> Result<Vec<CandidateReport>> {
+    let bench_server = Arc::new(BenchServer::start(candidates, arguments.fsync).await?);
     let mut reports = Vec::new();
     for candidate in candidates {
-        let report = measure(&site, candidate, arguments).await;
+        let report = measure(&bench_server, candidate, arguments).await;
         let report = report.with_context(|| format!("measuring {}", candidate.name))?;
         report.print();
         reports.push(report);
@@ -121,43 +122,47 @@ async fn measure_all(candidates: &[Arc<Candidate>], arguments: &Arguments) -> Re
     Ok(reports)
 }
 
-async fn measure(site: &Arc<Site>, candidate: &Arc<Candidate>, arguments: &Arguments) -> Result<Report> {
-    let mut ground = Ground::new(site, candidate).await?;
-    let mut report = Report::new(&candidate.name, arguments.fsync);
-    report.first = ground.start().await?;
+async fn measure(
+    bench_server: &Arc<BenchServer>,
+    candidate: &Arc<Candidate>,
+    arguments: &Arguments,
+) -> Result<CandidateReport> {
+    let mut run = CandidateRun::new(bench_server, candidate).await?;
+    let mut report = CandidateReport::new(&candidate.name, arguments.fsync);
+    report.first = run.start().await?;
     for count in &arguments.clusters {
-        let phase = clusters::reach(&mut ground, *count, arguments.limit()).await?;
+        let phase = clusters::reach(&mut run, *count, arguments.limit()).await?;
         crate::terminal::say(&phase.line());
         report.clusters.push(phase);
-        let idle = clusters::idle(&mut ground, *count, Duration::from_secs(arguments.idle)).await?;
+        let idle = clusters::idle(&mut run, *count, Duration::from_secs(arguments.idle)).await?;
         crate::terminal::say(&idle.line());
         report.idle.push(idle);
     }
     let most = arguments.operations.iter().copied().max().unwrap_or(0);
-    if ground.clusters < most {
-        clusters::reach(&mut ground, most, arguments.limit()).await?;
+    if run.clusters < most {
+        clusters::reach(&mut run, most, arguments.limit()).await?;
     }
     if most > 0 && arguments.alone > 0 {
-        let phase = operations::alone(&mut ground, arguments.alone, arguments.limit()).await?;
+        let phase = operations::alone(&mut run, arguments.alone, arguments.limit()).await?;
         crate::terminal::say(&phase.line());
         report.operations.push(phase);
     }
     for count in &arguments.operations {
-        let phase = operations::at_once(&mut ground, *count, arguments.limit()).await?;
+        let phase = operations::at_once(&mut run, *count, arguments.limit()).await?;
         crate::terminal::say(&phase.line());
         report.operations.push(phase);
     }
-    if ground.clusters > 0 {
-        let restart = restart::kill_and_start(&mut ground, arguments.limit()).await?;
+    if run.clusters > 0 {
+        let restart = restart::kill_and_start(&mut run, arguments.limit()).await?;
         crate::terminal::say(&restart.line());
         report.restart = Some(restart);
     }
     if most > 0 {
-        ground.kill().await?;
-        let floor = floor::measure(&mut ground, most, arguments.alone.max(1)).await?;
+        run.kill().await?;
+        let floor = floor::measure(&mut run, most, arguments.alone.max(1)).await?;
         crate::terminal::say(&floor.line());
         report.floor = Some(floor);
     }
-    ground.leave().await?;
+    run.leave().await?;
     Ok(report)
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
-use kubeon_e2e::lab::Lab;
+use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::must;
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ const OLD: Age = 300;
 const NEW: Age = 0;
 
 /// Needs the cluster `daily` with the master h1 and the workers h2 and h3, with nothing to do.
-pub(crate) fn are_renewed(lab: &Lab) -> Result<()> {
+pub(crate) fn are_renewed(lab: &TestLab) -> Result<()> {
     let start = Instant::now();
     all(lab, NEW)?;
     grow_old(lab)?;
@@ -66,7 +66,7 @@ pub(crate) fn are_renewed(lab: &Lab) -> Result<()> {
 }
 
 /// Everything that serves with a leaf, and the admin's kubeconfig.
-fn all(lab: &Lab, wanted: Age) -> Result<()> {
+fn all(lab: &TestLab, wanted: Age) -> Result<()> {
     for (host, port, what) in SERVED {
         let seen = served(&format!("{}:{port}", lab.addresses[host - 1])).context(what)?;
         ensure!(seen == wanted, "{what} serves a certificate of {seen} days, not {wanted}");
@@ -81,7 +81,7 @@ fn served(address: &str) -> Result<Age> {
     age(&format!("openssl s_client -connect {address} < /dev/null 2> /dev/null"))
 }
 
-fn in_kubeconfig(lab: &Lab) -> Result<Age> {
+fn in_kubeconfig(lab: &TestLab) -> Result<Age> {
     let file = lab.file("conf/cluster/daily.yaml");
     age(&format!("sed -n 's/.*client-certificate-data: //p' '{}' | base64 -d", file.display()))
 }
@@ -95,7 +95,7 @@ fn age(command: &str) -> Result<Age> {
 }
 
 /// Gives every host and the admin's kubeconfig leaves of 300 days and restarts the services that use them.
-fn grow_old(lab: &Lab) -> Result<()> {
+fn grow_old(lab: &TestLab) -> Result<()> {
     let script = lab.file("aged.sh");
     fs::write(&script, include_str!("aged.sh"))?;
     let mut files = vec![script];
@@ -122,7 +122,7 @@ fn grow_old(lab: &Lab) -> Result<()> {
 }
 
 /// The leaf of the same name on the master has the same rights.
-fn old_kubeconfig(lab: &Lab) -> Result<()> {
+fn old_kubeconfig(lab: &TestLab) -> Result<()> {
     let file = lab.file("conf/cluster/daily.yaml");
     let mut text = fs::read_to_string(&file)?;
     for (key, leaf) in [("client-certificate-data: ", "admin.crt"), ("client-key-data: ", "admin.key")] {
@@ -135,7 +135,7 @@ fn old_kubeconfig(lab: &Lab) -> Result<()> {
 }
 
 /// The plan renews because of the dates that it saw on the hosts, and does nothing that does not follow.
-fn planned(lab: &Lab) -> Result<()> {
+fn planned(lab: &TestLab) -> Result<()> {
     let steps = lab.plan("daily")?;
     let mut renewals = BTreeSet::new();
     for step in &steps {
@@ -154,7 +154,7 @@ fn planned(lab: &Lab) -> Result<()> {
 }
 
 /// What a person sees of the leaves on the master.
-fn shown(lab: &Lab) -> Result<()> {
+fn shown(lab: &TestLab) -> Result<()> {
     let told: Value = serde_json::from_str(&lab.must(&["display", "daily", "-o", "json"])?)?;
     let certificates = told["certificates"].as_array().context("certificates")?;
     ensure!(certificates.len() > 15, "{certificates:?}");
@@ -165,7 +165,7 @@ fn shown(lab: &Lab) -> Result<()> {
 }
 
 /// All services run, all nodes are Ready, the API server and every kubelet trust each other.
-fn usable(lab: &Lab) -> Result<()> {
+fn usable(lab: &TestLab) -> Result<()> {
     let node = "kubelet kube-proxy flanneld containerd";
     lab.on(
         "h1",
@@ -181,7 +181,7 @@ fn usable(lab: &Lab) -> Result<()> {
 }
 
 /// Another machine may have renewed what is on the hosts: `create` finds nothing to do there, and an old kubeconfig here.
-fn kubeconfig_alone(lab: &Lab, old: &str) -> Result<()> {
+fn kubeconfig_alone(lab: &TestLab, old: &str) -> Result<()> {
     let file = lab.file("conf/cluster/daily.yaml");
     let new = fs::read_to_string(&file)?;
     lab.must(&["create", "daily"])?;

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::ends::{failed, log_says};
-use super::ground::{Ground, condition};
+use super::environment::{MetaCluster, condition};
 use super::seed::{CLUSTERS, OPERATIONS, cluster, done, operate_on, reference};
 use super::{SEED, foreign};
 
@@ -26,11 +26,11 @@ const PLAYBOOK: &str = "\
 ";
 
 /// Begins all of them.
-pub(crate) fn begin(ground: &Ground) -> Result<()> {
+pub(crate) fn begin(meta: &MetaCluster) -> Result<()> {
     let files = json!({"entrypoint.sh": SCRIPT, "hello.sh": COMMAND, "mine.yml": PLAYBOOK});
-    config_map(ground, FILES, &files)?;
-    config_map(ground, RACKS, &json!({"hosts.yml": with_group(ground, "blue_rack")?}))?;
-    config_map(ground, MISNAMED, &json!({"hosts.yml": with_group(ground, "kube_nodes")?}))?;
+    config_map(meta, FILES, &files)?;
+    config_map(meta, RACKS, &json!({"hosts.yml": with_group(meta, "blue_rack")?}))?;
+    config_map(meta, MISNAMED, &json!({"hosts.yml": with_group(meta, "kube_nodes")?}))?;
     let command = from_map("shell", "hello.sh");
     let mut playbook = from_map("playbook", "mine.yml");
     playbook["image"] = json!(foreign::IMAGE);
@@ -43,20 +43,20 @@ pub(crate) fn begin(ground: &Ground) -> Result<()> {
         ("groups", precheck(MISNAMED)),
     ] {
         let name = format!("brought-{name}");
-        cluster(ground, &name)?;
-        operate_on(ground, &name, &format!("does-{name}"), &spec)?;
+        cluster(meta, &name)?;
+        operate_on(meta, &name, &format!("does-{name}"), &spec)?;
     }
-    operate_on(ground, "sample", "sample-precheck", &precheck(RACKS))
+    operate_on(meta, "sample", "sample-precheck", &precheck(RACKS))
 }
 
-fn config_map(ground: &Ground, name: &str, data: &Value) -> Result<()> {
-    ground.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap",
+fn config_map(meta: &MetaCluster, name: &str, data: &Value) -> Result<()> {
+    meta.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": SEED}, "data": data}))
 }
 
 /// The samples' first inventory, its master in one more group.
-fn with_group(ground: &Ground, group: &str) -> Result<String> {
-    let address = ground.address("h2")?;
+fn with_group(meta: &MetaCluster, group: &str) -> Result<String> {
+    let address = meta.address("h2")?;
     Ok(format!(
         "all:\n  hosts:\n    master01: {{ip: {address}, access_ip: {address}, ansible_host: {address}, ansible_user: root}}\n  \
          children:\n    kube_control_plane: {{hosts: {{master01: }}}}\n    {group}: {{hosts: {{master01: }}}}\n"
@@ -73,38 +73,38 @@ fn precheck(hosts: &str) -> Value {
 }
 
 /// What came of them.
-pub(crate) fn as_expected(ground: &Ground) -> Result<()> {
-    done(ground, "does-brought-script")?;
+pub(crate) fn as_expected(meta: &MetaCluster) -> Result<()> {
+    done(meta, "does-brought-script")?;
     let (own, made) = ("a script of its own for brought-script", "made of the action");
-    log_says(ground, "does-brought-script", &[own], &[made])?;
+    log_says(meta, "does-brought-script", &[own], &[made])?;
     let command = "a command out of a ConfigMap";
-    done(ground, "does-brought-command")?;
-    log_says(ground, "does-brought-command", &[command], &[])?;
-    done(ground, "does-brought-playbook")?;
+    done(meta, "does-brought-command")?;
+    log_says(meta, "does-brought-command", &[command], &[])?;
+    done(meta, "does-brought-playbook")?;
     let words = [command, "brought along for master01", "PLAY RECAP"];
-    log_says(ground, "does-brought-playbook", &words, &[])?;
-    looked_at(ground)?;
-    misnamed(ground)?;
+    log_says(meta, "does-brought-playbook", &words, &[])?;
+    looked_at(meta)?;
+    misnamed(meta)?;
     for name in ["script", "command", "playbook", "groups"] {
-        ground.kubectl(&["delete", CLUSTERS, &format!("brought-{name}"), "--wait=false"])?;
+        meta.kubectl(&["delete", CLUSTERS, &format!("brought-{name}"), "--wait=false"])?;
     }
     Ok(())
 }
 
 /// The host is fit, which its operation tells; a group that gives no role is named. Nothing was written to the host.
-fn looked_at(ground: &Ground) -> Result<()> {
-    done(ground, "sample-precheck")?;
-    let status = ground.get(&[OPERATIONS, "sample-precheck"])?["status"].clone();
+fn looked_at(meta: &MetaCluster) -> Result<()> {
+    done(meta, "sample-precheck")?;
+    let status = meta.get(&[OPERATIONS, "sample-precheck"])?["status"].clone();
     let fit = condition(&status, "Prechecked").with_context(|| format!("{status:#}"))?;
     ensure!(fit["status"] == "True" && fit["reason"] == "Passed", "{fit:#}");
-    log_says(ground, "sample-precheck", &["group blue_rack: kubeon does not know it"], &[])?;
-    ground.lab.is_bare("h2")
+    log_says(meta, "sample-precheck", &["group blue_rack: kubeon does not know it"], &[])?;
+    meta.lab.is_bare("h2")
 }
 
 /// A group that was meant to give a role stops it before any host is touched.
-fn misnamed(ground: &Ground) -> Result<()> {
-    let reason = failed(ground, "does-brought-groups")?;
+fn misnamed(meta: &MetaCluster) -> Result<()> {
+    let reason = failed(meta, "does-brought-groups")?;
     let words = "group kube_nodes: is unknown; did you mean kube_node?";
     ensure!(reason.contains(words), "{reason}");
-    log_says(ground, "does-brought-groups", &[words], &[])
+    log_says(meta, "does-brought-groups", &[words], &[])
 }

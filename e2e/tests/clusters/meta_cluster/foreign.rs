@@ -9,7 +9,7 @@ use kubeon_e2e::image;
 use serde_json::{Value, json};
 
 use super::ends::{self, always, failed, log_says, shell};
-use super::ground::{Ground, condition, time, within};
+use super::environment::{MetaCluster, condition, time, within};
 use super::seed::{self, done, operate_on};
 
 /// No name of an image of ours.
@@ -35,8 +35,8 @@ const LOOKS: &str = "\
 ";
 
 /// Makes the image known to the meta cluster and begins its operations.
-pub(crate) fn begin(ground: &Ground) -> Result<()> {
-    load(ground)?;
+pub(crate) fn begin(meta: &MetaCluster) -> Result<()> {
+    load(meta)?;
     let swept = json!([always("echo swept"), shell("echo never")]);
     let ours =
         "if command -v kubeon || command -v kubeon-runner; then exit 9; fi; echo process $$ of $CLUSTER_NAME";
@@ -52,49 +52,49 @@ pub(crate) fn begin(ground: &Ground) -> Result<()> {
         ("slow", json!({"action": "sleep 600", "activeDeadlineSeconds": 15, "postHook": swept})),
     ] {
         let name = format!("foreign-{name}");
-        seed::cluster(ground, &name)?;
+        seed::cluster(meta, &name)?;
         spec["image"] = json!(IMAGE);
         if spec["actionType"].is_null() {
             spec["actionType"] = json!("shell");
         }
-        operate_on(ground, &name, &format!("does-{name}"), &spec)?;
+        operate_on(meta, &name, &format!("does-{name}"), &spec)?;
     }
     Ok(())
 }
 
-fn load(ground: &Ground) -> Result<()> {
+fn load(meta: &MetaCluster) -> Result<()> {
     let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images/kubeon-runner.tar");
-    let archive = ground.lab.file("foreign.tar");
+    let archive = meta.lab.file("foreign.tar");
     let files =
         [("kubespray/ansible.cfg", CONFIG), ("kubespray/cluster.yml", MAKES), ("kubespray/ping.yml", LOOKS)];
     image::write_foreign(&runner, IMAGE, &files, &archive)?;
-    ground.lab.must(&["image", "load", &archive.to_string_lossy(), "meta"]).map(drop)
+    meta.lab.must(&["image", "load", &archive.to_string_lossy(), "meta"]).map(drop)
 }
 
 /// What came of them.
-pub(crate) fn as_expected(ground: &Ground) -> Result<()> {
-    ends::cancelled(ground, "does-foreign-stopped", &["at work", "swept"], &["never"])?;
-    let status = ground.get(&[seed::OPERATIONS, "does-foreign-stopped"])?["status"].clone();
+pub(crate) fn as_expected(meta: &MetaCluster) -> Result<()> {
+    ends::cancelled(meta, "does-foreign-stopped", &["at work", "swept"], &["never"])?;
+    let status = meta.get(&[seed::OPERATIONS, "does-foreign-stopped"])?["status"].clone();
     let (told, ended) = (since(&status, "Stopping")?, since(&status, "Failed")?);
     within("cancelled until ended", told, ended, ENDS_WITHIN)?;
-    playbooks(ground)?;
-    let reason = failed(ground, "does-foreign-broken")?;
+    playbooks(meta)?;
+    let reason = failed(meta, "does-foreign-broken")?;
     ensure!(reason == "its container ended with exit code 3", "{reason}");
-    log_says(ground, "does-foreign-broken", &["broken", "swept"], &["never"])?;
-    late(ground)?;
+    log_says(meta, "does-foreign-broken", &["broken", "swept"], &["never"])?;
+    late(meta)?;
     for name in ["books", "broken", "stopped", "slow"] {
-        ground.kubectl(&["delete", seed::CLUSTERS, &format!("foreign-{name}"), "--wait=false"])?;
+        meta.kubectl(&["delete", seed::CLUSTERS, &format!("foreign-{name}"), "--wait=false"])?;
     }
     Ok(())
 }
 
-fn playbooks(ground: &Ground) -> Result<()> {
-    done(ground, "does-foreign-books")?;
+fn playbooks(meta: &MetaCluster) -> Result<()> {
+    done(meta, "does-foreign-books")?;
     let words = ["process 1 of foreign-books", "A mark is left", "The mark is there", "PLAY RECAP", "swept"];
-    log_says(ground, "does-foreign-books", &words, &["never"])?;
-    let mark = ground.lab.on("h2", "cat /tmp/of-somebody-else; rm /tmp/of-somebody-else")?;
+    log_says(meta, "does-foreign-books", &words, &["never"])?;
+    let mark = meta.lab.on("h2", "cat /tmp/of-somebody-else; rm /tmp/of-somebody-else")?;
     ensure!(mark.trim() == "master01 v1.36.3 lab", "{mark}");
-    let job = ground.get(&["-n", super::ground::OPERATOR, "job", "kubeonkube-does-foreign-books-job"])?;
+    let job = meta.get(&["-n", super::environment::OPERATOR, "job", "kubeonkube-does-foreign-books-job"])?;
     let pod = &job["spec"]["template"]["spec"];
     ensure!(pod["containers"][0]["command"] == json!(["/bin/entrypoint.sh"]), "{pod:#}");
     ensure!(pod["automountServiceAccountToken"] == false && pod["serviceAccountName"].is_null(), "{pod:#}");
@@ -102,11 +102,11 @@ fn playbooks(ground: &Ground) -> Result<()> {
 }
 
 /// Its time is up, and hooks that always run still do, soon.
-fn late(ground: &Ground) -> Result<()> {
-    let reason = failed(ground, "does-foreign-slow")?;
+fn late(meta: &MetaCluster) -> Result<()> {
+    let reason = failed(meta, "does-foreign-slow")?;
     ensure!(reason == "its Job ran longer than 15 s", "{reason}");
-    log_says(ground, "does-foreign-slow", &["swept"], &["never"])?;
-    let status: Value = ground.get(&[seed::OPERATIONS, "does-foreign-slow"])?["status"].clone();
+    log_says(meta, "does-foreign-slow", &["swept"], &["never"])?;
+    let status: Value = meta.get(&[seed::OPERATIONS, "does-foreign-slow"])?["status"].clone();
     let (begun, ended) = (time(&status["startTime"])?, since(&status, "Failed")?);
     within("begun until ended", begun, ended, 15 + ENDS_WITHIN).map(drop)
 }

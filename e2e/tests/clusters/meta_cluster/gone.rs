@@ -7,8 +7,10 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::business::{FIRST, MASTER, NAME, PLACE, SECOND, at_work, declare, nodes, runner_killed, settled};
-use super::ground::{Ground, condition, time, within};
+use super::declared_cluster::{
+    FIRST, MASTER, NAME, PLACE, SECOND, at_work, declare, nodes, runner_killed, settled,
+};
+use super::environment::{MetaCluster, condition, time, within};
 use super::{MINUTE, told};
 
 /// How soon a deletion ends, or says what it waits for.
@@ -25,12 +27,12 @@ pub(crate) struct Deleted {
 
 impl Deleted {
     /// Deletes it.
-    pub(crate) fn begin(ground: &Ground, name: &str) -> Result<Self> {
-        let uid = ground.get(&["ecs", name])?["metadata"]["uid"].as_str().context("a UID")?.to_owned();
+    pub(crate) fn begin(meta: &MetaCluster, name: &str) -> Result<Self> {
+        let uid = meta.get(&["ecs", name])?["metadata"]["uid"].as_str().context("a UID")?.to_owned();
         let before = Timestamp::now();
-        ground.kubectl(&["delete", "ecs", name, "--wait=false"])?;
+        meta.kubectl(&["delete", "ecs", name, "--wait=false"])?;
         // It may be gone by now. Objects tell whole seconds.
-        let left = ground.kubectl(&["get", "ecs", name, "--ignore-not-found", "-o", "json"])?;
+        let left = meta.kubectl(&["get", "ecs", name, "--ignore-not-found", "-o", "json"])?;
         let at = match serde_json::from_str::<Value>(&left) {
             Ok(object) => time(&object["metadata"]["deletionTimestamp"])?,
             Err(_) => before,
@@ -40,10 +42,10 @@ impl Deleted {
 
     /// Waits for an event of this reason, which comes a little after the status that it tells of: when it was told last, and
     /// its words.
-    fn event(&self, ground: &Ground, reason: &str) -> Result<(Timestamp, String)> {
+    fn event(&self, meta: &MetaCluster, reason: &str) -> Result<(Timestamp, String)> {
         let of_it = format!("reason={reason},involvedObject.uid={}", self.uid);
-        let last = ground.eventually(&format!("an event {reason} tells of it"), MINUTE, || {
-            let events = ground.get(&["-n", PLACE, "events", "--field-selector", &of_it])?;
+        let last = meta.eventually(&format!("an event {reason} tells of it"), MINUTE, || {
+            let events = meta.get(&["-n", PLACE, "events", "--field-selector", &of_it])?;
             let last = events["items"].as_array().and_then(|events| events.last());
             last.cloned().context("no such event")
         })?;
@@ -51,15 +53,15 @@ impl Deleted {
     }
 
     /// Waits until it is gone, in time, and nothing is left of what was kept for it; the words of the event.
-    pub(crate) fn is_gone(&self, ground: &Ground) -> Result<String> {
+    pub(crate) fn is_gone(&self, meta: &MetaCluster) -> Result<String> {
         let name = &self.name;
-        let gone = ground.eventually("the object goes", MINUTE * 3, || {
-            let left = ground.kubectl(&["get", "ecs", name, "--ignore-not-found", "-o", "name"])?;
+        let gone = meta.eventually("the object goes", MINUTE * 3, || {
+            let left = meta.kubectl(&["get", "ecs", name, "--ignore-not-found", "-o", "name"])?;
             ensure!(left.trim().is_empty(), "{left} is there");
             Ok(())
         });
-        gone.map_err(|error| error.context(ground.story("ecs", name)))?;
-        let (ended, said) = self.event(ground, "DeleteKubeJobSuccess")?;
+        gone.map_err(|error| error.context(meta.story("ecs", name)))?;
+        let (ended, said) = self.event(meta, "DeleteKubeJobSuccess")?;
         let took = within(&format!("{name} deleted"), self.at, ended, ENDS_WITHIN)?;
         note(&format!("{name} deleted, after {took:#}"));
         Ok(said)
@@ -72,8 +74,8 @@ fn note(text: &str) {
 }
 
 /// What is kept for a cluster, as far as it is there.
-fn kept(ground: &Ground, name: &str) -> Result<Vec<String>> {
-    let things = ground.kubectl(&["-n", PLACE, "get", "secrets,configmaps", "-o", "name"])?;
+fn kept(meta: &MetaCluster, name: &str) -> Result<Vec<String>> {
+    let things = meta.kubectl(&["-n", PLACE, "get", "secrets,configmaps", "-o", "name"])?;
     let ours = ["state", "kubeconfig", "known-hosts"].map(|what| format!("/{PLACE}-{name}-{what}"));
     Ok(things
         .lines()
@@ -83,32 +85,32 @@ fn kept(ground: &Ground, name: &str) -> Result<Vec<String>> {
 }
 
 /// Nothing of a cluster is left: not what was kept for it, not its operations, nothing on its hosts.
-pub(crate) fn nothing_is_left(ground: &Ground, name: &str, hosts: &[&str]) -> Result<()> {
-    ground.eventually("its operations go with it", MINUTE, || {
+pub(crate) fn nothing_is_left(meta: &MetaCluster, name: &str, hosts: &[&str]) -> Result<()> {
+    meta.eventually("its operations go with it", MINUTE, || {
         let label = format!("clusterName={name}");
-        let left = ground.kubectl(&["get", super::seed::OPERATIONS, "-l", &label, "-o", "name"])?;
+        let left = meta.kubectl(&["get", super::seed::OPERATIONS, "-l", &label, "-o", "name"])?;
         ensure!(left.trim().is_empty(), "{left} are there");
         Ok(())
     })?;
-    let left = kept(ground, name)?;
+    let left = kept(meta, name)?;
     ensure!(left.is_empty(), "{left:?} are there");
-    hosts.iter().try_for_each(|host| ground.lab.is_bare(host))
+    hosts.iter().try_for_each(|host| meta.lab.is_bare(host))
 }
 
 /// With `Retain` the object goes at once, its hosts and what is kept stay. Declared again, it is found as it was.
-pub(crate) fn let_go_and_taken_up_again(ground: &Ground, kubeconfig: &Path) -> Result<()> {
+pub(crate) fn let_go_and_taken_up_again(meta: &MetaCluster, kubeconfig: &Path) -> Result<()> {
     let since =
-        || ground.lab.on(MASTER, "systemctl show --property=ActiveEnterTimestamp kubelet kube-apiserver");
+        || meta.lab.on(MASTER, "systemctl show --property=ActiveEnterTimestamp kubelet kube-apiserver");
     let before = since()?;
-    ground.patch(&["ecs", NAME], &json!({"spec": {"deletionPolicy": "Retain"}}))?;
-    let said = Deleted::begin(ground, NAME)?.is_gone(ground)?;
+    meta.patch(&["ecs", NAME], &json!({"spec": {"deletionPolicy": "Retain"}}))?;
+    let said = Deleted::begin(meta, NAME)?.is_gone(meta)?;
     ensure!(said == "spec.deletionPolicy is Retain: the hosts stay as they are", "{said}");
-    nodes(ground, kubeconfig, 2)?;
-    let left = kept(ground, NAME)?;
+    nodes(meta, kubeconfig, 2)?;
+    let left = kept(meta, NAME)?;
     ensure!(left.len() == 3, "of three things that are kept there are {left:?}");
-    declare(ground, &[SECOND])?;
-    settled(ground, "create-finished")?;
-    nodes(ground, kubeconfig, 2)?;
+    declare(meta, &[SECOND])?;
+    settled(meta, "create-finished")?;
+    nodes(meta, kubeconfig, 2)?;
     let after = since()?;
     ensure!(before == after, "its programs ran on: {before} {after}");
     Ok(())
@@ -116,58 +118,58 @@ pub(crate) fn let_go_and_taken_up_again(ground: &Ground, kubeconfig: &Path) -> R
 
 /// All hosts live. The runner's pod is killed at work: that is named in time, and asking again goes on. While that works, the
 /// operator that leads is killed.
-pub(crate) fn taken_down_though_runner_and_operator_are_killed(ground: &Ground) -> Result<()> {
-    let alone = ground.alone();
-    let deleted = Deleted::begin(ground, NAME)?;
-    runner_killed(ground, "delete-", MASTER)?;
-    let (named, _) = deleted.event(ground, "DeleteKubeJobFailed")?;
+pub(crate) fn taken_down_though_runner_and_operator_are_killed(meta: &MetaCluster) -> Result<()> {
+    let alone = meta.alone();
+    let deleted = Deleted::begin(meta, NAME)?;
+    runner_killed(meta, "delete-", MASTER)?;
+    let (named, _) = deleted.event(meta, "DeleteKubeJobFailed")?;
     within("named by an event", deleted.at, named, ENDS_WITHIN)?;
-    ground.ask(NAME, "terminating")?;
+    meta.ask(NAME, "terminating")?;
     let deleted = Deleted { at: Timestamp::now(), ..deleted };
-    let job = at_work(ground, NAME, "delete-")?;
-    ground.kill_leader(&alone, PLACE, &job)?;
+    let job = at_work(meta, NAME, "delete-")?;
+    meta.kill_leader(&alone, PLACE, &job)?;
     drop(alone);
-    deleted.is_gone(ground)?;
-    nothing_is_left(ground, NAME, &[MASTER, FIRST, SECOND])
+    deleted.is_gone(meta)?;
+    nothing_is_left(meta, NAME, &[MASTER, FIRST, SECOND])
 }
 
 /// A worker has no power: it is named in time, in the status and by an event. When it is back, asking again goes on.
-pub(crate) fn with_a_dead_host(ground: &Ground) -> Result<()> {
-    ground.lab.host("kill", FIRST)?;
-    let alone = ground.alone();
-    let deleted = Deleted::begin(ground, NAME)?;
-    let way_out = blocker(ground, &deleted, ground.address(FIRST)?)?;
+pub(crate) fn with_a_dead_host(meta: &MetaCluster) -> Result<()> {
+    meta.lab.host("kill", FIRST)?;
+    let alone = meta.alone();
+    let deleted = Deleted::begin(meta, NAME)?;
+    let way_out = blocker(meta, &deleted, meta.address(FIRST)?)?;
     drop(alone);
     if way_out.contains(WITHOUT) {
-        return without_the_dead_host(ground, &deleted);
+        return without_the_dead_host(meta, &deleted);
     }
-    ground.lab.host("start", FIRST)?;
-    ground.ask(NAME, "terminating")?;
-    ground.eventually("the object goes", MINUTE * 3, || {
-        let left = ground.kubectl(&["get", "ecs", NAME, "--ignore-not-found", "-o", "name"])?;
+    meta.lab.host("start", FIRST)?;
+    meta.ask(NAME, "terminating")?;
+    meta.eventually("the object goes", MINUTE * 3, || {
+        let left = meta.kubectl(&["get", "ecs", NAME, "--ignore-not-found", "-o", "name"])?;
         ensure!(left.trim().is_empty(), "{left} is there");
         Ok(())
     })?;
-    nothing_is_left(ground, NAME, &[MASTER, FIRST, SECOND])
+    nothing_is_left(meta, NAME, &[MASTER, FIRST, SECOND])
 }
 
 /// Who is in the way is named in time; what the deletion waits for, in words.
-fn blocker(ground: &Ground, deleted: &Deleted, address: &str) -> Result<String> {
+fn blocker(meta: &MetaCluster, deleted: &Deleted, address: &str) -> Result<String> {
     let start = std::time::Instant::now();
-    let named = ground.eventually("what is in the way is named", MINUTE * 3, || {
-        let status = ground.get(&["ecs", NAME])?["status"].clone();
+    let named = meta.eventually("what is in the way is named", MINUTE * 3, || {
+        let status = meta.get(&["ecs", NAME])?["status"].clone();
         let reason = status["reason"].as_str().unwrap_or_default();
         ensure!(status["phase"] == "Failed" && reason.contains(address), "{status:#}");
         let waits = condition(&status, "Deleting").context("no condition Deleting")?.clone();
         ensure!(waits["status"] == "True" && waits["reason"] == "TeardownFailed", "{status:#}");
         Ok((status, waits))
     });
-    let (status, waits) = named.map_err(|error| error.context(ground.story("ecs", NAME)))?;
+    let (status, waits) = named.map_err(|error| error.context(meta.story("ecs", NAME)))?;
     told("deleted with a dead host, named", start);
     let since =
         time(&condition(&status, "Degraded").context("no condition Degraded")?["lastTransitionTime"])?;
     within("named in the status", deleted.at, since, ENDS_WITHIN)?;
-    let (at, said) = deleted.event(ground, "DeleteKubeJobFailed")?;
+    let (at, said) = deleted.event(meta, "DeleteKubeJobFailed")?;
     within("named by an event", deleted.at, at, ENDS_WITHIN)?;
     ensure!(said.contains(address), "{said}");
     let message = waits["message"].as_str().unwrap_or_default().to_owned();
@@ -176,19 +178,19 @@ fn blocker(ground: &Ground, deleted: &Deleted, address: &str) -> Result<String> 
 }
 
 /// A person says that the host is gone for good: everything else is taken down, and an event names what was left out.
-fn without_the_dead_host(ground: &Ground, deleted: &Deleted) -> Result<()> {
-    let address = ground.address(FIRST)?;
-    ground.patch(
+fn without_the_dead_host(meta: &MetaCluster, deleted: &Deleted) -> Result<()> {
+    let address = meta.address(FIRST)?;
+    meta.patch(
         &["ecs", NAME],
         &json!({"metadata": {"annotations": {
         WITHOUT: address, "app.kubernetes.io/operation": "terminating"}}}),
     )?;
-    ground.eventually("the object goes without its dead host", MINUTE * 3, || {
-        let left = ground.kubectl(&["get", "ecs", NAME, "--ignore-not-found", "-o", "name"])?;
+    meta.eventually("the object goes without its dead host", MINUTE * 3, || {
+        let left = meta.kubectl(&["get", "ecs", NAME, "--ignore-not-found", "-o", "name"])?;
         ensure!(left.trim().is_empty(), "{left} is there");
         Ok(())
     })?;
-    let (_, said) = deleted.event(ground, "DeleteKubeJobSuccess")?;
+    let (_, said) = deleted.event(meta, "DeleteKubeJobSuccess")?;
     ensure!(said.contains(address), "it names the host that was left out: {said}");
-    nothing_is_left(ground, NAME, &[MASTER, SECOND])
+    nothing_is_left(meta, NAME, &[MASTER, SECOND])
 }

@@ -4,16 +4,16 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::MINUTE;
-use super::ground::{Ground, OPERATOR, time};
+use super::environment::{MetaCluster, OPERATOR, time};
 
 /// Their pods.
 const PODS: &str = "app.kubernetes.io/name=kubeon,app.kubernetes.io/component=operator";
 const LEVELS: [&str; 4] = ["ERROR", "WARN", "INFO", "DEBUG"];
 
 /// Every line of both, from their start on.
-pub(crate) fn are_structured(ground: &Ground) -> Result<()> {
+pub(crate) fn are_structured(meta: &MetaCluster) -> Result<()> {
     let words = ["-n", OPERATOR, "logs", "-l", PODS, "--tail=-1"];
-    let said = ground.eventually("what they say can be read", MINUTE, || ground.kubectl(&words))?;
+    let said = meta.eventually("what they say can be read", MINUTE, || meta.kubectl(&words))?;
     let lines = said.lines().map(read).collect::<Result<Vec<Value>>>()?;
     let starts = lines.iter().map(|line| &line["fields"]);
     let starts = starts.filter(|it| it["message"] == "the operator starts" && it["namespace"] == OPERATOR);

@@ -10,7 +10,7 @@ use kubeon_e2e::program::must;
 use serde_json::{Value, json};
 
 use super::ends::{self, job, log_says};
-use super::ground::{Ground, OPERATOR};
+use super::environment::{MetaCluster, OPERATOR};
 use super::{MINUTE, SEED, brought, foreign, no_bundle, told};
 
 /// The kind, as no other is called.
@@ -23,143 +23,143 @@ const IMAGE: &str = "wangzhichidocker/kubeonkube:v0.1";
 
 /// A command, operations of all ends, a cluster by `cluster.yml`, a worker by `scale.yml` that leaves by `remove-node.yml`,
 /// bare hosts by `reset.yml`; then the example of this project. Runners and operators are killed.
-pub(crate) fn all(ground: &Ground) -> Result<()> {
-    let alone = ground.alone();
-    command(ground)?;
-    no_bundle::begin(ground)?;
-    ends::begin(ground)?;
-    foreign::begin(ground)?;
-    ends::no_image(ground)?;
-    no_bundle::is_named(ground)?;
+pub(crate) fn all(meta: &MetaCluster) -> Result<()> {
+    let alone = meta.alone();
+    command(meta)?;
+    no_bundle::begin(meta)?;
+    ends::begin(meta)?;
+    foreign::begin(meta)?;
+    ends::no_image(meta)?;
+    no_bundle::is_named(meta)?;
     drop(alone);
-    brought::begin(ground)?;
-    ends::as_expected(ground)?;
-    foreign::as_expected(ground)?;
-    brought::as_expected(ground)?;
-    ends::outlives_its_operators(ground)?;
-    cluster_and_worker(ground)?;
-    example(ground)
+    brought::begin(meta)?;
+    ends::as_expected(meta)?;
+    foreign::as_expected(meta)?;
+    brought::as_expected(meta)?;
+    ends::outlives_its_operators(meta)?;
+    cluster_and_worker(meta)?;
+    example(meta)
 }
 
 /// A folder of files arrives in the order of their names: the operation first, which waits for its ConfigMaps.
-fn command(ground: &Ground) -> Result<()> {
-    apply(ground, "kube-on-kube/Cluster.yml")?;
-    apply(ground, "kube-on-kube/before/ClusterOperation-shell.yml")?;
-    ground.eventually("it waits", MINUTE, || {
-        let status = ground.get(&[OPERATIONS, "sample-shell"])?["status"].clone();
+fn command(meta: &MetaCluster) -> Result<()> {
+    apply(meta, "kube-on-kube/Cluster.yml")?;
+    apply(meta, "kube-on-kube/before/ClusterOperation-shell.yml")?;
+    meta.eventually("it waits", MINUTE, || {
+        let status = meta.get(&[OPERATIONS, "sample-shell"])?["status"].clone();
         ensure!(status["reason"] == "hostsConfRef kubeonkube,sample-hosts-conf not found", "{status:#}");
         Ok(())
     })?;
     for file in ["before/HostsConfCM.yml", "SSHAuthSec.yml", "VarsConfCM.yml"] {
-        apply(ground, &format!("kube-on-kube/{file}"))?;
+        apply(meta, &format!("kube-on-kube/{file}"))?;
     }
-    done(ground, "sample-shell")?;
+    done(meta, "sample-shell")?;
     // The log is stored soon after the status reports the end.
-    log_says(ground, "sample-shell", &["the hosts: "], &[])?;
+    log_says(meta, "sample-shell", &["the hosts: "], &[])?;
     let pod = "job-name=kubeonkube-sample-shell-job";
-    ground.kubectl(&["-n", OPERATOR, "delete", "pod", "-l", pod])?;
-    log_says(ground, "sample-shell", &["the hosts: "], &[])
+    meta.kubectl(&["-n", OPERATOR, "delete", "pod", "-l", pod])?;
+    log_says(meta, "sample-shell", &["the hosts: "], &[])
 }
 
 /// While the Jobs of `cluster.yml` and `scale.yml` work, first the runner's pod is killed: that is a failure with a reason.
 /// The same file again goes on; then the operator that leads is killed.
-fn cluster_and_worker(ground: &Ground) -> Result<()> {
+fn cluster_and_worker(meta: &MetaCluster) -> Result<()> {
     let create = ("sample-create", "kube-on-kube/before/ClusterOperation-create.yml");
-    runner_killed(ground, create, "h2")?;
-    works_though_its_operator_is_killed(ground, create)?;
+    runner_killed(meta, create, "h2")?;
+    works_though_its_operator_is_killed(meta, create)?;
     // One that is to see a change of the inventory comes after it.
-    apply(ground, "kube-on-kube/HostsConfCM.yml")?;
+    apply(meta, "kube-on-kube/HostsConfCM.yml")?;
     let add = ("sample-node-add", "kube-on-kube/ClusterOperation.yml");
-    runner_killed(ground, add, "h3")?;
-    works_though_its_operator_is_killed(ground, add)?;
-    nodes_are(ground, "master01=True worker01=True")?;
-    worker_leaves(ground)?;
+    runner_killed(meta, add, "h3")?;
+    works_though_its_operator_is_killed(meta, add)?;
+    nodes_are(meta, "master01=True worker01=True")?;
+    worker_leaves(meta)?;
     let reset =
         json!({"actionType": "playbook", "action": "reset.yml", "extraArgs": "-e reset_confirmation=yes"});
-    operate_on(ground, "sample", "sample-reset", &reset)?;
-    done(ground, "sample-reset")?;
-    ground.lab.is_bare("h2")?;
-    ground.lab.is_bare("h3")?;
-    history(ground, 7)?;
-    ground.kubectl(&["delete", CLUSTERS, "sample", "--timeout=60s"]).map(drop)
+    operate_on(meta, "sample", "sample-reset", &reset)?;
+    done(meta, "sample-reset")?;
+    meta.lab.is_bare("h2")?;
+    meta.lab.is_bare("h3")?;
+    history(meta, 7)?;
+    meta.kubectl(&["delete", CLUSTERS, "sample", "--timeout=60s"]).map(drop)
 }
 
 /// Its node is gone and its host is bare; the cluster stays.
-fn worker_leaves(ground: &Ground) -> Result<()> {
+fn worker_leaves(meta: &MetaCluster) -> Result<()> {
     let leave =
         json!({"actionType": "playbook", "action": "remove-node.yml", "extraArgs": "-e node=worker01"});
-    operate_on(ground, "sample", "sample-node-remove", &leave)?;
-    done(ground, "sample-node-remove")?;
-    nodes_are(ground, "master01=True")?;
-    ground.lab.is_bare("h3")
+    operate_on(meta, "sample", "sample-node-remove", &leave)?;
+    done(meta, "sample-node-remove")?;
+    nodes_are(meta, "master01=True")?;
+    meta.lab.is_bare("h3")
 }
 
 /// Kills the pod as soon as this host is written to, and takes the operation that failed away.
-fn runner_killed(ground: &Ground, (operation, file): (&str, &str), host: &str) -> Result<()> {
-    apply(ground, file)?;
-    ground.works(OPERATOR, &job(operation))?;
-    ground.eventually("hosts are written to", MINUTE, || {
-        ground.lab.on(host, "test -e /var/lib/kubeon").map(drop)
+fn runner_killed(meta: &MetaCluster, (operation, file): (&str, &str), host: &str) -> Result<()> {
+    apply(meta, file)?;
+    meta.works(OPERATOR, &job(operation))?;
+    meta.eventually("hosts are written to", MINUTE, || {
+        meta.lab.on(host, "test -e /var/lib/kubeon").map(drop)
     })?;
-    ground.kill_pod(OPERATOR, &job(operation))?;
-    let reason = ends::failed(ground, operation)?;
+    meta.kill_pod(OPERATOR, &job(operation))?;
+    let reason = ends::failed(meta, operation)?;
     ensure!(!reason.is_empty(), "a failure has a reason");
-    ground.kubectl(&["delete", OPERATIONS, operation, "--timeout=60s"]).map(drop)
+    meta.kubectl(&["delete", OPERATIONS, operation, "--timeout=60s"]).map(drop)
 }
 
-fn works_though_its_operator_is_killed(ground: &Ground, (operation, file): (&str, &str)) -> Result<()> {
-    let alone = ground.alone();
-    apply(ground, file)?;
-    ground.works(OPERATOR, &job(operation))?;
-    ground.kill_leader(&alone, OPERATOR, &job(operation))?;
+fn works_though_its_operator_is_killed(meta: &MetaCluster, (operation, file): (&str, &str)) -> Result<()> {
+    let alone = meta.alone();
+    apply(meta, file)?;
+    meta.works(OPERATOR, &job(operation))?;
+    meta.kill_leader(&alone, OPERATOR, &job(operation))?;
     drop(alone);
-    done(ground, operation)
+    done(meta, operation)
 }
 
 /// Each node of the cluster with whether it is Ready.
-fn nodes_are(ground: &Ground, wanted: &str) -> Result<()> {
+fn nodes_are(meta: &MetaCluster, wanted: &str) -> Result<()> {
     let ready = r#"kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes -o jsonpath='{range .items[*]}{.metadata.name}={.status.conditions[?(@.type=="Ready")].status} {end}'"#;
-    let nodes = ground.lab.on("h2", ready)?;
+    let nodes = meta.lab.on("h2", ready)?;
     ensure!(nodes.trim() == wanted, "{nodes}");
     Ok(())
 }
 
 /// kubeon's own example on the same hosts. The runner's pod is killed while `cluster.yml` works: that is a failure with a
 /// reason, and the same operation under another name goes on.
-fn example(ground: &Ground) -> Result<()> {
-    ground.eventually("what belonged to the Cluster of that name is gone", MINUTE, || {
-        let maps = ground.kubectl(&["-n", SEED, "get", "configmaps", "-o", "name"])?;
-        let secrets = ground.kubectl(&["-n", OPERATOR, "get", "secrets", "-o", "name"])?;
+fn example(meta: &MetaCluster) -> Result<()> {
+    meta.eventually("what belonged to the Cluster of that name is gone", MINUTE, || {
+        let maps = meta.kubectl(&["-n", SEED, "get", "configmaps", "-o", "name"])?;
+        let secrets = meta.kubectl(&["-n", OPERATOR, "get", "secrets", "-o", "name"])?;
         let left = maps.contains("sample-") || secrets.contains("kubeonkube-sample-");
         ensure!(!left, "{maps}{secrets}");
         Ok(())
     })?;
-    apply(ground, "meta/operation.yaml")?;
+    apply(meta, "meta/operation.yaml")?;
     let job = job("sample-create");
-    ground.works(OPERATOR, &job)?;
-    ground.eventually("hosts are written to", MINUTE, || {
-        ground.lab.on("h2", "test -e /var/lib/kubeon").map(drop)
+    meta.works(OPERATOR, &job)?;
+    meta.eventually("hosts are written to", MINUTE, || {
+        meta.lab.on("h2", "test -e /var/lib/kubeon").map(drop)
     })?;
-    ground.kill_pod(OPERATOR, &job)?;
-    let reason = ends::failed(ground, "sample-create")?;
+    meta.kill_pod(OPERATOR, &job)?;
+    let reason = ends::failed(meta, "sample-create")?;
     ensure!(!reason.is_empty(), "a failure has a reason");
-    done(ground, "sample-ping")?;
+    done(meta, "sample-ping")?;
     let again = json!({"actionType": "playbook", "action": "cluster.yml"});
-    operate_on(ground, "sample", "sample-again", &again)?;
-    done(ground, "sample-again")?;
-    nodes_are(ground, "master01=True worker01=True")?;
-    operate_on(ground, "sample", "sample-once-more", &again)?;
-    done(ground, "sample-once-more")?;
+    operate_on(meta, "sample", "sample-again", &again)?;
+    done(meta, "sample-again")?;
+    nodes_are(meta, "master01=True worker01=True")?;
+    operate_on(meta, "sample", "sample-once-more", &again)?;
+    done(meta, "sample-once-more")?;
     let told = "{.status.conditions[?(@.type==\"Complete\")].message}";
-    let told = ground.kubectl(&["get", OPERATIONS, "sample-once-more", "-o", &format!("jsonpath={told}")])?;
+    let told = meta.kubectl(&["get", OPERATIONS, "sample-once-more", "-o", &format!("jsonpath={told}")])?;
     ensure!(told.starts_with("all ") && told.ends_with(" steps are up to date"), "{told}");
     Ok(())
 }
 
 /// Applies a file of `examples`, filled in as a person fills it in.
-fn apply(ground: &Ground, file: &str) -> Result<()> {
-    let key = must("base64", &["--wrap=0", &ground.lab.key().to_string_lossy()], &[])?;
-    let (master, worker) = (ground.address("h2")?, ground.address("h3")?);
+fn apply(meta: &MetaCluster, file: &str) -> Result<()> {
+    let key = must("base64", &["--wrap=0", &meta.lab.key().to_string_lossy()], &[])?;
+    let (master, worker) = (meta.address("h2")?, meta.address("h3")?);
     let text = filled(
         file,
         &[
@@ -172,7 +172,7 @@ fn apply(ground: &Ground, file: &str) -> Result<()> {
     )?;
     let left = text.contains("10.100.xx") || text.contains("ssh-privatekey: xx");
     ensure!(!left, "something is left to be filled in: {text}");
-    ground.apply_text(&text).with_context(|| file.to_owned())
+    meta.apply_text(&text).with_context(|| file.to_owned())
 }
 
 /// A file of `examples` with other words in it.
@@ -183,8 +183,8 @@ pub(crate) fn filled(file: &str, words: &[(&str, &str)]) -> Result<String> {
 }
 
 /// A Cluster on the inventory of the samples.
-pub(crate) fn cluster(ground: &Ground, name: &str) -> Result<()> {
-    ground.apply(&json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster",
+pub(crate) fn cluster(meta: &MetaCluster, name: &str) -> Result<()> {
+    meta.apply(&json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "Cluster",
         "metadata": {"name": name, "namespace": SEED, "labels": {"clusterName": name}},
         "spec": {"hostsConfRef": reference("sample-hosts-conf"), "varsConfRef": reference("sample-vars-conf"),
             "sshAuthRef": reference("sample-ssh-auth")}}))
@@ -196,33 +196,33 @@ pub(crate) fn reference(name: &str) -> Value {
 }
 
 /// An operation with these fields in its spec, in the image of the samples unless they name another.
-pub(crate) fn operate_on(ground: &Ground, cluster: &str, name: &str, action: &Value) -> Result<()> {
+pub(crate) fn operate_on(meta: &MetaCluster, cluster: &str, name: &str, action: &Value) -> Result<()> {
     let mut spec = json!({"cluster": cluster, "image": IMAGE});
     for (field, value) in action.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }
-    ground.apply(&json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
+    meta.apply(&json!({"apiVersion": "kubeonkube.clay.io/v1alpha1", "kind": "ClusterOperation",
         "metadata": {"name": name, "namespace": SEED}, "spec": spec}))
 }
 
 /// Waits until it ended well.
-pub(crate) fn done(ground: &Ground, name: &str) -> Result<()> {
+pub(crate) fn done(meta: &MetaCluster, name: &str) -> Result<()> {
     let start = Instant::now();
-    let succeeded = ground.eventually(&format!("{name} ends"), MINUTE * 5, || {
-        let status = ground.get(&[OPERATIONS, name])?["status"].clone();
+    let succeeded = meta.eventually(&format!("{name} ends"), MINUTE * 5, || {
+        let status = meta.get(&[OPERATIONS, name])?["status"].clone();
         let word = status["status"].as_str().unwrap_or_default();
         ensure!(word == "Succeeded" || word == "Failed", "{status:#}");
         Ok(word == "Succeeded")
     })?;
-    ensure!(succeeded, "{name} failed\n{}", ground.story(OPERATIONS, name));
+    ensure!(succeeded, "{name} failed\n{}", meta.story(OPERATIONS, name));
     told(name, start);
     Ok(())
 }
 
 /// Every operation of the cluster stands in its status with how it ended.
-fn history(ground: &Ground, count: usize) -> Result<()> {
-    ground.eventually("the history", MINUTE, || {
-        let cluster = ground.get(&[CLUSTERS, "sample"])?;
+fn history(meta: &MetaCluster, count: usize) -> Result<()> {
+    meta.eventually("the history", MINUTE, || {
+        let cluster = meta.get(&[CLUSTERS, "sample"])?;
         let entries = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let succeeded = entries.iter().filter(|entry| entry["status"] == "Succeeded").count();
         ensure!((succeeded, entries.len()) == (count, count), "{entries:#?}");

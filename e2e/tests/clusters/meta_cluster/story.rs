@@ -6,8 +6,8 @@ use kubeon_e2e::lab::VERSION;
 use serde_json::Value;
 
 use super::MINUTE;
-use super::business::{FIRST, MASTER, NAME, PLACE, SECOND};
-use super::ground::{Ground, condition};
+use super::declared_cluster::{FIRST, MASTER, NAME, PLACE, SECOND};
+use super::environment::{MetaCluster, condition};
 use super::seed::OPERATIONS;
 
 /// An event, as far as a person looks at it.
@@ -18,15 +18,15 @@ struct Told {
 }
 
 /// Looks at everything, once the cluster has grown and shrunk.
-pub(crate) fn of_a_life(ground: &Ground) -> Result<()> {
-    ground.eventually("its whole life is told", MINUTE, || {
-        life(ground, &events(&ground.kubectl(&["describe", "ecs", NAME])?)?)
+pub(crate) fn of_a_life(meta: &MetaCluster) -> Result<()> {
+    meta.eventually("its whole life is told", MINUTE, || {
+        life(meta, &events(&meta.kubectl(&["describe", "ecs", NAME])?)?)
     })?;
-    conditions(&ground.get(&["ecs", NAME])?["status"])?;
+    conditions(&meta.get(&["ecs", NAME])?["status"])?;
     for (action, count) in [("creating", 1), ("scaling-up", 2), ("scaling-down", 2)] {
-        operations(ground, action, count)?;
+        operations(meta, action, count)?;
     }
-    columns(ground)
+    columns(meta)
 }
 
 /// The events of a description, in its order.
@@ -47,8 +47,8 @@ fn events(described: &str) -> Result<Vec<Told>> {
 }
 
 /// Every step of the way, each with what it is about: hosts, operation, Job, result.
-fn life(ground: &Ground, told: &[Told]) -> Result<()> {
-    let [master, first, second] = [MASTER, FIRST, SECOND].map(|host| ground.address(host));
+fn life(meta: &MetaCluster, told: &[Told]) -> Result<()> {
+    let [master, first, second] = [MASTER, FIRST, SECOND].map(|host| meta.address(host));
     let (master, first, second) = (master?, first?, second?);
     let (up, down) = (format!("nodeList: +{second}"), format!("nodeList: -{first}"));
     // Where the operator that leads was killed, what it was about to tell is lost: that hosts were fit and work began.
@@ -99,8 +99,8 @@ fn conditions(status: &Value) -> Result<()> {
 }
 
 /// The operations of this kind: what each was asked for, its steps, and how it ended.
-fn operations(ground: &Ground, action: &str, count: usize) -> Result<()> {
-    let all = ground.get(&[OPERATIONS, "-l", &format!("clusterName={NAME}")])?;
+fn operations(meta: &MetaCluster, action: &str, count: usize) -> Result<()> {
+    let all = meta.get(&[OPERATIONS, "-l", &format!("clusterName={NAME}")])?;
     let all = all["items"].as_array().cloned().unwrap_or_default();
     let ours: Vec<&Value> = all.iter().filter(|one| one["spec"]["action"] == action).collect();
     ensure!(ours.len() == count, "{} operations of kind {action}", ours.len());
@@ -111,7 +111,7 @@ fn operations(ground: &Ground, action: &str, count: usize) -> Result<()> {
     ensure!(done == total && total > Some(1), "{action}: {status:#}");
     let fit = condition(status, "Prechecked").with_context(|| format!("{action}: {status:#}"))?;
     ensure!(fit["status"] == "True" && fit["reason"] == "Passed", "{fit:#}");
-    let described = ground.kubectl(&["describe", OPERATIONS, name])?;
+    let described = meta.kubectl(&["describe", OPERATIONS, name])?;
     let count = format!("{}/{}", done.unwrap_or_default(), total.unwrap_or_default());
     ensure!(described.contains(&count), "{count} steps are not told in {described}");
     let told = events(&described)?;
@@ -126,11 +126,11 @@ fn operations(ground: &Ground, action: &str, count: usize) -> Result<()> {
 }
 
 /// The columns tell where it stands.
-fn columns(ground: &Ground) -> Result<()> {
-    let columns = ground.kubectl(&["get", "ecs", NAME])?;
+fn columns(meta: &MetaCluster) -> Result<()> {
+    let columns = meta.kubectl(&["get", "ecs", NAME])?;
     let wanted = ["NAME", "STATUS", "OPERATION", "STEP", "READY", "VERSION", "AGE"];
     ensure!(columns.split_whitespace().take(wanted.len()).eq(wanted), "{columns}");
-    let row = ground.kubectl(&["get", "ecs", NAME, "--no-headers"])?;
+    let row = meta.kubectl(&["get", "ecs", NAME, "--no-headers"])?;
     ensure!(row.contains("Running") && row.contains(VERSION) && row.contains("2/2"), "{row}");
     Ok(())
 }

@@ -11,11 +11,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use kubeon_e2e::lab::Lab;
+use kubeon_e2e::lab::TestLab;
 use kubeon_envtest::{Collector, Sent};
 
 /// An operator sends what it has to tell every few seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const OPERATOR: &str = "kubeon-operator";
 const RUNNER: &str = "kubeon-runner";
 
@@ -28,7 +28,7 @@ pub(crate) struct Traces {
 
 impl Traces {
     /// Begins to listen.
-    pub(crate) fn listen(lab: &Lab) -> Result<Self> {
+    pub(crate) fn listen(lab: &TestLab) -> Result<Self> {
         let collector = Collector::start()?;
         let to: SocketAddr = collector.url().trim_start_matches("http://").parse()?;
         let listener = TcpListener::bind((lab.machine()?, 0))?;
@@ -47,10 +47,10 @@ impl Traces {
 
     /// Of the operations of this kind that succeeded, one is told whole: from the object, by turns of the operator, down to
     /// a step on a host of the lab, by its Job.
-    pub(crate) fn reach_a_host(&self, lab: &Lab, kind: &str) -> Result<()> {
+    pub(crate) fn reach_a_host(&self, lab: &TestLab, kind: &str) -> Result<()> {
         let whole =
             |sent: &[Sent]| succeeded(sent, kind).any(|one| reaches_a_host(sent, one, &lab.addresses));
-        let sent = self.collector.until(PATIENCE, whole);
+        let sent = self.collector.until(TIMEOUT, whole);
         ensure!(whole(&sent), "no operation of kind {kind} is told down to a host: {:#?}", counts(&sent));
         Ok(())
     }

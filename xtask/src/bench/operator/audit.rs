@@ -15,7 +15,7 @@ pub(super) type Counts = BTreeMap<String, usize>;
 
 /// One request.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(super) struct AuditedRequest {
     pub(super) verb: String,
     /// Such as `clusters/status`.
     pub(super) resource: String,
@@ -23,7 +23,7 @@ pub(super) struct Request {
     pub(super) at: Timestamp,
 }
 
-impl Request {
+impl AuditedRequest {
     /// Whether it belongs to the election of a leader.
     pub(super) fn is_lease(&self) -> bool {
         self.resource == "leases"
@@ -38,7 +38,7 @@ impl Request {
 }
 
 /// Requests by kind.
-pub(super) fn counts(requests: &[Request]) -> Counts {
+pub(super) fn counts(requests: &[AuditedRequest]) -> Counts {
     let mut counts = Counts::new();
     for request in requests {
         *counts.entry(format!("{} {}", request.verb, request.resource)).or_default() += 1;
@@ -86,7 +86,7 @@ impl Audit {
     }
 
     /// The requests since the last call. A line that is being written is left for the next.
-    pub(super) fn take(&mut self) -> Result<Vec<Request>> {
+    pub(super) fn take(&mut self) -> Result<Vec<AuditedRequest>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -102,7 +102,7 @@ impl Audit {
     }
 }
 
-fn read(line: &str) -> Result<Option<Request>> {
+fn read(line: &str) -> Result<Option<AuditedRequest>> {
     let line: Line = serde_json::from_str(line).context("a line of the audit log is not understood")?;
     let counted = if line.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
     if line.stage != counted && line.stage != "Panic" {
@@ -116,7 +116,7 @@ fn read(line: &str) -> Result<Option<Request>> {
         None => resource,
     };
     let name = object.name.unwrap_or_default();
-    Ok(Some(Request { verb: line.verb, resource, name, at: line.request_received_timestamp }))
+    Ok(Some(AuditedRequest { verb: line.verb, resource, name, at: line.request_received_timestamp }))
 }
 
 #[cfg(test)]

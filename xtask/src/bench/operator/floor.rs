@@ -16,7 +16,7 @@ use kube::core::GroupVersionKind;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::ground::Ground;
+use super::candidate_run::CandidateRun;
 use super::objects::{self, AT_ONCE, api, cluster_name, core};
 use super::statistics::Times;
 use super::usage::Servers;
@@ -50,7 +50,7 @@ impl Floor {
         let rate = |count: usize, seconds: f64| count as f64 / seconds.max(0.001);
         format!(
             "floor: {} by a bare client, {AT_ONCE} at once: {starts} writes, {:.2} s until their Jobs are there ({:.0} a second beside {} reads; alone {}; {}), {ends} writes, {:.2} s for the rest ({:.0} a second); CPU s: {}, client {:.1}",
-            super::report::many(self.operations, "operation"),
+            super::statistics::many(self.operations, "operation"),
             self.starts,
             rate(starts, self.starts),
             self.operations * 3,
@@ -66,18 +66,18 @@ impl Floor {
 
 /// Makes the requests of `count` operations at once, and before them of some, one after the other. The operator must be
 /// gone.
-pub(super) async fn measure(ground: &mut Ground, count: usize, alone: usize) -> Result<Floor> {
-    let job = job_like(ground).await?;
-    let client = || super::usage::Usage::of(std::process::id());
+pub(super) async fn measure(run: &mut CandidateRun, count: usize, alone: usize) -> Result<Floor> {
+    let job = job_like(run).await?;
+    let client = || super::usage::ProcessUsage::of(std::process::id());
     let mut one_by_one = Vec::new();
     for number in 0..alone {
         let begin = Instant::now();
-        start(ground, &format!("floor-alone-{number:05}"), 0, &job).await?;
+        start(run, &format!("floor-alone-{number:05}"), 0, &job).await?;
         one_by_one.push(begin.elapsed().as_secs_f64());
     }
-    let (before, mine, begun) = (ground.servers()?, client()?.cpu, Instant::now());
+    let (before, mine, begun) = (run.servers()?, client()?.cpu, Instant::now());
     let names: Vec<_> = (0..count).map(|number| format!("floor-{number:05}")).collect();
-    let (at, job) = (&*ground, &job);
+    let (at, job) = (&*run, &job);
     let each = names.iter().enumerate().map(|(number, name)| async move {
         start(at, name, number, job).await.map(|()| begun.elapsed().as_secs_f64())
     });
@@ -91,23 +91,22 @@ pub(super) async fn measure(ground: &mut Ground, count: usize, alone: usize) -> 
         jobs: Times::new(made),
         starts,
         ends: ending.elapsed().as_secs_f64(),
-        servers: ground.servers()?.since(before),
+        servers: run.servers()?.since(before),
         client: client()?.cpu - mine,
     })
 }
 
 /// A Job of the operator without what the API server put into it.
-async fn job_like(ground: &Ground) -> Result<DynamicObject> {
+async fn job_like(run: &CandidateRun) -> Result<DynamicObject> {
     let kind = GroupVersionKind::gvk("batch", "v1", "Job");
     let resource = kube::api::ApiResource::from_gvk(&kind);
-    let jobs =
-        Api::<DynamicObject>::namespaced_with(ground.client.clone(), &ground.candidate.namespace, &resource);
+    let jobs = Api::<DynamicObject>::namespaced_with(run.client.clone(), &run.candidate.namespace, &resource);
     let found = jobs.list(&kube::api::ListParams::default().limit(1)).await?;
     let mut job = found.items.into_iter().next().context("the operator made no Job")?;
     job.types = Some(kube::core::TypeMeta { api_version: "batch/v1".into(), kind: "Job".into() });
     let (labels, annotations) = (job.metadata.labels.take(), job.metadata.annotations.take());
     job.metadata = kube::api::ObjectMeta { labels, annotations, ..kube::api::ObjectMeta::default() };
-    job.metadata.namespace = Some(ground.candidate.namespace.clone());
+    job.metadata.namespace = Some(run.candidate.namespace.clone());
     let given = |key: &String| !key.contains("controller-uid") && !key.contains("job-name");
     job.metadata.labels.iter_mut().for_each(|labels| labels.retain(|key, _| given(key)));
     if let Some(spec) = job.data.get_mut("spec").and_then(Value::as_object_mut) {
@@ -124,47 +123,47 @@ async fn job_like(ground: &Ground) -> Result<DynamicObject> {
     Ok(job)
 }
 
-async fn start(ground: &Ground, name: &str, number: usize, job: &DynamicObject) -> Result<()> {
+async fn start(run: &CandidateRun, name: &str, number: usize, job: &DynamicObject) -> Result<()> {
     let cluster = cluster_name(number);
-    let operation = ground.candidate.operation(name, &cluster)?;
-    objects::create(&ground.client, &ground.kinds.operation, &operation).await?;
-    let references = ground.candidate.references(&cluster)?;
-    try_join_all(references.iter().map(|object| read(ground, object))).await?;
-    let copies = references.iter().skip(1).map(|object| copy(ground, object, name));
-    let claim = mark(ground, true, &cluster, name);
+    let operation = run.candidate.operation(name, &cluster)?;
+    objects::create(&run.client, &run.kinds.operation, &operation).await?;
+    let references = run.candidate.references(&cluster)?;
+    try_join_all(references.iter().map(|object| read(run, object))).await?;
+    let copies = references.iter().skip(1).map(|object| copy(run, object, name));
+    let claim = mark(run, true, &cluster, name);
     tokio::try_join!(try_join_all(copies), claim)?;
-    copy(ground, job, name).await
+    copy(run, job, name).await
 }
 
-async fn end(ground: &Ground, name: &str, number: usize) -> Result<()> {
+async fn end(run: &CandidateRun, name: &str, number: usize) -> Result<()> {
     for what in ["running", "labels", "ended"] {
-        mark(ground, false, name, what).await?;
+        mark(run, false, name, what).await?;
     }
     let cluster = cluster_name(number);
-    let history = mark(ground, true, &cluster, "ended");
-    tokio::try_join!(history, mark(ground, false, name, "completed"))?;
+    let history = mark(run, true, &cluster, "ended");
+    tokio::try_join!(history, mark(run, false, name, "completed"))?;
     Ok(())
 }
 
-async fn read(ground: &Ground, object: &DynamicObject) -> Result<()> {
-    api(&ground.client, &core(object)?, object).get(&object.name_any()).await?;
+async fn read(run: &CandidateRun, object: &DynamicObject) -> Result<()> {
+    api(&run.client, &core(object)?, object).get(&object.name_any()).await?;
     Ok(())
 }
 
 /// A new object with the content of `object`.
-async fn copy(ground: &Ground, object: &DynamicObject, name: &str) -> Result<()> {
+async fn copy(run: &CandidateRun, object: &DynamicObject, name: &str) -> Result<()> {
     let mut copy = object.clone();
     copy.metadata.name = Some(format!("{name}-{}", object.types.as_ref().map_or("", |types| &types.kind)));
     copy.metadata.name.iter_mut().for_each(|name| name.make_ascii_lowercase());
-    api(&ground.client, &core(object)?, object).create(&PostParams::default(), &copy).await?;
+    api(&run.client, &core(object)?, object).create(&PostParams::default(), &copy).await?;
     Ok(())
 }
 
 /// One change of a Cluster or an operation.
-async fn mark(ground: &Ground, cluster: bool, name: &str, text: &str) -> Result<()> {
-    let kind = if cluster { &ground.kinds.cluster } else { &ground.kinds.operation };
+async fn mark(run: &CandidateRun, cluster: bool, name: &str, text: &str) -> Result<()> {
+    let kind = if cluster { &run.kinds.cluster } else { &run.kinds.operation };
     let patch = Patch::Merge(json!({"metadata": {"annotations": {"floor": text}}}));
-    let all = Api::<DynamicObject>::all_with(ground.client.clone(), kind);
+    let all = Api::<DynamicObject>::all_with(run.client.clone(), kind);
     all.patch(name, &PatchParams::default(), &patch).await?;
     Ok(())
 }

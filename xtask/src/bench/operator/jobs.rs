@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::candidate::Candidate;
-use super::world::{Shared, applied};
+use super::sightings::{SharedSightings, applied};
 
 /// How long every Job works.
 pub(super) const WORK: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(super) const WORK: Duration = Duration::from_secs(5);
 const WORKERS: usize = 5;
 
 /// Completes the Jobs of operations until it is dropped.
-pub(super) async fn complete(jobs: Api<Job>, candidate: Arc<Candidate>, shared: Arc<Shared>) {
+pub(super) async fn complete(jobs: Api<Job>, candidate: Arc<Candidate>, shared: Arc<SharedSightings>) {
     let mut stream = std::pin::pin!(applied(jobs.clone()));
     let mut works = JoinSet::new();
     let workers = Arc::new(Semaphore::new(WORKERS));
@@ -32,18 +32,18 @@ pub(super) async fn complete(jobs: Api<Job>, candidate: Arc<Candidate>, shared: 
         let Some(operation) = candidate.operation_of(&name) else { continue };
         let ended = job.status.as_ref().is_some_and(|status| status.completion_time.is_some());
         let mut is_new = false;
-        shared.note(|sights| {
-            is_new = !sights.jobs.contains_key(&operation);
-            sights.jobs.entry(operation.clone()).or_insert(now);
+        shared.note(|sightings| {
+            is_new = !sightings.jobs.contains_key(&operation);
+            sightings.jobs.entry(operation.clone()).or_insert(now);
             if ended {
-                sights.ended.entry(operation.clone()).or_insert(now);
+                sightings.ended.entry(operation.clone()).or_insert(now);
             }
         });
         if is_new && !ended {
             let (jobs, shared, workers) = (jobs.clone(), Arc::clone(&shared), Arc::clone(&workers));
             works.spawn(async move {
                 if let Err(error) = work(&jobs, job, &operation, &shared, &workers).await {
-                    shared.note(|sights| sights.errors.push(format!("Job {name}: {error:#}")));
+                    shared.note(|sightings| sightings.errors.push(format!("Job {name}: {error:#}")));
                 }
             });
         }
@@ -56,7 +56,7 @@ async fn work(
     jobs: &Api<Job>,
     job: Job,
     operation: &str,
-    shared: &Shared,
+    shared: &SharedSightings,
     workers: &Semaphore,
 ) -> Result<()> {
     let worker = workers.acquire().await?;
@@ -72,8 +72,8 @@ async fn work(
         status.conditions = Some(vec![condition("SuccessCriteriaMet"), condition("Complete")]);
     };
     let sent = Instant::now();
-    shared.note(|sights| {
-        sights.ending.insert(operation.to_owned(), sent);
+    shared.note(|sightings| {
+        sightings.ending.insert(operation.to_owned(), sent);
     });
     says(jobs, job, done).await?;
     Ok(())

@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt as _};
 use parking_lot::Mutex;
 
 use super::candidate::Candidate;
-use super::world::Kinds;
+use super::watches::Kinds;
 
 /// Requests of the harness on their way at the same time; more would only queue in the harness itself.
 pub(super) const AT_ONCE: usize = 16;

@@ -2,8 +2,8 @@
 
 use super::audit::Counts;
 use super::floor::Floor;
-use super::statistics::Times;
-use super::usage::{Usage, Used};
+use super::statistics::{Times, many};
+use super::usage::{ProcessUsage, Used};
 
 /// Objects created at once and what came of it.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Idle {
     /// How often the operator ended by itself.
     pub(super) ends: usize,
     pub(super) requests: Counts,
-    pub(super) used: Usage,
+    pub(super) used: ProcessUsage,
 }
 
 /// Killed and started.
@@ -47,12 +47,12 @@ pub(super) struct Restart {
     pub(super) requests: Counts,
     /// Writes about objects that nobody had touched.
     pub(super) strange: Counts,
-    pub(super) used: Usage,
+    pub(super) used: ProcessUsage,
 }
 
 /// All about one candidate.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct CandidateReport {
     name: String,
     fsync: bool,
     /// Seconds from its first start until it had reconciled its first cluster.
@@ -102,12 +102,6 @@ impl Phase {
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()
-}
-
-/// `1 cluster`, `10 clusters`.
-pub(super) fn many(count: usize, what: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{ending}")
 }
 
 fn is_write(kind: &str) -> bool {
@@ -173,7 +167,7 @@ fn list(counts: &Counts, objects: usize) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
-impl Report {
+impl CandidateReport {
     pub(super) fn new(name: &str, fsync: bool) -> Self {
         let (clusters, idle, operations) = (Vec::new(), Vec::new(), Vec::new());
         let name = name.to_owned();
@@ -247,7 +241,7 @@ fn phases(phases: &[Phase]) {
 }
 
 /// How the first stands beside the others: seconds until everything was done, phase by phase.
-pub(super) fn compare(reports: &[Report]) {
+pub(super) fn compare(reports: &[CandidateReport]) {
     let Some((ours, peers)) = reports.split_first() else { return };
     for peer in peers {
         crate::terminal::say(&format!(

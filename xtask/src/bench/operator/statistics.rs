@@ -35,6 +35,12 @@ impl Times {
     }
 }
 
+/// `1 cluster`, `10 clusters`.
+pub(super) fn many(count: usize, what: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ const TICKS: f64 = 100.0;
 
 /// CPU seconds so far, and memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Usage {
+pub(super) struct ProcessUsage {
     pub(super) cpu: f64,
     /// Most resident memory since [`forget_peak`], MiB.
     pub(super) peak: f64,
@@ -17,7 +17,7 @@ pub(super) struct Usage {
     pub(super) resident: f64,
 }
 
-impl Usage {
+impl ProcessUsage {
     pub(super) fn of(process: u32) -> Result<Self> {
         let read = |name: &str| {
             fs::read_to_string(format!("/proc/{process}/{name}")).context("the operator ended by itself")
@@ -54,7 +54,7 @@ impl Servers {
 /// What everybody used who takes part.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Used {
-    pub(super) operator: Usage,
+    pub(super) operator: ProcessUsage,
     pub(super) servers: Servers,
     /// CPU seconds of the harness.
     pub(super) harness: f64,
@@ -76,7 +76,7 @@ pub(super) fn forget_peak(process: u32) {
     let _ = fs::write(format!("/proc/{process}/clear_refs"), "5");
 }
 
-fn parse(stat: &str, status: &str) -> Option<Usage> {
+fn parse(stat: &str, status: &str) -> Option<ProcessUsage> {
     // The name, in parentheses, may hold anything.
     let fields: Vec<_> = stat.get(stat.rfind(')')? + 2..)?.split(' ').collect();
     let ticks: f64 = fields.get(11..13)?.iter().map(|field| field.parse::<f64>().unwrap_or(0.0)).sum();
@@ -84,7 +84,7 @@ fn parse(stat: &str, status: &str) -> Option<Usage> {
         let line = status.lines().find_map(|line| line.strip_prefix(key))?;
         Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
     };
-    Some(Usage { cpu: ticks / TICKS, peak: mebibytes("VmHWM:")?, resident: mebibytes("VmRSS:")? })
+    Some(ProcessUsage { cpu: ticks / TICKS, peak: mebibytes("VmHWM:")?, resident: mebibytes("VmRSS:")? })
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     fn reads_what_the_kernel_writes() {
         let stat = "42 (a) b)) S 1 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 8 0 1 1 1";
         let usage = parse(stat, "Name:\ta\nVmHWM:\t   20480 kB\nVmRSS:\t   10240 kB\n").unwrap();
-        assert_eq!(usage, Usage { cpu: 2.0, peak: 20.0, resident: 10.0 });
-        assert!(Usage::of(std::process::id()).unwrap().resident > 0.0);
+        assert_eq!(usage, ProcessUsage { cpu: 2.0, peak: 20.0, resident: 10.0 });
+        assert!(ProcessUsage::of(std::process::id()).unwrap().resident > 0.0);
     }
 }

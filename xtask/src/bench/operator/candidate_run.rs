@@ -17,26 +17,25 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use super::audit::{Audit, Request};
+use super::audit::{Audit, AuditedRequest};
+use super::bench_server::{self, ACCOUNT, BenchServer};
 use super::candidate::{Candidate, fill};
 use super::objects;
-use super::site::{self, Site};
-use super::usage::{self, Servers, Usage, Used};
-use super::world::{Kinds, Sights, World};
+use super::sightings::{Sightings, is_done};
+use super::usage::{self, ProcessUsage, Servers, Used};
+use super::watches::{Kinds, Watches};
 
-/// The account that the operator works as. It may do everything: what it may not is not measured here.
-pub(super) const ACCOUNT: &str = "bench-operator";
 /// An operator that ends as often in one part is given up.
 const MOST_ENDS: usize = 20;
 /// From the operator's start until it must have done its first work.
 const FIRST: Duration = Duration::from_secs(120);
 
 /// Where one candidate is measured.
-pub(super) struct Ground {
+pub(super) struct CandidateRun {
     pub(super) candidate: Arc<Candidate>,
     pub(super) client: Client,
     pub(super) kinds: Kinds,
-    pub(super) world: World,
+    pub(super) watches: Watches,
     /// Clusters that were created.
     pub(super) clusters: usize,
     /// Operations that were created.
@@ -44,45 +43,45 @@ pub(super) struct Ground {
     audit: Audit,
     // In the order in which they must end.
     operator: Option<Child>,
-    /// How often the operator ended by itself since [`Ground::begin`].
+    /// How often the operator ended by itself since [`CandidateRun::begin`].
     pub(super) ends: usize,
     files: TempDir,
-    site: Arc<Site>,
+    bench_server: Arc<BenchServer>,
 }
 
-impl Ground {
+impl CandidateRun {
     /// The candidate's kinds, its namespace and its account, on an API server that holds nothing of others.
-    pub(super) async fn new(site: &Arc<Site>, candidate: &Arc<Candidate>) -> Result<Self> {
-        let server = &site.server;
-        let files = site::folder()?;
+    pub(super) async fn new(bench_server: &Arc<BenchServer>, candidate: &Arc<Candidate>) -> Result<Self> {
+        let server = &bench_server.server;
+        let files = bench_server::folder()?;
         server.apply_crds(&candidate.crds).await?;
         let client = server.client().await?;
         account(&client, &candidate.namespace).await?;
         let kinds = kinds(&client, candidate).await?;
         write_account(server, candidate, files.path()).await?;
-        let world = World::watch(&client, candidate, &kinds);
-        let mut audit = Audit::new(&site.log());
+        let watches = Watches::watch(&client, candidate, &kinds);
+        let mut audit = Audit::new(&bench_server.log());
         // Of those who were here before.
         audit.take()?;
         Ok(Self {
             candidate: Arc::clone(candidate),
             client,
             kinds,
-            world,
+            watches,
             clusters: 0,
             operations: 0,
             audit,
             operator: None,
             ends: 0,
             files,
-            site: Arc::clone(site),
+            bench_server: Arc::clone(bench_server),
         })
     }
 
     /// Ends the operator and takes away all that there is of it.
     pub(super) async fn leave(mut self) -> Result<()> {
         self.kill().await?;
-        self.site.clear(&self.candidate).await
+        self.bench_server.clear(&self.candidate).await
     }
 
     /// Starts the operator and waits until it reconciled a first cluster, which no phase counts. Answers the seconds.
@@ -92,7 +91,7 @@ impl Ground {
         let name = "bench-first".to_owned();
         objects::clusters(&self.client, &self.candidate, &self.kinds, std::slice::from_ref(&name)).await?;
         let wanted = objects::references_of(&self.candidate, &name)?;
-        let done = self.until(FIRST, |sights| super::clusters::is_done(sights, &name, &wanted)).await?;
+        let done = self.until(FIRST, |sightings| is_done(sightings, &name, &wanted)).await?;
         ensure!(
             done,
             "the operator did nothing within {} s; its last words:\n{}",
@@ -107,8 +106,13 @@ impl Ground {
         let log = File::options().create(true).append(true).open(self.files.path().join("operator.log"))?;
         let (kubeconfig, account) =
             (self.files.path().join("kubeconfig"), self.files.path().join("serviceaccount"));
-        let (host, port) =
-            self.site.server.url().trim_start_matches("https://").split_once(':').context("no port")?;
+        let (host, port) = self
+            .bench_server
+            .server
+            .url()
+            .trim_start_matches("https://")
+            .split_once(':')
+            .context("no port")?;
         let (kubeconfig, account) = (kubeconfig.display().to_string(), account.display().to_string());
         let values = [
             ("kubeconfig", kubeconfig.as_str()),
@@ -137,12 +141,16 @@ impl Ground {
 
     /// Waits until the watches saw `enough`. False when they did not within `limit`. An operator that ends by itself is
     /// started again, as a Deployment would.
-    pub(super) async fn until(&mut self, limit: Duration, enough: impl Fn(&Sights) -> bool) -> Result<bool> {
+    pub(super) async fn until(
+        &mut self,
+        limit: Duration,
+        enough: impl Fn(&Sightings) -> bool,
+    ) -> Result<bool> {
         let begin = Instant::now();
         loop {
             let operator = self.operator.as_mut().context("the operator does not run")?;
             tokio::select! {
-                done = self.world.until(limit.saturating_sub(begin.elapsed()), &enough) => return done,
+                done = self.watches.until(limit.saturating_sub(begin.elapsed()), &enough) => return done,
                 status = operator.wait() => { status?; }
             }
             self.start_again_if_it_ended()?;
@@ -174,19 +182,22 @@ impl Ground {
     /// What everybody used so far.
     pub(super) fn usage(&mut self) -> Result<Used> {
         self.start_again_if_it_ended()?;
-        let operator =
-            Usage::of(self.process()?).with_context(|| format!("its last words:\n{}", self.words()))?;
-        Ok(Used { operator, servers: self.servers()?, harness: Usage::of(std::process::id())?.cpu })
+        let operator = ProcessUsage::of(self.process()?)
+            .with_context(|| format!("its last words:\n{}", self.words()))?;
+        Ok(Used { operator, servers: self.servers()?, harness: ProcessUsage::of(std::process::id())?.cpu })
     }
 
     /// What the servers used so far.
     pub(super) fn servers(&self) -> Result<Servers> {
-        let cpu = |process| Usage::of(process).map(|usage| usage.cpu);
-        Ok(Servers { api: cpu(self.site.server.process())?, etcd: cpu(self.site.server.etcd_process())? })
+        let cpu = |process| ProcessUsage::of(process).map(|usage| usage.cpu);
+        Ok(Servers {
+            api: cpu(self.bench_server.server.process())?,
+            etcd: cpu(self.bench_server.server.etcd_process())?,
+        })
     }
 
-    /// The operator's requests since the last call or [`Ground::begin`].
-    pub(super) fn requests(&mut self) -> Result<Vec<Request>> {
+    /// The operator's requests since the last call or [`CandidateRun::begin`].
+    pub(super) fn requests(&mut self) -> Result<Vec<AuditedRequest>> {
         self.audit.take()
     }
 

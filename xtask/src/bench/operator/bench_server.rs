@@ -21,13 +21,14 @@ use tempfile::TempDir;
 
 use super::audit;
 use super::candidate::Candidate;
-use super::ground::ACCOUNT;
 
+/// The account that the operator works as. It may do everything: what it may not is not measured here.
+pub(super) const ACCOUNT: &str = "bench-operator";
 /// For all that a candidate left to be gone.
 const GONE: Duration = Duration::from_secs(600);
 
 /// The API server.
-pub(super) struct Site {
+pub(super) struct BenchServer {
     pub(super) server: TestApiServer,
     files: TempDir,
 }
@@ -39,7 +40,7 @@ pub(super) fn folder() -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("kubeon-bench-").tempdir_in(parent)?)
 }
 
-impl Site {
+impl BenchServer {
     /// Starts it. The requests of every candidate's account are written down.
     pub(super) async fn start(candidates: &[Arc<Candidate>], fsync: bool) -> Result<Self> {
         let files = folder()?;
@@ -124,7 +125,7 @@ where
 mod tests {
     use std::slice::from_ref;
 
-    use super::super::ground::Ground;
+    use super::super::candidate_run::CandidateRun;
     use super::super::objects;
     use super::*;
 
@@ -147,19 +148,19 @@ mod tests {
     #[tokio::test]
     async fn a_candidate_finds_nothing_of_the_one_before() {
         let candidates = ["kubeon", "kubeon under another name"].map(peer);
-        let site = Arc::new(Site::start(&candidates, false).await.unwrap());
+        let bench_server = Arc::new(BenchServer::start(&candidates, false).await.unwrap());
         for candidate in &candidates {
-            let ground = Ground::new(&site, candidate).await.unwrap();
-            let all = Api::<kube::api::DynamicObject>::all_with(ground.client.clone(), &ground.kinds.cluster);
+            let run = CandidateRun::new(&bench_server, candidate).await.unwrap();
+            let all = Api::<kube::api::DynamicObject>::all_with(run.client.clone(), &run.kinds.cluster);
             assert!(all.list(&ListParams::default()).await.unwrap().items.is_empty(), "{}", candidate.name);
-            let (cluster, client) = ("bench-0000".to_owned(), &ground.client);
-            objects::clusters(client, candidate, &ground.kinds, from_ref(&cluster)).await.unwrap();
+            let (cluster, client) = ("bench-0000".to_owned(), &run.client);
+            objects::clusters(client, candidate, &run.kinds, from_ref(&cluster)).await.unwrap();
             let pair = ("op-00000".to_owned(), cluster.clone());
-            objects::operations(client, candidate, &ground.kinds, &[pair]).await.unwrap();
+            objects::operations(client, candidate, &run.kinds, &[pair]).await.unwrap();
             assert_eq!(all.list(&ListParams::default()).await.unwrap().items.len(), 1);
-            ground.leave().await.unwrap();
+            run.leave().await.unwrap();
         }
-        let client = site.server.client().await.unwrap();
+        let client = bench_server.server.client().await.unwrap();
         let any = ListParams::default();
         assert!(
             Api::<CustomResourceDefinition>::all(client.clone()).list(&any).await.unwrap().items.is_empty()

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
-use kubeon_e2e::lab::Lab;
+use kubeon_e2e::lab::TestLab;
 use kubeon_e2e::program::{again_after, must};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::traces::Traces;
-use super::{MINUTE, business};
+use super::{MINUTE, declared_cluster};
 
 /// The meta cluster.
 const META: &str = "meta";
@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const UNJUDGED: &str = "failed calling webhook";
 
 /// The lab: `h1` is the meta cluster, the others are free.
-pub(crate) struct Ground {
-    pub lab: Lab,
+pub(crate) struct MetaCluster {
+    pub lab: TestLab,
     /// What its operators and Jobs tell a collector.
     pub traces: Traces,
     alone: Mutex<()>,
@@ -35,18 +35,18 @@ pub(crate) struct Ground {
 /// Somebody kills operators, or measures how long they need: never two at once.
 pub(crate) struct Alone<'g>(#[allow(dead_code, reason = "held")] MutexGuard<'g, ()>);
 
-impl Ground {
+impl MetaCluster {
     /// The one command.
-    pub(crate) fn raise() -> Result<Self> {
-        let lab = Lab::up("e2e-meta", HOSTS)?;
-        let ground = Self { traces: Traces::listen(&lab)?, lab, alone: Mutex::default() };
+    pub(crate) fn create() -> Result<Self> {
+        let lab = TestLab::up("e2e-meta", HOSTS)?;
+        let meta = Self { traces: Traces::listen(&lab)?, lab, alone: Mutex::default() };
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images");
         let (images, hosts) = (images.to_string_lossy(), HOSTS.to_string());
         let up: [&str; 8] = ["meta", "up", "--lab", "e2e-meta", "--hosts", &hosts, "--images", &images];
-        let collector = ["--otlp-endpoint", ground.traces.url.as_str()];
-        ground.lab.must(&[&up[..], &collector[..]].concat())?;
-        ground.operators_are_ready()?;
-        Ok(ground)
+        let collector = ["--otlp-endpoint", meta.traces.url.as_str()];
+        meta.lab.must(&[&up[..], &collector[..]].concat())?;
+        meta.operators_are_ready()?;
+        Ok(meta)
     }
 
     fn operators_are_ready(&self) -> Result<()> {
@@ -58,10 +58,10 @@ impl Ground {
 
     /// Admission answers with the field and the reason.
     pub(crate) fn refuses(&self) -> Result<()> {
-        let object = business::declared("bad", "9.9.9", &self.lab.addresses[1], &[]);
+        let object = declared_cluster::declared("bad", "9.9.9", &self.lab.addresses[1], &[]);
         let refused = self.apply(&object).err().context("an unknown version is refused")?.to_string();
         ensure!(refused.contains("kubeVersion") && refused.contains("9.9.9"), "{refused}");
-        let object = business::declared("bad", "v1.36.3", "10.0.0.300", &[]);
+        let object = declared_cluster::declared("bad", "v1.36.3", "10.0.0.300", &[]);
         let refused = self.apply(&object).err().context("no address is refused")?.to_string();
         ensure!(refused.contains("masterList"), "{refused}");
         Ok(())

@@ -9,12 +9,12 @@ use anyhow::Result;
 use crate::program::must;
 
 /// What the machine had before a lab.
-pub struct Ground {
+pub struct MachineState {
     mounts: BTreeSet<String>,
     namespaces: BTreeSet<PathBuf>,
 }
 
-impl Ground {
+impl MachineState {
     /// What it has now.
     ///
     /// # Errors
