@@ -209,7 +209,7 @@ fn an_interrupted_exec_leaves_no_command_on_a_host() {
 fn a_second_signal_does_not_wait() {
     let sshd = Sshd::start();
     let home = on(&sshd);
-    // Whoever ends it waits two seconds before it insists.
+    // Everybody who ends it waits two seconds before it insists.
     let mut child = begun(&home, "trap '' TERM; sleep 47142 & wait; wait; sleep 47142");
     send(&child, Signal::INT);
     let mut words = BufReader::new(child.stderr.take().unwrap());
