@@ -6,11 +6,9 @@
     reason = "a test that cannot go on must stop"
 )]
 
-mod support;
-
+use crate::support::{create, destroy, refusals};
 use kubeon_plan::{Intent, Remedy};
 use kubeon_testkit::{ClusterBuilder, World, cluster, crash_anywhere, host};
-use support::{create, destroy, refusals};
 
 const MASTERS: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 const WORKERS: [&str; 2] = ["172.30.0.14", "172.30.0.15"];

@@ -1,7 +1,5 @@
 //! What goes onto hosts runs on any Linux of its architecture: it asks for no interpreter and no library.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-
 use std::path::Path;
 
 /// Kinds of program headers of an ELF file.

@@ -6,15 +6,13 @@
     reason = "a test that cannot go on must stop"
 )]
 
-mod support;
-
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+use crate::support::{failure, ran, ran_until};
 use kubeon_apply::{RunEvent, SHUTDOWN_TIMEOUT};
 use kubeon_testkit::{Fault, World, host, plan_of, step};
 use kubeon_wire::{Category, ORPHAN_LIFE};
-use support::{failure, ran, ran_until};
 use tokio::time::{Instant, sleep};
 
 const H1: &str = "10.0.0.1";

@@ -1,7 +1,5 @@
 //! A load balancer that exists and is not managed, as a person names it.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-
 use std::process::{Command, Output};
 
 fn create(home: &std::path::Path, more: &[&str]) -> Output {

@@ -6,21 +6,19 @@
     reason = "a test that cannot go on must stop"
 )]
 
-mod support;
-
 use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
+use crate::support::{failure, ran};
 use async_trait::async_trait;
 use kubeon_api::HostAddress;
 use kubeon_apply::{HostPorts, RunEvent, run};
 use kubeon_ports::{ActHost, EventSink, HostSession, Report};
 use kubeon_testkit::{Fault, Ports, SENTINEL, World, assert_golden, host, plan_of, step};
 use kubeon_wire::{Category, Fence, HostStep, Leaf, SecretRef, StepFailure, Usage};
-use support::{failure, ran};
 
 const H1: &str = "10.0.0.1";
 const H2: &str = "10.0.0.2";

@@ -1,7 +1,5 @@
 //! An inventory of kubespray in place of flags, in all cases that need no host.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,15 +1,11 @@
 //! What flags request, without any host: refused before anything is stored, or shown as stored.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-
-mod home;
-
-use home::Home;
+use crate::home::Home;
 use serde_json::{Value, json};
 
 const CREATE: [&str; 5] = ["create", "t", "v1.36.3", "-m", "127.0.2.1"];
 
-fn create(home: &Home, flags: &[&str]) -> home::Said {
+fn create(home: &Home, flags: &[&str]) -> crate::home::Said {
     home.kubeon(&[&CREATE[..], flags].concat())
 }
 

@@ -1,7 +1,5 @@
 //! Clusters that are taken away although hosts of theirs cannot be reached.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -1,16 +1,12 @@
 //! Golden stories: what each operation does, in which order, and why. Read the texts in `tests/stories/`.
 //! `UPDATE_GOLDEN=1 cargo test -p kubeon-plan` writes them again.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
-
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{NOW, address, bare_hosts, behind_load_balancer, golden, intent};
 use kubeon_plan::sim::{apply, bare, describe, refused, story};
 use kubeon_plan::{Intent, Remedy, Seen, Snapshot, destroy, lint, plan};
 use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, ResultState};
-use support::{NOW, address, bare_hosts, behind_load_balancer, golden, intent};
 
 const YEAR: i64 = 365 * 86_400;
 

@@ -6,15 +6,13 @@
     reason = "a test that cannot go on must stop"
 )]
 
-mod support;
-
+use crate::support::{create, create_with_retries, destroy, refusals};
 use kubeon_api::kubernetes_cluster::LoadBalancer;
 use kubeon_plan::{Intent, Remedy};
 use kubeon_testkit::{
     ClusterBuilder, Fault, World, cluster, crash_and_wait, crash_anywhere, crash_twice, host,
 };
 use kubeon_wire::{Category, StepFailure};
-use support::{create, create_with_retries, destroy, refusals};
 
 const MASTERS: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 const WORKERS: [&str; 2] = ["172.30.0.14", "172.30.0.15"];

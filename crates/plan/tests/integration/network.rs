@@ -1,14 +1,10 @@
 //! The network down to what programs read on every host: how Services are implemented, how large pods' packets are.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
-
-mod support;
-
+use crate::support::{address, bare_hosts, intent};
 use kubeon_api::kubernetes_cluster::ProxyMode;
 use kubeon_plan::{Intent, Plan, Seen, Snapshot, plan, validate};
 use kubeon_wire::{Content, LinkFact, Op};
 use serde_json::{Value, json};
-use support::{address, bare_hosts, intent};
 
 fn asks_for(mode: ProxyMode) -> Intent {
     let intent = intent(1, 1);

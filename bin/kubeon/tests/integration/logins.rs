@@ -1,10 +1,6 @@
 //! How the hosts of a cluster are logged in to where they differ by role; no host is talked to.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-
-mod home;
-
-use home::Home;
+use crate::home::Home;
 use serde_json::{Value, json};
 
 /// A secret that is not there: a command that needs it refuses before it connects to a host.

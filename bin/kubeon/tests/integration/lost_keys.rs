@@ -1,10 +1,6 @@
 //! A cluster whose keys are no longer on this machine, in all cases that need no host.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-
-mod home;
-
-use home::Home;
+use crate::home::Home;
 use kubeon_pki::ClusterPki;
 
 /// What asks for the keys of a cluster.

@@ -1,12 +1,8 @@
 //! The program as a person runs it, in all cases that need no host.
 
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-
-mod home;
-
 use std::process::Command;
 
-use home::{Home, Said};
+use crate::home::{Home, Said};
 
 const MASTER: &str = "127.0.2.1";
 

@@ -6,14 +6,12 @@
     reason = "a test that cannot go on must stop"
 )]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{failure, ran};
 use kubeon_apply::{RunEvent, STEPS_AT_ONCE};
 use kubeon_plan::Plan;
 use kubeon_testkit::{Fault, World, host, plan_of, step};
-use support::{failure, ran};
 use tokio::time::Instant;
 
 const H1: &str = "10.0.0.1";

@@ -1,18 +1,14 @@
 //! Checks of hosts, with forged facts.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
-
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{address, bare_hosts, intent};
 use kubeon_api::{Arch, HostRole};
 use kubeon_plan::precheck::{may_be_ignored, precheck, questions};
 use kubeon_plan::{Intent, PlanError, Remedy, Seen, Snapshot, plan};
 use kubeon_wire::{
     Cgroup, Claim, Facts, LinkFact, PrecheckReport, PrecheckResult, PrecheckSeverity, Reach, ReachFact,
 };
-use support::{address, bare_hosts, intent};
 
 fn edit(snapshot: &mut Snapshot, index: usize, change: impl FnOnce(&mut Facts)) {
     let Some(Seen::Fresh(facts)) = snapshot.hosts.get_mut(&address(index)) else { panic!("not seen") };
@@ -240,7 +236,7 @@ fn services_of_the_hosts_own_are_not_taken_over_unasked() {
     edit(&mut snapshot, 0, has(&["haproxy"]));
     assert!(result(&precheck(&intent(1, 1), &snapshot), 0, "own-services").ok, "a master gets no haproxy");
     edit(&mut snapshot, 1, has(&["haproxy"]));
-    let elsewhere = precheck(&support::behind_load_balancer(1, 1), &snapshot);
+    let elsewhere = precheck(&crate::support::behind_load_balancer(1, 1), &snapshot);
     assert!(result(&elsewhere, 1, "own-services").ok, "nor does a worker behind another load balancer");
     assert!(plan(&intent(1, 1), &snapshot).is_err());
     let wish = Intent { ignore: ["own-services".to_owned()].into(), ..intent(1, 1) };

@@ -1,16 +1,12 @@
 //! The program with a person before it, and with signals sent to it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here fails the test")]
-
-mod home;
-
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use home::Home;
-use home::person::Person;
-use home::sshd::{Sshd, sh};
+use crate::home::Home;
+use crate::home::person::Person;
+use crate::home::sshd::{Sshd, sh};
 use rustix::process::{Pid, Signal, kill_process};
 
 const HOSTS: [&str; 4] = ["-m", "127.0.2.1", "-w", "127.0.2.2"];
@@ -150,7 +146,7 @@ fn a_look_without_a_secret_needs_no_known_key() {
 /// `kubeon exec` on both hosts, until the command has begun on both.
 fn begun(home: &Home, command: &str) -> Child {
     let mut child = home
-        .at_home(home::PROGRAM)
+        .at_home(crate::home::PROGRAM)
         .args(["exec", "t@all", "-P", "--accept-new", &format!("echo begun; {command}")])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

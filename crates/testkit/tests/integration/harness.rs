@@ -6,11 +6,9 @@
     reason = "a test that cannot go on must stop"
 )]
 
-mod support;
-
+use crate::support::command;
 use kubeon_plan::Plan;
 use kubeon_testkit::{World, crash_anywhere, host, needed, plan_of, step};
-use support::command;
 
 const H1: &str = "10.0.0.1";
 const H2: &str = "10.0.0.2";

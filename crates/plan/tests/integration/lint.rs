@@ -1,13 +1,9 @@
 //! Every rule must be able to fire: plans that nobody would make.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
-
-mod support;
-
+use crate::support::{address, bare_hosts, behind_load_balancer, intent};
 use kubeon_plan::{Plan, Seen, Severity, Snapshot, destroy, lint, plan, sim};
 use kubeon_wire::{ApiObject, Content, File, HostsEntry, Op};
 use serde_json::{Value, json};
-use support::{address, bare_hosts, behind_load_balancer, intent};
 
 fn made() -> (Plan, Snapshot) {
     let snapshot = bare_hosts(3);

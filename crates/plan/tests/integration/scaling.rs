@@ -1,15 +1,11 @@
 //! Golden stories of workers that come and go. Read the texts in `tests/stories/`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
-
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{address, bare_hosts, golden, intent};
 use kubeon_plan::sim::{refused, story};
 use kubeon_plan::{HostSpec, Intent, Seen, Snapshot, StageName, destroy, lint, plan};
 use kubeon_wire::{Claim, ClusterFacts, EtcdFact, NodeFact, Op};
-use support::{address, bare_hosts, golden, intent};
 
 /// A cluster that stands, and whose first master tells its nodes.
 fn created(masters: usize, workers: usize) -> Snapshot {
