@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kubeon_api::HostAddress;
 use kubeon_engine::no_secrets::NoSecrets;
 use kubeon_link_host::SshHosts;
-use kubeon_plan::{Intent, Plan, Snapshot};
+use kubeon_plan::{Intent, Plan};
 use kubeon_ports::ProbeHost;
 use tokio_util::sync::CancellationToken;
 
@@ -77,20 +77,6 @@ pub(super) async fn create(
     let run = observing(engine, &probe, &contact.hosts, intent.hosts().collect(), &cancellation);
     let plan = Checked::new(&intent).look(&run).await?.plan().clone();
     show(context, &plan, Some(&intent), begin.elapsed(), &command, format.output)
-}
-
-/// Looks at hosts and plans, with nothing in hand that could write.
-///
-/// # Errors
-/// When no plan can be made.
-pub(super) async fn look(
-    engine: &Engine<'_>,
-    hosts: &SshHosts,
-    addresses: Vec<HostAddress>,
-    plan: &dyn Fn(&Snapshot) -> Result<Plan, kubeon_plan::PlanError>,
-) -> Result<Plan, CliError> {
-    let cancellation = CancellationToken::new();
-    Ok(observing(engine, hosts, hosts, addresses, &cancellation).look(plan).await?.plan().clone())
 }
 
 fn observing<'a>(

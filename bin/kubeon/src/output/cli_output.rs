@@ -153,11 +153,6 @@ impl CliOutput {
     ///
     /// # Errors
     /// When the terminal cannot be read.
-    pub(crate) fn confirm(&self, question: &str) -> Result<bool, CliError> {
-        Ok(self.ask(question)?)
-    }
-
-    /// As [`Self::confirm`], with the error of the terminal.
     pub(crate) fn ask(&self, question: &str) -> io::Result<bool> {
         if !self.can_ask {
             return Ok(false);

@@ -1,0 +1,77 @@
+//! Chooses a cluster, for kubeon and for kubectl.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kubeon_api::ClusterName;
+
+use crate::endpoint::{self, ContextChoice};
+use crate::engine::{Engine, StoredCluster};
+use crate::error::EngineError;
+use crate::kubeconfig::Kubeconfig;
+use crate::kubectl_program;
+use crate::user_kubeconfig::{self, LinkedKubeconfig, cannot};
+
+/// A cluster that was chosen.
+#[derive(Debug)]
+pub struct ChosenCluster {
+    /// Its name.
+    pub name: ClusterName,
+    /// Its kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// `~/.kube/config`, which points to it.
+    pub linked: LinkedKubeconfig,
+    /// The context that kubectl uses.
+    pub context: Option<String>,
+    /// The bundle's kubectl, where it could be linked.
+    pub kubectl: Option<PathBuf>,
+}
+
+/// Makes a cluster the one that commands without a name are about, and points kubectl to it. What kubectl can do
+/// without is a warning: a context of a master that answers, and a kubectl of the cluster's version.
+///
+/// # Errors
+/// Refuses a cluster that is not known or has no kubeconfig yet; fails when a file cannot be written.
+pub async fn choose(engine: &Engine<'_>, given: &str) -> Result<ChosenCluster, EngineError> {
+    let name = engine.name(Some(given))?;
+    let state = engine.load(&name)?;
+    let kubeconfig = engine.store.kubeconfig_path(&name);
+    if !kubeconfig.is_file() {
+        let error = EngineError::refused(format!("{name} has no kubeconfig yet: it was not finished"));
+        return Err(error.hint(format!("continue with: kubeon create {name}")));
+    }
+    engine.store.set_current(&name)?;
+    let home = &engine.environment.home;
+    let home = home.as_ref().ok_or_else(|| EngineError::refused("HOME is not set: there is no ~/.kube"))?;
+    let linked = user_kubeconfig::link(home, &kubeconfig)?;
+    let context = match renew_context(engine, &state, &kubeconfig).await {
+        Ok(context) => context,
+        Err(error) => {
+            engine.output.warn(&format!("kubectl goes the way that it went before: {}", error.title));
+            None
+        }
+    };
+    let kubectl = match kubectl_program::link(engine, state.version.unwrap_or(state.spec.version)) {
+        Ok(program) => Some(program),
+        Err(error) => {
+            engine.output.warn(&format!("kubectl is not linked: {}", error.title));
+            None
+        }
+    };
+    Ok(ChosenCluster { name, kubeconfig, linked, context, kubectl })
+}
+
+/// Points the kubeconfig to masters that answer. Returns the context that kubectl uses.
+async fn renew_context(
+    engine: &Engine<'_>,
+    state: &StoredCluster,
+    kubeconfig: &Path,
+) -> Result<Option<String>, EngineError> {
+    let text = fs::read_to_string(kubeconfig).map_err(|error| cannot("read", kubeconfig, &error))?;
+    let new = endpoint::renewed(&text, &state.spec, ContextChoice::Cluster, engine.output).await?;
+    if let Some(new) = &new {
+        let lock = engine.lock(state, true, "kubeon use")?;
+        engine.store.save_kubeconfig(&lock, new)?;
+    }
+    Ok(Kubeconfig::parse(&new.unwrap_or(text))?.current().map(str::to_owned))
+}
