@@ -23,7 +23,7 @@ const UNPACK_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Options that make apt resolve for an empty machine and not write this machine's caches.
 const EMPTY_MACHINE: [&str; 6] = [
-    "-oDir::BuildState::status=/dev/null",
+    "-oDir::State::status=/dev/null",
     "-oDir::Cache::pkgcache=",
     "-oDir::Cache::srcpkgcache=",
     "-oDebug::NoLocking=1",
@@ -44,9 +44,9 @@ pub(super) fn resolve(
             return Err(task.unexpected(why));
         }
     }
-    let mut apt = ProgramRun::dying_with_parent("apt-get", QUERY_TIMEOUT);
-    apt.command().args(["install", "--print-uris", "-qq", "-y"]).args(EMPTY_MACHINE).args(&recipe.packages);
-    let uris = apt.stdout().map_err(|source| task.failed("resolve the packages", source))?;
+    let uris = print_uris(&recipe.packages)
+        .stdout()
+        .map_err(|source| task.failed("resolve the packages", source))?;
     let mut exact: Vec<String> = uris
         .lines()
         .filter_map(package_of)
@@ -64,6 +64,13 @@ pub(super) fn resolve(
     }
     packages.sort();
     Ok(packages)
+}
+
+/// The command that prints the packages to download, with their dependencies, as if nothing were installed.
+fn print_uris(packages: &[String]) -> ProgramRun {
+    let mut apt = ProgramRun::dying_with_parent("apt-get", QUERY_TIMEOUT);
+    apt.command().args(["install", "--print-uris", "-qq", "-y"]).args(EMPTY_MACHINE).args(packages);
+    apt
 }
 
 /// `'http://…/zlib1g_1%3a1.2.13_amd64.deb' zlib1g_1%3a1.2.13_amd64.deb 86684 MD5Sum:…` is (`zlib1g`, `1:1.2.13`).
@@ -235,6 +242,13 @@ mod tests {
         let stanza = format!("Package: zlib1g\nVersion: 1:1.2\nDescription-md5: x\nSHA256: {sum}");
         assert_eq!(package(&stanza, "zlib1g=1:1.2").unwrap().sha256.as_str(), sum);
         assert_eq!(package(&stanza, "zlib1g=1:1.3"), None);
+    }
+
+    #[test]
+    fn packages_that_this_machine_has_are_listed_too() {
+        let uris = print_uris(&["libc6".to_owned()]).stdout().unwrap();
+        let names: Vec<String> = uris.lines().filter_map(package_of).map(|(name, _)| name).collect();
+        assert!(names.contains(&"libc6".to_owned()), "{uris}");
     }
 
     #[test]
