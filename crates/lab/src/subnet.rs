@@ -1,6 +1,6 @@
 //! Chooses the subnet of a lab. Everything is pure except [`used`], which reads the kernel's routes.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, path::Path};
 
 use ipnet::Ipv4Net;
 use serde::Deserialize;
@@ -70,15 +70,23 @@ struct Route {
 /// Every range that the machine routes or owns, without those of this lab.
 pub(crate) fn used(name: &LabName) -> Result<Vec<UsedRange>> {
     let text = Tool::new("ip").args(["-json", "-4", "route", "show", "table", "all"]).run()?;
-    parse(&text, name)
+    parse(&text, name, |link| Path::new("/sys/class/net").join(link).exists())
 }
 
-fn parse(text: &str, name: &LabName) -> Result<Vec<UsedRange>> {
+fn parse(text: &str, name: &LabName, link_exists: impl Fn(&str) -> bool) -> Result<Vec<UsedRange>> {
     let text = if text.trim().is_empty() { "[]" } else { text };
     let routes: Vec<Route> = serde_json::from_str(text)
         .map_err(|source| Error::Damaged { path: "ip -json route".into(), source })?;
     let own = |r: &Route| r.dev.as_deref() == Some(&name.link()) || r.metric == Some(name.metric());
-    Ok(routes.iter().filter(|r| !own(r)).filter_map(describe).collect())
+    // The kernel removes the link of a lab whose switch has just ended. `ip` then lists its routes under its number.
+    let vanishing =
+        |r: &Route| r.dev.as_deref().is_some_and(|link| is_number_of_link(link) && !link_exists(link));
+    Ok(routes.iter().filter(|r| !own(r) && !vanishing(r)).filter_map(describe).collect())
+}
+
+/// Whether `ip` writes this in place of the name of a link that no longer exists: `if621`.
+fn is_number_of_link(name: &str) -> bool {
+    name.strip_prefix("if").is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 fn describe(route: &Route) -> Option<UsedRange> {
@@ -139,8 +147,15 @@ mod tests {
             name.link(),
             name.metric()
         );
-        let found: Vec<_> = parse(&text, &name).unwrap().into_iter().map(|u| u.what).collect();
+        let found: Vec<_> = parse(&text, &name, |_| true).unwrap().into_iter().map(|u| u.what).collect();
         assert_eq!(found, ["route 172.30.8.0/24 (unreachable)", "route 172.30.9.2 dev lo"]);
+    }
+
+    #[test]
+    fn a_route_whose_link_vanishes_reserves_nothing() {
+        let text = r#"[{"dst":"172.30.7.0/24","dev":"if621"},{"dst":"172.30.8.0/24","dev":"if7"}]"#;
+        let found: Vec<_> = parse(text, &lab("a"), |link| link == "if7").unwrap();
+        assert_eq!(found.into_iter().map(|u| u.what).collect::<Vec<_>>(), ["route 172.30.8.0/24 dev if7"]);
     }
 
     #[test]
