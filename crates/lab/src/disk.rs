@@ -26,9 +26,9 @@ pub(crate) struct DiskTemplate {
     pub shadow_group: u32,
 }
 
-/// Folder of all hosts' disks in the lab's.
+/// Folder of the hosts' disks in the lab's folder.
 pub(crate) const DISKS: &str = "hosts";
-/// Files of the lab's logins.
+/// Files with the key and the password of the lab, and with a host's key.
 pub(crate) const KEY: &str = "id_ed25519";
 pub(crate) const PASSWORD: &str = "password";
 pub(crate) const HOST_KEY: &str = "upper/etc/ssh/ssh_host_ed25519_key";
@@ -66,13 +66,13 @@ pub(crate) fn template(
     Ok(DiskTemplate { lab: lab.clone(), net, public_key, shadow, shadow_group })
 }
 
-/// Creates the disk of a host unless it exists. `dir` appears by a rename, complete.
+/// Creates the disk of a host unless it exists. A rename makes `dir` appear complete.
 pub(crate) fn ensure(
     dir: &Path,
     base: &Path,
     host: &str,
     address: std::net::Ipv4Addr,
-    id: &DiskTemplate,
+    template: &DiskTemplate,
 ) -> Result<()> {
     if dir.exists() {
         return Ok(());
@@ -88,23 +88,23 @@ pub(crate) fn ensure(
         make_dir(&new.join("upper").join(part), 0o755)?;
     }
     Tool::new("cp")
-        .env(process::MARK, id.lab.as_str())
+        .env(process::MARK, template.lab.as_str())
         .args(["-a", "--reflink=auto", "-T"])
         .args([&base.join("var"), &new.join("var")])
         .run()?;
     let hosts = format!("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{address} {host}\n");
-    let resolv = format!("nameserver {}\noptions attempts:1 timeout:1\n", gateway(id.net));
+    let resolv = format!("nameserver {}\noptions attempts:1 timeout:1\n", gateway(template.net));
     let upper = new.join("upper");
     let plain = |name: &str, content: &[u8], mode| write_plain(&upper.join("etc").join(name), content, mode);
     plain("hostname", format!("{host}\n").as_bytes(), 0o644)?;
     plain("hosts", hosts.as_bytes(), 0o644)?;
     plain("resolv.conf", resolv.as_bytes(), 0o644)?;
     plain("machine-id", format!("{}\n", random_hex(16)?).as_bytes(), 0o444)?;
-    plain("ssh/lab_authorized_keys", id.public_key.as_bytes(), 0o644)?;
-    plain("shadow", &id.shadow, 0o640)?;
+    plain("ssh/lab_authorized_keys", template.public_key.as_bytes(), 0o644)?;
+    plain("shadow", &template.shadow, 0o640)?;
     let shadow = upper.join("etc/shadow");
-    chown(&shadow, None, Some(id.shadow_group)).map_err(Error::file("change the group of", shadow))?;
-    make_key(&id.lab, &new.join(HOST_KEY), host)?;
+    chown(&shadow, None, Some(template.shadow_group)).map_err(Error::file("change the group of", shadow))?;
+    make_key(&template.lab, &new.join(HOST_KEY), host)?;
     fs::rename(&new, dir).map_err(Error::file("rename", new))
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn check_place(path: &Path, variable: &'static str) -> Result<()> {
         return unfit("is on an overlay file system, which cannot hold the disks of hosts");
     }
     if path.to_string_lossy().contains([',', ':', '\\', '"', ' ', '\n']) {
-        return unfit("has a character in its path that mount options cannot hold");
+        return unfit("has a character in its path that mount options cannot contain");
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::{Error, LabName, Result, cgroup::Cgroups, net, process, subnet};
 /// Time limit from power on to an answer by SSH: ten times what a busy machine with two cores needs.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A host of a lab, as [`Lab::hosts`](crate::Lab::hosts) saw it.
+/// A host of a lab, as [`Lab::hosts`](crate::Lab::hosts) observed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabHost {
     /// `h1` to `hN`.
@@ -49,7 +49,7 @@ impl std::fmt::Display for HostState {
     }
 }
 
-/// The inputs for powering a host on.
+/// The data needed to power a host on.
 pub(crate) struct Power<'a> {
     pub lab: &'a LabName,
     pub cgroups: &'a Cgroups,

@@ -31,7 +31,7 @@ pub struct LabOptions {
     pub places: Places,
     /// Name of the lab.
     pub name: LabName,
-    /// The least number of hosts, 1 to 200.
+    /// Minimum number of hosts, 1 to 200.
     pub hosts: u32,
 }
 
@@ -75,7 +75,7 @@ impl Lab {
             .ok()
             .filter(|n| (1..=subnet::MAX_HOSTS).contains(n))
             .ok_or(Error::HostCount { requested: options.hosts, maximum: subnet::MAX_HOSTS })?;
-        ready()?;
+        check_requirements()?;
         let (places, name) = (&options.places, &options.name);
         let dir = places.lab(name);
         let _lock = LabLock::lab(name)?;
@@ -87,9 +87,7 @@ impl Lab {
                 state.base.clone()
             }
             Some(state) => {
-                let reason =
-                    "the base root file system of this lab is missing; remove the lab with: kubeon lab down";
-                return Err(Error::UnfitPlace { path: state.base.clone(), reason, variable: "KUBEON_CACHE" });
+                return Err(Error::NoBase { lab: name.to_string(), path: state.base.clone() });
             }
             None => base::ensure(places, name, progress)?,
         };
@@ -112,7 +110,7 @@ impl Lab {
         Ok(Self { name: name.clone(), dir, state })
     }
 
-    /// Names of all labs in these places, also of those that a killed command left half made.
+    /// Names of all labs in these folders, including labs that a killed command left incomplete.
     pub fn list(places: &Places) -> Result<Vec<LabName>> {
         let entries = match fs::read_dir(&places.labs) {
             Ok(entries) => entries,
@@ -125,18 +123,18 @@ impl Lab {
         Ok(names)
     }
 
-    /// Removes all of a lab: also one that is half made, or of which only parts are left. Idempotent.
+    /// Removes all objects of a lab, even if the lab is incomplete. Idempotent.
     ///
-    /// Fails with a list of what it could not remove, and refuses a lab of the same name in other [`Places`].
+    /// Fails with a list of the objects that it could not remove, and refuses a lab of the same name in other [`Places`].
     pub fn down(places: &Places, name: &LabName) -> Result<()> {
-        ready()?;
+        check_requirements()?;
         let _lock = LabLock::lab(name)?;
         refuse_foreign(name, &places.lab(name))?;
         down::down(places, name)
     }
 
     /// Everything on the machine that belongs to a lab of this name: processes, mounts, cgroups, link, route, folder.
-    /// (Its namespaces live and end with its processes.) Empty after a [`Lab::down`].
+    /// (Its namespaces end with its processes.) Empty after a [`Lab::down`].
     pub fn leftovers(places: &Places, name: &LabName) -> Result<Vec<Leftover>> {
         leftovers::all(places, name)
     }
@@ -168,7 +166,7 @@ impl Lab {
             Some(switch) => net::ports(switch)?,
             None => std::collections::BTreeMap::new(),
         };
-        let look = |n: u8| {
+        let observe = |n: u8| {
             let name = host_name(n);
             let state = match (cgroups.is_running(&self.name, &name)?, ports.get(&name)) {
                 (false, _) => HostState::Dead,
@@ -179,12 +177,12 @@ impl Lab {
             };
             Ok(LabHost { name, address: subnet::host(self.state.subnet, n), state })
         };
-        (1..=self.state.hosts).map(look).collect()
+        (1..=self.state.hosts).map(observe).collect()
     }
 
-    /// Power failure: kills every process of the host; its network and mounts end with them, its disk stays. Idempotent.
+    /// Power failure: kills every process of the host; its network and mounts end with them, its disk remains. Idempotent.
     pub fn kill(&self, host: &str) -> Result<()> {
-        ready()?;
+        check_requirements()?;
         self.number(host)?;
         let _lock = LabLock::lab(&self.name)?;
         let cgroups = Cgroups::detect()?;
@@ -197,7 +195,7 @@ impl Lab {
 
     /// Boots a dead host from the same disk and, unless its cable is unplugged, waits for its SSH. Idempotent.
     pub fn start(&self, host: &str) -> Result<()> {
-        ready()?;
+        check_requirements()?;
         let number = self.number(host)?;
         let lock = LabLock::lab(&self.name)?;
         let network = self.network()?;
@@ -332,7 +330,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Creates what is missing of the lab's network. Returns the cgroups and the switch's process.
+    /// Creates the missing objects of the lab's network. Returns the cgroups and the switch's process.
     fn network(&self) -> Result<(Cgroups, i32)> {
         let cgroups = Cgroups::detect()?;
         net::ensure_route(&self.name, self.state.subnet)?;
@@ -343,7 +341,7 @@ impl Lab {
     }
 
     fn cable(&self, host: &str, plugged: bool) -> Result<()> {
-        ready()?;
+        check_requirements()?;
         self.number(host)?;
         let _lock = LabLock::lab(&self.name)?;
         let mark = self.host_dir(host).join(CUT);
@@ -398,18 +396,18 @@ fn claim(
     };
     state.save(&dir)?;
     write(&dir.join(SCRIPT_FILE), SCRIPT.as_bytes(), 0o700)?;
-    // Other labs see the choice by the route; it must exist before the lock is released.
+    // The route shows the choice to other labs; it must exist before the lock is released.
     net::ensure_route(&name, state.subnet)?;
     Ok(Lab { name, dir, state })
 }
 
 /// All hosts share the machine's limit of inotify instances. With a kubelet and its container runtime a host uses
-/// about 12; programs that get none fail with "too many open files".
+/// about 12; a program that gets none fails with "too many open files".
 fn inotify_note(hosts: u8) -> Option<String> {
     let text = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok()?;
     let (limit, needed) = (text.trim().parse::<u32>().ok()?, 12 * u32::from(hosts));
     (limit < needed).then(|| {
-        format!("fs.inotify.max_user_instances is {limit}, {hosts} nodes may need {needed}: sysctl -w fs.inotify.max_user_instances=1024")
+        format!("fs.inotify.max_user_instances is {limit}, {hosts} nodes may need {needed}; raise it with: sysctl -w fs.inotify.max_user_instances=1024")
     })
 }
 
@@ -421,7 +419,7 @@ fn host_name(n: u8) -> String {
     format!("h{n}")
 }
 
-fn ready() -> Result<()> {
+fn check_requirements() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }

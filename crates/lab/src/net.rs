@@ -44,7 +44,7 @@ pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, scri
     if let Some(pid) = switch(lab, cgroups)? {
         return Ok(pid);
     }
-    // A killed command may have left an unfinished switch.
+    // A killed command may have left an incomplete switch.
     let unfinished =
         || Ok([cgroups.processes(lab, SWITCH, "")?, process::marked(lab, Some(SWITCH))?].concat());
     process::kill_all("the switch", unfinished)?;
@@ -66,11 +66,7 @@ pub(crate) fn ensure_switch(lab: &LabName, net: Ipv4Net, cgroups: &Cgroups, scri
         thread::sleep(Duration::from_millis(3));
     }
     let log = fs::read_to_string(script.with_file_name("switch.log")).unwrap_or_default();
-    Err(Error::Wait {
-        what: format!("the switch of lab {lab} did not come up"),
-        waited: begin.elapsed(),
-        log,
-    })
+    Err(Error::Wait { what: format!("the switch of lab {lab} did not start"), waited: begin.elapsed(), log })
 }
 
 /// Connects the machine to the switch. The link's alias records the lab's folder.
@@ -86,7 +82,7 @@ pub(crate) fn ensure_uplink(lab: &LabName, net: Ipv4Net, switch: i32, dir: &Path
         alias(dir)
     );
     Tool::new("ip").args(["-batch", "-"]).input(text).run()?;
-    inside(switch).args(["link", "set", "machine", "master", "br0", "up"]).run()?;
+    ip_in_namespace(switch).args(["link", "set", "machine", "master", "br0", "up"]).run()?;
     // The machine forwards no packet of this link. A short neighbour timeout: hosts appear and disappear often.
     set(&format!("ipv4/conf/{link}/forwarding"), "0")?;
     set(&format!("ipv6/conf/{link}/disable_ipv6"), "1")?;
@@ -111,7 +107,7 @@ pub(crate) fn ports(switch: i32) -> Result<BTreeMap<String, bool>> {
         ifname: String,
         flags: Vec<String>,
     }
-    let text = inside(switch).args(["-json", "link", "show"]).run()?;
+    let text = ip_in_namespace(switch).args(["-json", "link", "show"]).run()?;
     let links: Vec<Link> = serde_json::from_str(&text)
         .map_err(|source| Error::Damaged { path: "ip -json link".into(), source })?;
     Ok(links.into_iter().map(|link| (link.ifname, link.flags.iter().any(|f| f == "UP"))).collect())
@@ -119,7 +115,7 @@ pub(crate) fn ports(switch: i32) -> Result<BTreeMap<String, bool>> {
 
 /// Sets the port of a host up or down.
 pub(crate) fn set_port(switch: i32, host: &str, up: bool) -> Result<()> {
-    inside(switch).args(["link", "set", host, if up { "up" } else { "down" }]).run().map(drop)
+    ip_in_namespace(switch).args(["link", "set", host, if up { "up" } else { "down" }]).run().map(drop)
 }
 
 /// Removes the port of a dead host unless the kernel has already removed it.
@@ -127,7 +123,7 @@ pub(crate) fn remove_port(switch: i32, host: &str) -> Result<()> {
     if !ports(switch)?.contains_key(host) {
         return Ok(());
     }
-    match inside(switch).args(["link", "delete", host]).run() {
+    match ip_in_namespace(switch).args(["link", "delete", host]).run() {
         Err(error) if ports(switch)?.contains_key(host) => Err(error),
         _ => Ok(()),
     }
@@ -180,7 +176,7 @@ pub(crate) fn owner(lab: &LabName) -> Result<Option<PathBuf>> {
     Ok((!text.trim().is_empty()).then(|| text.trim_end_matches('\n').into()))
 }
 
-/// The kernel keeps at most 255 bytes.
+/// The alias of the link of a lab: its folder, at most 255 bytes, which is the kernel's limit.
 pub(crate) fn alias(dir: &Path) -> String {
     let mut text = dir.display().to_string();
     while text.len() > 255 {
@@ -189,7 +185,7 @@ pub(crate) fn alias(dir: &Path) -> String {
     text
 }
 
-fn inside(switch: i32) -> Tool {
+fn ip_in_namespace(switch: i32) -> Tool {
     Tool::new("nsenter").args([&format!("--net={}", namespace(switch)), "ip"])
 }
 

@@ -1,15 +1,15 @@
-//! How a result is written.
+//! The format of results.
 
 use clap::{Args, ValueEnum};
 
-/// How a result is written.
+/// The format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Columns for people
+    /// A table
     Table,
-    /// More columns
+    /// A table with more columns
     Wide,
-    /// Names only, one a line
+    /// Names only, one per line
     Name,
     Json,
     Yaml,
@@ -18,7 +18,7 @@ pub(crate) enum Format {
 /// `-o`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FormatFlag {
-    /// How the result is written
+    /// Format of the result
     #[arg(short = 'o', long = "output", value_enum, help_heading = None, value_name = "FORMAT", default_value = "table")]
     pub output: Format,
 }
