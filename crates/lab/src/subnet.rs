@@ -12,6 +12,8 @@ pub(crate) const MAX_HOSTS: u8 = 200;
 
 /// Candidates: the /24s of these /16s, in this order.
 const RANGES: [(u8, u8); 3] = [(172, 30), (172, 29), (172, 28)];
+/// The /16 of the subnets that only hosts have.
+const INNER: (u8, u8) = (172, 27);
 
 /// A range of addresses that the machine already uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +36,13 @@ pub(crate) fn machine(net: Ipv4Net) -> Ipv4Addr {
 /// Address of the n-th host, counted from 1.
 pub(crate) fn host(net: Ipv4Net, n: u8) -> Ipv4Addr {
     at(net, 10 + n)
+}
+
+/// The second subnet of a lab. Only the switch and its hosts have it: the machine has no route to it, and two labs may have the
+/// same.
+pub(crate) fn inner(net: Ipv4Net) -> Ipv4Net {
+    let [_, _, c, _] = net.network().octets();
+    Ipv4Net::new(Ipv4Addr::new(INNER.0, INNER.1, c, 0), net.prefix_len()).unwrap_or(net)
 }
 
 fn at(net: Ipv4Net, last: u8) -> Ipv4Addr {
@@ -156,6 +165,13 @@ mod tests {
         let text = r#"[{"dst":"172.30.7.0/24","dev":"if621"},{"dst":"172.30.8.0/24","dev":"if7"}]"#;
         let found: Vec<_> = parse(text, &lab("a"), |link| link == "if7").unwrap();
         assert_eq!(found.into_iter().map(|u| u.what).collect::<Vec<_>>(), ["route 172.30.8.0/24 dev if7"]);
+    }
+
+    #[test]
+    fn the_second_subnet_is_none_that_the_machine_is_connected_to() {
+        let net: Ipv4Net = "172.29.4.0/24".parse().unwrap();
+        assert_eq!(inner(net).to_string(), "172.27.4.0/24");
+        assert!(RANGES.iter().all(|range| *range != INNER));
     }
 
     #[test]
