@@ -2,8 +2,6 @@
 
 use std::io::Read as _;
 
-use lzma_rust2::XzReader;
-
 /// Positions in the header of a bzImage (Documentation/arch/x86/boot.rst of Linux).
 const SETUP_SECTORS: usize = 0x1f1;
 const MAGIC: usize = 0x202;
@@ -13,24 +11,40 @@ const PAYLOAD_LENGTH: usize = 0x24c;
 /// The first version of the header that describes the payload: 2.08.
 const WITH_PAYLOAD: u16 = 0x0208;
 const SECTOR: usize = 512;
+/// First bytes of the two formats that Debian's kernels are packed in.
+const LZ4_LEGACY: &[u8] = b"\x02\x21\x4c\x18";
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+const LZ4_BLOCK: usize = 8 << 20;
 
 /// The ELF file inside a bzImage; `None` if the image is something else or is compressed in a way that is not known.
 pub(crate) fn uncompressed(image: &[u8]) -> Option<Vec<u8>> {
     let payload = payload(image)?;
-    let kernel = if payload.starts_with(b"\xfd7zXZ\0") {
-        unpacked(XzReader::new(payload, false))
-    } else if payload.starts_with(b"\x28\xb5\x2f\xfd") {
-        // The kernel's build appends the unpacked size.
-        unpacked(zstd::Decoder::with_buffer(payload).ok()?.single_frame())
+    let kernel = if let Some(blocks) = payload.strip_prefix(LZ4_LEGACY) {
+        from_lz4(blocks)
+    } else if payload.starts_with(ZSTD) {
+        from_zstd(payload)
     } else {
         None
     };
     kernel.filter(|kernel| kernel.starts_with(b"\x7fELF"))
 }
 
-fn unpacked(mut reader: impl std::io::Read) -> Option<Vec<u8>> {
+/// The legacy format of LZ4: blocks of 8 MiB, each after its packed size. The kernel's build appends the unpacked size.
+fn from_lz4(mut blocks: &[u8]) -> Option<Vec<u8>> {
     let mut kernel = Vec::new();
-    reader.read_to_end(&mut kernel).ok()?;
+    while blocks.len() > 4 {
+        let (size, rest) = blocks.split_first_chunk::<4>()?;
+        let (block, rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*size)).ok()?)?;
+        kernel.extend(lz4_flex::block::decompress(block, LZ4_BLOCK).ok()?);
+        blocks = rest;
+    }
+    Some(kernel)
+}
+
+fn from_zstd(payload: &[u8]) -> Option<Vec<u8>> {
+    let mut kernel = Vec::new();
+    // The unpacked size follows the frame.
+    zstd::Decoder::with_buffer(payload).ok()?.single_frame().read_to_end(&mut kernel).ok()?;
     Some(kernel)
 }
 
@@ -58,8 +72,9 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// `printf '\177ELF kernel' | xz --check=crc32 --x86 --lzma2`, as Linux packs itself.
-    const XZ: &str = "fd377a585a0000016922de3602010400210116000d86351f01000a7f454c46206b65726e656c0000d0e2378a00011f0b3d620e7a9042990d010000000001595a";
+    /// `printf '\177ELF kernel kernel kernel' | lz4 -l`, as Linux packs itself.
+    const LZ4: &str = "02214c1814000000b57f454c46206b65726e656c07005065726e656c";
+    const KERNEL: &[u8] = b"\x7fELF kernel kernel kernel";
 
     fn image(payload: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 2 * SECTOR + 16];
@@ -76,11 +91,11 @@ mod tests {
 
     #[test]
     fn unpacks_what_debian_ships() {
-        let size = 11_u32.to_le_bytes();
-        let xz = [&hex::decode(XZ).unwrap()[..], &size].concat();
-        assert_eq!(uncompressed(&image(&xz)).unwrap(), b"\x7fELF kernel");
-        let zstd = [&zstd::encode_all(&b"\x7fELF kernel"[..], 3).unwrap()[..], &size].concat();
-        assert_eq!(uncompressed(&image(&zstd)).unwrap(), b"\x7fELF kernel");
+        let size = u32::try_from(KERNEL.len()).unwrap().to_le_bytes();
+        let lz4 = [&hex::decode(LZ4).unwrap()[..], &size].concat();
+        assert_eq!(uncompressed(&image(&lz4)).unwrap(), KERNEL);
+        let zstd = [&zstd::encode_all(KERNEL, 3).unwrap()[..], &size].concat();
+        assert_eq!(uncompressed(&image(&zstd)).unwrap(), KERNEL);
     }
 
     #[test]
