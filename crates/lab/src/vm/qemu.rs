@@ -36,7 +36,7 @@ pub(crate) fn command(
     if kvm {
         add("-accel", "kvm".into());
     }
-    add("-accel", "tcg,thread=multi,tb-size=512".into());
+    add("-accel", "tcg,thread=multi,tb-size=1024".into());
     // What is left out here halves the cost of page faults in emulation.
     add("-cpu", if kvm { "max".into() } else { "max,la57=off,erms=off,fsrm=off".into() });
     add("-machine", "q35".into());
