@@ -370,6 +370,7 @@ impl Lab {
         let switch = net::ensure_switch(&self.name, self.state.subnet, &cgroups, &script)?;
         net::ensure_uplink(&self.name, self.state.subnet, switch, &self.dir)?;
         if let Some(options) = self.state.kind.vm() {
+            vm::routing::reserve(&self.name, self.state.subnet, options)?;
             vm::routing::ensure(switch, self.state.subnet, options, self.state.hosts)?;
             let addresses = vm::network::gateways(self.state.subnet, options);
             vm::dns::ensure(&self.name, &cgroups, switch, &script, &addresses)?;
@@ -422,12 +423,16 @@ fn claim(name: &LabName, dir: PathBuf, known: Option<LabState>, new: LabState) -
             }
             LabState { hosts: new.hosts.max(state.hosts), ..state }
         }
-        None => LabState { subnet: subnet::choose(name, &used)?, ..new },
+        None => {
+            let inner = new.kind.vm().is_some_and(|vm| vm::network::inner_subnet(new.subnet, vm).is_some());
+            LabState { subnet: subnet::choose(name, &used, inner)?, ..new }
+        }
     };
     state.save(&dir)?;
     write(&dir.join(SCRIPT_FILE), SCRIPT.as_bytes(), 0o700)?;
     // Other labs see the choice by the route; it must exist before the lock is released.
     net::ensure_route(name, state.subnet)?;
+    state.kind.vm().map_or(Ok(()), |vm| vm::routing::reserve(name, state.subnet, vm))?;
     Ok(Lab { name: name.clone(), dir, state })
 }
 

@@ -46,10 +46,14 @@ pub(crate) fn nics(lab: &LabName, net: Ipv4Net, vm: &VmOptions, host: &str, n: u
     nics
 }
 
+/// The second subnet of a lab, if its hosts have one.
+pub(crate) fn inner_subnet(net: Ipv4Net, vm: &VmOptions) -> Option<Ipv4Net> {
+    (vm.has(VmProfile::Nat) || vm.has(VmProfile::TwoNics)).then(|| subnet::inner(net))
+}
+
 /// The address of the n-th host for cluster traffic: the host owns it, and all other hosts reach it.
 pub(crate) fn cluster_address(net: Ipv4Net, vm: &VmOptions, n: u8) -> Ipv4Addr {
-    let inner = vm.has(VmProfile::Nat) || vm.has(VmProfile::TwoNics);
-    subnet::host(if inner { subnet::inner(net) } else { net }, n)
+    subnet::host(inner_subnet(net, vm).unwrap_or(net), n)
 }
 
 /// The addresses of the switch where hosts look for a name server.

@@ -1,15 +1,25 @@
-//! What the switch does for virtual machines beyond its bridge: a second bridge, and the translation of login addresses.
+//! What the switch does for virtual machines beyond its bridge: a second bridge, and the translation of login addresses. A route
+//! keeps packets for the second subnet on the machine.
 
 use std::fmt::Write as _;
 
 use ipnet::Ipv4Net;
 
-use super::{network::INNER, options::VmOptions, profile::VmProfile};
-use crate::{Result, net, subnet};
+use super::{
+    network::{INNER, inner_subnet},
+    options::VmOptions,
+    profile::VmProfile,
+};
+use crate::{LabName, Result, net, subnet};
+
+/// Reserves the second subnet, if the lab has one: the machine's default route would send packets for it outside.
+pub(crate) fn reserve(lab: &LabName, net: Ipv4Net, vm: &VmOptions) -> Result<()> {
+    inner_subnet(net, vm).map_or(Ok(()), |inner| net::ensure_route(lab, inner))
+}
 
 /// Creates what is missing of it in the switch's namespace.
 pub(crate) fn ensure(switch: i32, net: Ipv4Net, vm: &VmOptions, hosts: u8) -> Result<()> {
-    if !vm.has(VmProfile::Nat) && !vm.has(VmProfile::TwoNics) {
+    if inner_subnet(net, vm).is_none() {
         return Ok(());
     }
     if !net::ports(switch)?.contains_key(INNER) {

@@ -25,7 +25,9 @@ fn up(scratch: &Scratch, hosts: u32, os: VmOs, profiles: &[VmProfile]) -> Lab {
 }
 
 fn run(lab: &Lab, host: &str, command: &str) -> String {
-    ssh(lab, host, User::Root, command).unwrap_or_else(|error| panic!("{host}: {command}: {error}"))
+    let result = ssh(lab, host, User::Root, command);
+    assert!(result.is_ok(), "{host}: {command}: {result:?}");
+    result.unwrap_or_default()
 }
 
 fn succeeds(lab: &Lab, host: &str, command: &str) -> bool {
@@ -194,6 +196,7 @@ fn vm_with_two_nics_has_a_network_that_the_machine_does_not_reach() {
     let second = hosts[1].cluster_address;
     assert_ne!(hosts[1].address, second);
     run(&lab, "h1", &format!("ping -c1 -W5 {second}"));
+    // Not even by the machine's default route.
     assert!(!connects(second, 22), "the machine reached it");
     // Both cables are unplugged.
     lab.cut("h2").unwrap();
