@@ -24,7 +24,7 @@ gen:
 
 # Write the golden stories of the planner again: read the diff.
 golden:
-    UPDATE_GOLDEN=1 cargo test -p kubeon-plan --test stories
+    UPDATE_GOLDEN=1 cargo test -p kubeon-plan --test integration
 
 bench-create:
     cargo xtask bench create

@@ -46,7 +46,9 @@ impl ProgramRun {
         let command = match (find_on_path("setpriv"), find_on_path("timeout")) {
             (Some(_), Some(timeout)) => {
                 let mut command = die_with_parent("TERM", timeout);
-                command.args(["--kill-after", "10"]).arg(limit.as_secs().to_string()).arg(program);
+                // This process enforces the limit. The later limit of `timeout` must not race with it.
+                let later = limit + GRACE_PERIOD;
+                command.args(["--kill-after", "10"]).arg(later.as_secs_f64().to_string()).arg(program);
                 command
             }
             _ => Command::new(program),
