@@ -54,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     let open = || Lab::open(&places, &args.lab);
     match args.verb {
         Verb::Up { hosts } => {
-            let options = LabOptions { places: places.clone(), name: args.lab, hosts };
+            let options = LabOptions { places: places.clone(), name: args.lab, hosts, kind: None };
             let lab = Lab::up(&options, &|progress| match progress {
                 LabProgress::BaseLine(line) => eprintln!("  {line}"),
                 other => eprintln!("{:6.2} s  {other:?}", begin.elapsed().as_secs_f64()),

@@ -19,51 +19,63 @@ use crate::{
 
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,openssh-server,iproute2,iptables,nftables,ipset,conntrack,ethtool,\
     socat,ca-certificates,procps,kmod,curl,python3-minimal,sudo,iputils-ping";
-const CUSTOMIZE: &str = include_str!("base.sh");
+const CUSTOMIZE: &str = concat!(include_str!("base.sh"), include_str!("users.sh"), include_str!("pam.sh"));
 /// Time limit for a build, and for the wait until another command has built it.
-const BUILD_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+pub(crate) const BUILD_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 const MIRROR: &str = "http://deb.debian.org/debian";
 
-/// Returns the path of the base root file system and builds it if it is not in the cache. Of several commands only one
-/// builds; the others wait.
+/// Returns the path of the base root file system and builds it if it is not in the cache.
 pub(crate) fn ensure(places: &Places, lab: &LabName, progress: &dyn Fn(LabProgress)) -> Result<PathBuf> {
     let suite = suite(&fs::read_to_string("/etc/os-release").unwrap_or_default());
-    let path = places.cache.join(format!("base-{}", recipe(&suite)));
+    cached(places, &format!("base-{}", recipe(&suite)), progress, |new| {
+        tool::check(&[("debootstrap", "debootstrap"), ("chroot", "coreutils")])?;
+        build(new, lab, &suite, progress)
+    })
+}
+
+/// Returns the folder of this name in the cache and calls `build` with an absent path for it if it is not there. Of several
+/// commands only one builds; the others wait.
+pub(crate) fn cached(
+    places: &Places,
+    name: &str,
+    progress: &dyn Fn(LabProgress),
+    build: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let path = places.cache.join(name);
     if path.exists() {
         progress(LabProgress::BaseFound);
         return Ok(path);
     }
-    tool::check(&[("debootstrap", "debootstrap"), ("chroot", "coreutils")])?;
     make_dir(&places.cache, 0o755)?;
     progress(LabProgress::BaseMissing);
     let _lock = lock(&path.with_extension("lock"))?;
     if !path.exists() {
         let begin = Instant::now();
-        build(&path, lab, &suite, progress)?;
+        let new = path.with_extension("building");
+        // A killed build leaves a folder, but no processes.
+        remove(&new)?;
+        build(&new)?;
+        fs::rename(&new, &path).map_err(Error::file("rename", new))?;
         progress(LabProgress::BaseBuilt(begin.elapsed()));
     }
     Ok(path)
 }
 
-fn build(path: &Path, lab: &LabName, suite: &str, progress: &dyn Fn(LabProgress)) -> Result<()> {
-    let new = path.with_extension("building");
-    // A killed build leaves a folder, but no processes.
-    remove(&new)?;
+fn build(new: &Path, lab: &LabName, suite: &str, progress: &dyn Fn(LabProgress)) -> Result<()> {
     let mirror = mirror(suite);
     let include = format!("--include={PACKAGES}");
     contained(lab)
         // Without this flag debootstrap checks no signature when the archive's keys are missing.
         .args(["debootstrap", "--force-check-gpg", "--variant=minbase", &include, suite])
-        .args([&new])
+        .args([new])
         .args([&mirror])
         .limit(BUILD_TIMEOUT)
         .run_with(|line| progress(LabProgress::BaseLine(line.to_owned())))?;
-    contained(lab).args(["chroot"]).args([&new]).args(["sh", "-s"]).input(CUSTOMIZE).run()?;
-    fs::rename(&new, path).map_err(Error::file("rename", new))
+    contained(lab).args(["chroot"]).args([new]).args(["sh", "-s"]).input(CUSTOMIZE).run().map(drop)
 }
 
 /// A program in its own mount and process namespaces. The kernel ends it with this process, even by SIGKILL.
-fn contained(lab: &LabName) -> Tool {
+pub(crate) fn contained(lab: &LabName) -> Tool {
     Tool::new("setpriv").env(process::MARK, lab.as_str()).args([
         "--pdeathsig=KILL",
         "unshare",
@@ -122,15 +134,18 @@ fn suite(os_release: &str) -> String {
         .unwrap_or_else(|| "bookworm".to_owned())
 }
 
-/// The mirror that this machine's apt uses for the suite, or Debian's own.
-fn mirror(suite: &str) -> String {
+/// The mirror that this machine's apt uses for the suite or, if it uses none, for its own; else Debian's.
+pub(crate) fn mirror(suite: &str) -> String {
     let dir = Path::new("/etc/apt/sources.list.d");
     let mut files: Vec<_> =
         fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     files.sort();
     files.push("/etc/apt/sources.list".into());
-    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
-    texts.filter_map(|text| find_mirror(&text, suite)).next().unwrap_or_else(|| MIRROR.to_owned())
+    let texts: Vec<_> = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
+    let own = self::suite(&fs::read_to_string("/etc/os-release").unwrap_or_default());
+    let found =
+        [suite, &own].into_iter().find_map(|suite| texts.iter().find_map(|text| find_mirror(text, suite)));
+    found.unwrap_or_else(|| MIRROR.to_owned())
 }
 
 fn find_mirror(sources: &str, suite: &str) -> Option<String> {

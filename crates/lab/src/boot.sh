@@ -188,11 +188,35 @@ boot() {
     /sbin/init --log-target=console --show-status=no
 }
 
+# A virtual machine: "$@" is its process. LAB_PORTS has one line per network card: port, blank, bridge.
+machine() {
+  join supervisor
+  local port bridge state=up status=0
+  [ ! -e "$LAB_DIR/cut" ] || state=down
+  while read -r port bridge; do
+    nsenter --net="$LAB_SWITCH" ip -batch - <<BATCH
+tuntap add dev $port mode tap
+link set $port master $bridge $state
+BATCH
+  done <<< "$LAB_PORTS"
+  (join payload && exec nsenter --net="$LAB_SWITCH" "$@") || status=$?
+  say "$LAB_HOST ended with status $status"
+  exit "$status"
+}
+
+# The name server of virtual machines: "$@" is its process. It ends with the switch, whose cgroup it is in.
+dns() {
+  join payload
+  exec nsenter --net="$LAB_SWITCH" "$@"
+}
+
 case ${1:-} in
   switch) switch ;;
   switch-net) switch_net ;;
   power) power ;;
   enter) enter ;;
   boot) boot ;;
-  *) echo "usage: boot.sh switch | power" >&2; exit 2 ;;
+  machine) machine "${@:2}" ;;
+  dns) dns "${@:2}" ;;
+  *) echo "usage: boot.sh switch | power | machine PROGRAM | dns PROGRAM" >&2; exit 2 ;;
 esac

@@ -31,7 +31,9 @@ pub(crate) const DISKS: &str = "hosts";
 /// Files with the key and the password of the lab, and with a host's key.
 pub(crate) const KEY: &str = "id_ed25519";
 pub(crate) const PASSWORD: &str = "password";
-pub(crate) const HOST_KEY: &str = "upper/etc/ssh/ssh_host_ed25519_key";
+/// The files of a host's disk that its base lacks, in the host's folder.
+pub(crate) const UPPER: &str = "upper";
+pub(crate) const HOST_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
 /// Users that can log in with the lab's password.
 const USERS: [&str; 3] = ["root", "admin", "operator"];
 
@@ -66,7 +68,7 @@ pub(crate) fn template(
     Ok(DiskTemplate { lab: lab.clone(), net, public_key, shadow, shadow_group })
 }
 
-/// Creates the disk of a host unless it exists. A rename makes `dir` appear complete.
+/// Creates the disk of a host unless it exists.
 pub(crate) fn ensure(
     dir: &Path,
     base: &Path,
@@ -74,6 +76,24 @@ pub(crate) fn ensure(
     address: std::net::Ipv4Addr,
     template: &DiskTemplate,
 ) -> Result<()> {
+    create(dir, |new| {
+        for (part, mode) in [("work", 0o700), ("root", 0o755), (UPPER, 0o755), ("var", 0o755)] {
+            make_dir(&new.join(part), mode)?;
+        }
+        Tool::new("cp")
+            .env(process::MARK, template.lab.as_str())
+            .args(["-a", "--reflink=auto", "-T"])
+            .args([&base.join("var"), &new.join("var")])
+            .run()?;
+        let upper = new.join(UPPER);
+        write_identity(&upper, host, address, template)?;
+        let resolv = format!("nameserver {}\noptions attempts:1 timeout:1\n", gateway(template.net));
+        write_plain(&upper.join("etc/resolv.conf"), resolv.as_bytes(), 0o644)
+    })
+}
+
+/// Creates the folder of a host unless it exists, with what `fill` puts into it. `dir` appears by a rename, complete.
+pub(crate) fn create(dir: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if dir.exists() {
         return Ok(());
     }
@@ -81,31 +101,31 @@ pub(crate) fn ensure(
     if new.exists() {
         fs::remove_dir_all(&new).map_err(Error::file("remove", &new))?;
     }
-    for (part, mode) in [("", 0o700), ("work", 0o700), ("root", 0o755), ("upper", 0o755), ("var", 0o755)] {
-        make_dir(&new.join(part), mode)?;
-    }
+    make_dir(&new, 0o700)?;
+    fill(&new)?;
+    fs::rename(&new, dir).map_err(Error::file("rename", new))
+}
+
+/// Writes the files that make a host this host: its names, keys and passwords. `upper` hides files of the base.
+pub(crate) fn write_identity(
+    upper: &Path,
+    host: &str,
+    address: std::net::Ipv4Addr,
+    template: &DiskTemplate,
+) -> Result<()> {
     for part in ["etc", "etc/ssh"] {
-        make_dir(&new.join("upper").join(part), 0o755)?;
+        make_dir(&upper.join(part), 0o755)?;
     }
-    Tool::new("cp")
-        .env(process::MARK, template.lab.as_str())
-        .args(["-a", "--reflink=auto", "-T"])
-        .args([&base.join("var"), &new.join("var")])
-        .run()?;
     let hosts = format!("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{address} {host}\n");
-    let resolv = format!("nameserver {}\noptions attempts:1 timeout:1\n", gateway(template.net));
-    let upper = new.join("upper");
     let plain = |name: &str, content: &[u8], mode| write_plain(&upper.join("etc").join(name), content, mode);
     plain("hostname", format!("{host}\n").as_bytes(), 0o644)?;
     plain("hosts", hosts.as_bytes(), 0o644)?;
-    plain("resolv.conf", resolv.as_bytes(), 0o644)?;
     plain("machine-id", format!("{}\n", random_hex(16)?).as_bytes(), 0o444)?;
     plain("ssh/lab_authorized_keys", template.public_key.as_bytes(), 0o644)?;
     plain("shadow", &template.shadow, 0o640)?;
     let shadow = upper.join("etc/shadow");
     chown(&shadow, None, Some(template.shadow_group)).map_err(Error::file("change the group of", shadow))?;
-    make_key(&template.lab, &new.join(HOST_KEY), host)?;
-    fs::rename(&new, dir).map_err(Error::file("rename", new))
+    make_key(&template.lab, &upper.join(HOST_KEY), host)
 }
 
 /// Checks that an overlay file system can use this folder.

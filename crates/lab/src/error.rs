@@ -37,6 +37,46 @@ pub enum Error {
         /// The Debian packages that contain them.
         packages: Vec<String>,
     },
+    /// A device of the machine is missing.
+    #[error("{device} is missing: load its kernel module with: modprobe {module}")]
+    NoDevice {
+        /// The device.
+        device: &'static str,
+        /// The kernel module that makes it.
+        module: &'static str,
+    },
+    /// A name stands for nothing.
+    #[error("{what} {given:?} is unknown; known: {known}")]
+    Choice {
+        /// What it should name.
+        what: &'static str,
+        /// What was given.
+        given: String,
+        /// All names.
+        known: String,
+    },
+    /// Two profiles of virtual machines exclude each other.
+    #[error("profiles {first} and {second} exclude each other: {reason}; choose one of them")]
+    Profiles {
+        /// One profile.
+        first: &'static str,
+        /// The other one.
+        second: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A lab of this name has hosts of another kind.
+    #[error(
+        "the hosts of lab {lab} are {present}, not {asked}; use another --lab NAME, or end it with: kubeon lab down --lab {lab}"
+    )]
+    OtherKind {
+        /// The lab.
+        lab: String,
+        /// What its hosts are.
+        present: String,
+        /// What was asked for.
+        asked: String,
+    },
     /// There is no folder for state or cache.
     #[error("neither {variable} nor HOME is set: set {variable} to a folder")]
     NoPlace {

@@ -12,18 +12,31 @@ use std::{
 
 use kubeon_process::BackgroundProgram;
 
-use crate::{Error, LabName, Result, cgroup::Cgroups, net, process, subnet};
+use crate::{
+    Error, HostKind, LabName, Result, VmOptions,
+    cgroup::Cgroups,
+    net, process, subnet,
+    vm::{network, qemu},
+};
 
 /// Time limit from power on to an answer by SSH: ten times what a busy machine with two cores needs.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limits for one try: to connect, and to get the first bytes from sshd.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+const BANNER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same for a virtual machine, whose processor may be emulated. A try that is given up costs the guest a process.
+const VM_BOOT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+const VM_BANNER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A host of a lab, as [`Lab::hosts`](crate::Lab::hosts) observed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabHost {
     /// `h1` to `hN`.
     pub name: String,
-    /// Its only address, the same after every boot.
+    /// The address to log in to, the same after every boot.
     pub address: Ipv4Addr,
+    /// The address that the host owns and that other hosts reach; usually the same.
+    pub cluster_address: Ipv4Addr,
     /// Whether it has power and network.
     pub state: HostState,
 }
@@ -53,6 +66,7 @@ impl std::fmt::Display for HostState {
 pub(crate) struct Power<'a> {
     pub lab: &'a LabName,
     pub cgroups: &'a Cgroups,
+    pub kind: &'a HostKind,
     pub base: &'a Path,
     pub script: &'a Path,
     pub dir: &'a Path,
@@ -68,7 +82,7 @@ impl Power<'_> {
     /// Boots a host that does not run. Returns its supervisor process, which ends when the host does.
     pub(crate) fn on(&self, name: &str, number: u8) -> Result<BackgroundProgram> {
         off(self.lab, self.cgroups, name)?;
-        net::remove_port(self.switch, name)?;
+        net::remove_ports(self.switch, name)?;
         self.cgroups.create(self.lab, name)?;
         let console = self.dir.join(CONSOLE);
         let log = fs::File::options()
@@ -76,27 +90,43 @@ impl Power<'_> {
             .append(true)
             .open(&console)
             .map_err(Error::file("open", &console))?;
-        let address = subnet::host(self.net, number);
         let mut command = Command::new("setsid");
         command
             .arg("bash")
             .arg(self.script)
-            .arg("power")
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env(process::MARK, self.lab.as_str())
             .env("LAB_CGROUPS", self.cgroups.lines(self.lab, name))
-            .env("LAB_MODE", self.cgroups.mode())
             .env("LAB_SWITCH", net::namespace(self.switch))
             .env("LAB_DIR", self.dir)
-            .env("LAB_BASE", self.base)
             .env("LAB_HOST", name)
+            .current_dir("/");
+        match self.kind {
+            HostKind::Namespaces => self.add_namespaces(&mut command, number),
+            HostKind::Vm(vm) => self.add_vm(&mut command, vm, name, number),
+        }
+        BackgroundProgram::start(command, log)
+            .map_err(|source| Error::Start { program: "setsid bash boot.sh".to_owned(), source })
+    }
+
+    fn add_namespaces(&self, command: &mut Command, number: u8) {
+        let address = subnet::host(self.net, number);
+        command
+            .arg("power")
+            .env("LAB_MODE", self.cgroups.mode())
+            .env("LAB_BASE", self.base)
             .env("LAB_ADDRESS", format!("{address}/24"))
             .env("LAB_GATEWAY", subnet::gateway(self.net).to_string())
-            .env("LAB_MAC", self.lab.mac(address.octets()[3]))
-            .current_dir("/");
-        BackgroundProgram::start(command, log)
-            .map_err(|source| Error::Start { program: "setsid bash boot.sh power".to_owned(), source })
+            .env("LAB_MAC", self.lab.mac(address.octets()[3]));
+    }
+
+    fn add_vm(&self, command: &mut Command, vm: &VmOptions, name: &str, number: u8) {
+        let nics = network::nics(self.lab, self.net, vm, name, number);
+        let ports: Vec<_> = nics.iter().map(|nic| format!("{} {}", nic.port, nic.bridge)).collect();
+        let console = self.dir.join(CONSOLE);
+        let program = qemu::command(name, self.base, self.dir, &console, &nics, qemu::kvm_works());
+        command.arg("machine").args(program).env("LAB_PORTS", ports.join("\n"));
     }
 
     /// Waits until the host answers by SSH. Fails immediately if `supervisor` ends first.
@@ -107,10 +137,14 @@ impl Power<'_> {
         mut supervisor: Option<BackgroundProgram>,
     ) -> Result<()> {
         let begin = Instant::now();
+        let (limit, answer) = match self.kind {
+            HostKind::Namespaces => (BOOT_TIMEOUT, BANNER_TIMEOUT),
+            HostKind::Vm(_) => (VM_BOOT_TIMEOUT, VM_BANNER_TIMEOUT),
+        };
         let target = SocketAddr::from((subnet::host(self.net, number), 22));
         let log = || fs::read_to_string(self.dir.join(CONSOLE)).unwrap_or_default();
-        while begin.elapsed() < BOOT_TIMEOUT {
-            if sends_ssh_banner(target) {
+        while begin.elapsed() < limit {
+            if sends_ssh_banner(target, answer) {
                 if let Some(supervisor) = supervisor {
                     supervisor.reap();
                 }
@@ -138,11 +172,10 @@ pub(crate) fn off(lab: &LabName, cgroups: &Cgroups, name: &str) -> Result<()> {
     cgroups.remove(lab, name)
 }
 
-fn sends_ssh_banner(target: SocketAddr) -> bool {
-    let limit = Duration::from_millis(200);
-    let Ok(mut stream) = TcpStream::connect_timeout(&target, limit) else { return false };
+fn sends_ssh_banner(target: SocketAddr, limit: Duration) -> bool {
+    let Ok(mut stream) = TcpStream::connect_timeout(&target, CONNECT_TIMEOUT) else { return false };
     let mut banner = [0; 4];
-    stream.set_read_timeout(Some(limit * 5)).is_ok()
+    stream.set_read_timeout(Some(limit)).is_ok()
         && stream.read_exact(&mut banner).is_ok()
         && &banner == b"SSH-"
 }

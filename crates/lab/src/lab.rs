@@ -8,16 +8,18 @@ use std::{
     time::Instant,
 };
 
+use ipnet::Ipv4Net;
+
 use crate::{
-    Error, HostState, LabHost, LabName, LabProgress, Leftover, Places, Result, base,
+    Error, HostKind, HostState, LabHost, LabName, LabProgress, Leftover, Places, Result, base,
     cgroup::Cgroups,
     disk, down,
     host::{self, CUT, Power},
     leftovers,
     lock::LabLock,
-    net,
+    net, notes,
     state::{LabState, make_dir, write},
-    subnet, tool,
+    subnet, tool, vm,
 };
 
 const SCRIPT: &str = include_str!("boot.sh");
@@ -33,6 +35,8 @@ pub struct LabOptions {
     pub name: LabName,
     /// Minimum number of hosts, 1 to 200.
     pub hosts: u32,
+    /// What the hosts are; `None`: what they are already, in a new lab namespaces.
+    pub kind: Option<HostKind>,
 }
 
 /// A user account of every host.
@@ -81,6 +85,8 @@ impl Lab {
         let _lock = LabLock::lab(name)?;
         refuse_foreign(name, &dir)?;
         let known = LabState::load(&dir)?;
+        let kind = HostKind::resolve(name, known.as_ref().map(|state| &state.kind), options.kind.as_ref())?;
+        kind.vm().map_or(Ok(()), vm::programs::check)?;
         let base = match &known {
             Some(state) if state.base.exists() => {
                 progress(LabProgress::BaseFound);
@@ -89,14 +95,18 @@ impl Lab {
             Some(state) => {
                 return Err(Error::NoBase { lab: name.to_string(), path: state.base.clone() });
             }
-            None => base::ensure(places, name, progress)?,
+            None => match &kind {
+                HostKind::Namespaces => base::ensure(places, name, progress)?,
+                HostKind::Vm(options) => vm::base::ensure(places, name, options, progress)?,
+            },
         };
         make_dir(&dir, 0o700)?;
         make_dir(&dir.join(disk::DISKS), 0o700)?;
         disk::check_place(&dir, "KUBEON_HOME")?;
         disk::check_place(&base, "KUBEON_CACHE")?;
-        let lab = claim(options, dir, known, base, hosts)?;
-        if let Some(note) = inotify_note(lab.state.hosts) {
+        let new = LabState { version: LabState::VERSION, subnet: Ipv4Net::default(), base, hosts, kind };
+        let lab = claim(name, dir, known, new)?;
+        if let Some(note) = notes::note(&lab.state.kind, lab.state.hosts) {
             progress(LabProgress::Note(note));
         }
         lab.boot_all(progress)?;
@@ -149,6 +159,11 @@ impl Lab {
         &self.dir
     }
 
+    /// What the hosts are.
+    pub fn kind(&self) -> &HostKind {
+        &self.state.kind
+    }
+
     /// The subnet, such as `172.30.0.0/24`: the bridge has .1, the machine .2, hosts .11 and on.
     pub fn subnet(&self) -> String {
         self.state.subnet.to_string()
@@ -175,7 +190,11 @@ impl Lab {
                 (true, None) if !self.host_dir(&name).join(CUT).exists() => HostState::Running,
                 (true, _) => HostState::Cut,
             };
-            Ok(LabHost { name, address: subnet::host(self.state.subnet, n), state })
+            let address = subnet::host(self.state.subnet, n);
+            let options = self.state.kind.vm();
+            let cluster_address =
+                options.map_or(address, |vm| vm::network::cluster_address(self.state.subnet, vm, n));
+            Ok(LabHost { name, address, cluster_address, state })
         };
         (1..=self.state.hosts).map(observe).collect()
     }
@@ -188,7 +207,7 @@ impl Lab {
         let cgroups = Cgroups::detect()?;
         host::off(&self.name, &cgroups, host)?;
         match net::switch(&self.name, &cgroups)? {
-            Some(switch) => net::remove_port(switch, host),
+            Some(switch) => net::remove_ports(switch, host),
             None => Ok(()),
         }
     }
@@ -223,7 +242,9 @@ impl Lab {
         words.extend(option("UserKnownHostsFile", self.dir.join(KNOWN_HOSTS).display().to_string()));
         words.extend(option("GlobalKnownHostsFile", "/dev/null".into()));
         words.extend(option("StrictHostKeyChecking", "yes".into()));
-        words.extend(option("ConnectTimeout", "5".into()));
+        // An emulated processor needs seconds for the handshake.
+        let limit = if self.state.kind.is_namespaces() { "5" } else { "30" };
+        words.extend(option("ConnectTimeout", limit.into()));
         words.extend(option("LogLevel", "ERROR".into()));
         words.push(format!("{}@{address}", user.name()));
         Ok(words)
@@ -247,7 +268,8 @@ impl Lab {
     /// Lines for a known_hosts file, one per host, by address.
     pub fn known_hosts(&self) -> Result<String> {
         let line = |n: u8| {
-            let path = self.host_dir(&host_name(n)).join(disk::HOST_KEY).with_extension("pub");
+            let upper = self.host_dir(&host_name(n)).join(disk::UPPER);
+            let path = upper.join(disk::HOST_KEY).with_extension("pub");
             let key = fs::read_to_string(&path).map_err(Error::file("read", path))?;
             let words: Vec<_> = key.split(' ').take(2).map(str::trim).collect();
             Ok(format!("{} {}\n", subnet::host(self.state.subnet, n), words.join(" ")))
@@ -275,8 +297,15 @@ impl Lab {
         }
         let template = disk::template(&self.name, &self.dir, &self.state.base, self.state.subnet)?;
         let failed = self.each_host(|n| {
-            let (host, address) = (host_name(n), subnet::host(self.state.subnet, n));
-            disk::ensure(&self.host_dir(&host), &self.state.base, &host, address, &template)
+            let (host, net, base) = (host_name(n), self.state.subnet, &self.state.base);
+            let dir = self.host_dir(&host);
+            match &self.state.kind {
+                HostKind::Namespaces => disk::ensure(&dir, base, &host, subnet::host(net, n), &template),
+                HostKind::Vm(options) => {
+                    let nics = vm::network::nics(&self.name, net, options, &host, n);
+                    vm::disk::ensure(&dir, base, &host, options, &nics, &template)
+                }
+            }
         });
         if failed.is_empty() { Ok(()) } else { Err(Error::Hosts(failed)) }
     }
@@ -306,6 +335,7 @@ impl Lab {
         let power = Power {
             lab: &self.name,
             cgroups: &network.0,
+            kind: &self.state.kind,
             base: &self.state.base,
             script: &self.dir.join(SCRIPT_FILE),
             dir: &dir,
@@ -337,6 +367,12 @@ impl Lab {
         let script = self.dir.join(SCRIPT_FILE);
         let switch = net::ensure_switch(&self.name, self.state.subnet, &cgroups, &script)?;
         net::ensure_uplink(&self.name, self.state.subnet, switch, &self.dir)?;
+        if let Some(options) = self.state.kind.vm() {
+            vm::routing::reserve(&self.name, self.state.subnet, options)?;
+            vm::routing::ensure(switch, self.state.subnet, options, self.state.hosts)?;
+            let addresses = vm::network::gateways(self.state.subnet, options);
+            vm::dns::ensure(&self.name, &cgroups, switch, &script, &addresses)?;
+        }
         Ok((cgroups, switch))
     }
 
@@ -353,11 +389,10 @@ impl Lab {
             write(&mark, b"", 0o600)?;
         }
         let cgroups = Cgroups::detect()?;
-        let Some(switch) = net::switch(&self.name, &cgroups)? else { return Ok(()) };
-        if net::ports(switch)?.contains_key(host) {
-            return net::set_port(switch, host, plugged);
+        match net::switch(&self.name, &cgroups)? {
+            Some(switch) => net::set_ports(switch, host, plugged),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn host_dir(&self, host: &str) -> PathBuf {
@@ -373,42 +408,30 @@ impl Lab {
     }
 }
 
-/// Chooses the subnet and the number of hosts, and saves both before anything that depends on them exists.
-fn claim(
-    options: &LabOptions,
-    dir: PathBuf,
-    known: Option<LabState>,
-    base: PathBuf,
-    hosts: u8,
-) -> Result<Lab> {
-    let name = options.name.clone();
+/// Chooses the subnet and the number of hosts, and saves both before anything that depends on them exists. `new` is the
+/// state of a lab that does not exist yet, without its subnet.
+fn claim(name: &LabName, dir: PathBuf, known: Option<LabState>, new: LabState) -> Result<Lab> {
     let _subnets = LabLock::subnets()?;
-    let used = subnet::used(&name)?;
+    let used = subnet::used(name)?;
     let state = match known {
         Some(state) => {
             if let Some(other) = subnet::conflict(state.subnet, &used) {
                 let (lab, subnet) = (name.to_string(), state.subnet.to_string());
                 return Err(Error::SubnetTaken { lab, subnet, other: other.what.clone() });
             }
-            LabState { hosts: hosts.max(state.hosts), ..state }
+            LabState { hosts: new.hosts.max(state.hosts), ..state }
         }
-        None => LabState { version: LabState::VERSION, subnet: subnet::choose(&name, &used)?, base, hosts },
+        None => {
+            let inner = new.kind.vm().is_some_and(|vm| vm::network::inner_subnet(new.subnet, vm).is_some());
+            LabState { subnet: subnet::choose(name, &used, inner)?, ..new }
+        }
     };
     state.save(&dir)?;
     write(&dir.join(SCRIPT_FILE), SCRIPT.as_bytes(), 0o700)?;
     // The route shows the choice to other labs; it must exist before the lock is released.
-    net::ensure_route(&name, state.subnet)?;
-    Ok(Lab { name, dir, state })
-}
-
-/// All hosts share the machine's limit of inotify instances. With a kubelet and its container runtime a host uses
-/// about 12; a program that gets none fails with "too many open files".
-fn inotify_note(hosts: u8) -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok()?;
-    let (limit, needed) = (text.trim().parse::<u32>().ok()?, 12 * u32::from(hosts));
-    (limit < needed).then(|| {
-        format!("fs.inotify.max_user_instances is {limit}, {hosts} nodes may need {needed}; raise it with: sysctl -w fs.inotify.max_user_instances=1024")
-    })
+    net::ensure_route(name, state.subnet)?;
+    state.kind.vm().map_or(Ok(()), |vm| vm::routing::reserve(name, state.subnet, vm))?;
+    Ok(Lab { name: name.clone(), dir, state })
 }
 
 fn joined<T>(worker: thread::ScopedJoinHandle<'_, T>) -> T {

@@ -1,7 +1,8 @@
 //! Test hosts on one machine: `kubeon lab`.
 //!
 //! A *lab* is N Linux hosts, each with its own network, mounts, processes, host name and cgroups, booted by real
-//! systemd and reached by real sshd. It needs root, but no container engine and no virtual machine.
+//! systemd and reached by real sshd. It needs root, but no container engine. A host is a set of namespaces on the
+//! machine's kernel, or a virtual machine with a kernel of its own ([`HostKind`]).
 //!
 //! ```text
 //!   machine ── kl<hash> .2 ─┐            ┌─ h1 .11   overlay(base, upper) on /, own /var, systemd, sshd
@@ -25,6 +26,7 @@ mod disk;
 mod down;
 mod error;
 mod host;
+mod kind;
 mod lab;
 mod leftover;
 mod leftovers;
@@ -32,6 +34,7 @@ mod lock;
 mod mounts;
 mod name;
 mod net;
+mod notes;
 mod places;
 mod process;
 mod progress;
@@ -40,12 +43,15 @@ mod stale;
 mod state;
 mod subnet;
 mod tool;
+mod vm;
 
 pub use error::{Error, Result};
 pub use host::{HostState, LabHost};
+pub use kind::HostKind;
 pub use lab::{Lab, LabOptions, User};
 pub use leftover::Leftover;
 pub use name::LabName;
 pub use places::Places;
 pub use progress::LabProgress;
 pub use remedy::LabRemedy;
+pub use vm::{options::VmOptions, os::VmOs, profile::VmProfile};

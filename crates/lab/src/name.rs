@@ -30,8 +30,17 @@ impl LabName {
 
     /// Hardware address of a host, the same after every boot, so that neighbour caches stay valid.
     pub(crate) fn mac(&self, octet: u8) -> String {
+        self.mac_of_kind(0x02, octet)
+    }
+
+    /// Hardware address of a host's second network card.
+    pub(crate) fn second_mac(&self, octet: u8) -> String {
+        self.mac_of_kind(0x06, octet)
+    }
+
+    fn mac_of_kind(&self, first: u8, octet: u8) -> String {
         let d = self.digest();
-        format!("02:6b:{:02x}:{:02x}:{:02x}:{octet:02x}", d[0], d[1], d[2])
+        format!("{first:02x}:6b:{:02x}:{:02x}:{:02x}:{octet:02x}", d[0], d[1], d[2])
     }
 
     /// The third octet of the subnet that is tried first; it differs between most labs.
@@ -108,7 +117,8 @@ mod tests {
 
     #[test]
     fn a_hardware_address_is_local_and_unicast() {
-        let first = u8::from_str_radix(&LabName::default().mac(11)[..2], 16).unwrap();
-        assert_eq!(first & 0b11, 0b10);
+        for mac in [LabName::default().mac(11), LabName::default().second_mac(11)] {
+            assert_eq!(u8::from_str_radix(&mac[..2], 16).unwrap() & 0b11, 0b10);
+        }
     }
 }

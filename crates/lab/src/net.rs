@@ -82,7 +82,7 @@ pub(crate) fn ensure_uplink(lab: &LabName, net: Ipv4Net, switch: i32, dir: &Path
         alias(dir)
     );
     Tool::new("ip").args(["-batch", "-"]).input(text).run()?;
-    ip_in_namespace(switch).args(["link", "set", "machine", "master", "br0", "up"]).run()?;
+    inside(switch, "ip").args(["link", "set", "machine", "master", "br0", "up"]).run()?;
     // The machine forwards no packet of this link. A short neighbour timeout: hosts appear and disappear often.
     set(&format!("ipv4/conf/{link}/forwarding"), "0")?;
     set(&format!("ipv6/conf/{link}/disable_ipv6"), "1")?;
@@ -107,26 +107,36 @@ pub(crate) fn ports(switch: i32) -> Result<BTreeMap<String, bool>> {
         ifname: String,
         flags: Vec<String>,
     }
-    let text = ip_in_namespace(switch).args(["-json", "link", "show"]).run()?;
+    let text = inside(switch, "ip").args(["-json", "link", "show"]).run()?;
     let links: Vec<Link> = serde_json::from_str(&text)
         .map_err(|source| Error::Damaged { path: "ip -json link".into(), source })?;
     Ok(links.into_iter().map(|link| (link.ifname, link.flags.iter().any(|f| f == "UP"))).collect())
 }
 
-/// Sets the port of a host up or down.
-pub(crate) fn set_port(switch: i32, host: &str, up: bool) -> Result<()> {
-    ip_in_namespace(switch).args(["link", "set", host, if up { "up" } else { "down" }]).run().map(drop)
+/// Sets all ports of a host up or down; a dead host has none.
+pub(crate) fn set_ports(switch: i32, host: &str, up: bool) -> Result<()> {
+    for port in ports_of(switch, host)? {
+        inside(switch, "ip").args(["link", "set", &port, if up { "up" } else { "down" }]).run()?;
+    }
+    Ok(())
 }
 
-/// Removes the port of a dead host unless the kernel has already removed it.
-pub(crate) fn remove_port(switch: i32, host: &str) -> Result<()> {
-    if !ports(switch)?.contains_key(host) {
-        return Ok(());
+/// Removes the ports of a dead host unless the kernel has already removed them.
+pub(crate) fn remove_ports(switch: i32, host: &str) -> Result<()> {
+    for port in ports_of(switch, host)? {
+        match inside(switch, "ip").args(["link", "delete", &port]).run() {
+            Err(error) if ports(switch)?.contains_key(&port) => return Err(error),
+            _ => {}
+        }
     }
-    match ip_in_namespace(switch).args(["link", "delete", host]).run() {
-        Err(error) if ports(switch)?.contains_key(host) => Err(error),
-        _ => Ok(()),
-    }
+    Ok(())
+}
+
+/// The port named as the host, and those of further network cards: `h1.2`.
+fn ports_of(switch: i32, host: &str) -> Result<Vec<String>> {
+    let further = format!("{host}.");
+    let of_host = |port: &String| port == host || port.starts_with(&further);
+    Ok(ports(switch)?.into_keys().filter(of_host).collect())
 }
 
 /// Destinations of the unreachable routes of this lab.
@@ -185,8 +195,9 @@ pub(crate) fn alias(dir: &Path) -> String {
     text
 }
 
-fn ip_in_namespace(switch: i32) -> Tool {
-    Tool::new("nsenter").args([&format!("--net={}", namespace(switch)), "ip"])
+/// A program in the switch's network namespace.
+pub(crate) fn inside(switch: i32, program: &str) -> Tool {
+    Tool::new("nsenter").args([&format!("--net={}", namespace(switch)), program])
 }
 
 fn is_up(link: &str) -> bool {

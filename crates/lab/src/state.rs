@@ -11,7 +11,7 @@ use ipnet::Ipv4Net;
 use kubeon_atomic_file::write_atomically;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, HostKind, Result};
 
 const FILE: &str = "lab.json";
 
@@ -26,6 +26,9 @@ pub(crate) struct LabState {
     pub base: PathBuf,
     /// Hosts are h1 to hN.
     pub hosts: u8,
+    /// What all hosts are. The state of an older kubeon lacks it: its hosts are namespaces.
+    #[serde(default, skip_serializing_if = "HostKind::is_namespaces")]
+    pub kind: HostKind,
 }
 
 #[derive(Deserialize)]
@@ -76,9 +79,37 @@ pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{VmOptions, VmOs, VmProfile};
 
     fn state() -> LabState {
-        LabState { version: 1, subnet: "172.30.0.0/24".parse().unwrap(), base: "/base".into(), hosts: 3 }
+        LabState {
+            version: 1,
+            subnet: "172.30.0.0/24".parse().unwrap(),
+            base: "/base".into(),
+            hosts: 3,
+            kind: HostKind::Namespaces,
+        }
+    }
+
+    #[test]
+    fn a_state_without_a_kind_has_namespaces_and_looks_as_before() {
+        let old = r#"{"version":1,"subnet":"172.30.0.0/24","base":"/base","hosts":3}"#;
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE), old).unwrap();
+        assert_eq!(LabState::load(dir.path()).unwrap(), Some(state()));
+        assert_eq!(serde_json::to_string(&state()).unwrap(), old);
+    }
+
+    #[test]
+    fn keeps_os_and_profiles_of_virtual_machines() {
+        let vm = VmOptions::new(VmOs::Debian11, [VmProfile::TwoNics, VmProfile::Ufw]).unwrap();
+        let state = LabState { kind: HostKind::Vm(vm), ..state() };
+        let text = serde_json::to_string(&state).unwrap();
+        assert!(
+            text.ends_with(r#""kind":{"vm":{"os":"debian-11","profiles":["ufw","two-nics"]}}}"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<LabState>(&text).unwrap(), state);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(crate) const MAX_HOSTS: u8 = 200;
 
 /// Candidates: the /24s of these /16s, in this order.
 const RANGES: [(u8, u8); 3] = [(172, 30), (172, 29), (172, 28)];
+/// The /16 of the subnets that only hosts have.
+const INNER: (u8, u8) = (172, 27);
 
 /// A range of addresses that the machine already uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +38,12 @@ pub(crate) fn host(net: Ipv4Net, n: u8) -> Ipv4Addr {
     at(net, 10 + n)
 }
 
+/// The second subnet of a lab. Only the switch and its hosts have it; the machine does not reach it.
+pub(crate) fn inner(net: Ipv4Net) -> Ipv4Net {
+    let [_, _, c, _] = net.network().octets();
+    Ipv4Net::new(Ipv4Addr::new(INNER.0, INNER.1, c, 0), net.prefix_len()).unwrap_or(net)
+}
+
 fn at(net: Ipv4Net, last: u8) -> Ipv4Addr {
     let [a, b, c, _] = net.network().octets();
     Ipv4Addr::new(a, b, c, last)
@@ -46,14 +54,14 @@ pub(crate) fn conflict(net: Ipv4Net, used: &[UsedRange]) -> Option<&UsedRange> {
     used.iter().find(|u| u.net.contains(&net) || net.contains(&u.net))
 }
 
-/// The first free /24 for a lab of this name.
-pub(crate) fn choose(name: &LabName, used: &[UsedRange]) -> Result<Ipv4Net> {
+/// The first free /24 for a lab of this name; with `needs_inner` the lab's second subnet is free too.
+pub(crate) fn choose(name: &LabName, used: &[UsedRange], needs_inner: bool) -> Result<Ipv4Net> {
     let first = name.preferred_subnet();
     RANGES
         .iter()
         .flat_map(|&(a, b)| (0..=254_u16).map(move |i| (a, b, ((u16::from(first) + i) % 255) as u8)))
         .filter_map(|(a, b, c)| Ipv4Net::new(Ipv4Addr::new(a, b, c, 0), 24).ok())
-        .find(|net| conflict(*net, used).is_none())
+        .find(|net| conflict(*net, used).is_none() && (!needs_inner || conflict(inner(*net), used).is_none()))
         .ok_or(Error::NoSubnet)
 }
 
@@ -115,24 +123,24 @@ mod tests {
 
     #[test]
     fn the_default_lab_gets_the_documented_subnet() {
-        assert_eq!(choose(&LabName::default(), &[]).unwrap().to_string(), "172.30.0.0/24");
+        assert_eq!(choose(&LabName::default(), &[], false).unwrap().to_string(), "172.30.0.0/24");
     }
 
     #[test]
     fn other_labs_do_not_use_the_default_subnet() {
         for name in ["a", "b", "ci", "x1", "x2", "x3"] {
-            assert_ne!(choose(&lab(name), &[]).unwrap().to_string(), "172.30.0.0/24");
+            assert_ne!(choose(&lab(name), &[], false).unwrap().to_string(), "172.30.0.0/24");
         }
     }
 
     #[test]
     fn avoids_a_smaller_and_a_larger_range_in_use() {
         let small = used(&["172.30.0.128/25"]);
-        assert_eq!(choose(&LabName::default(), &small).unwrap().to_string(), "172.30.1.0/24");
+        assert_eq!(choose(&LabName::default(), &small, false).unwrap().to_string(), "172.30.1.0/24");
         let large = used(&["172.30.0.0/16"]);
-        assert_eq!(choose(&LabName::default(), &large).unwrap().to_string(), "172.29.0.0/24");
+        assert_eq!(choose(&LabName::default(), &large, false).unwrap().to_string(), "172.29.0.0/24");
         let all = used(&["172.16.0.0/12"]);
-        assert!(matches!(choose(&LabName::default(), &all), Err(Error::NoSubnet)));
+        assert!(matches!(choose(&LabName::default(), &all, false), Err(Error::NoSubnet)));
     }
 
     #[test]
@@ -156,6 +164,20 @@ mod tests {
         let text = r#"[{"dst":"172.30.7.0/24","dev":"if621"},{"dst":"172.30.8.0/24","dev":"if7"}]"#;
         let found: Vec<_> = parse(text, &lab("a"), |link| link == "if7").unwrap();
         assert_eq!(found.into_iter().map(|u| u.what).collect::<Vec<_>>(), ["route 172.30.8.0/24 dev if7"]);
+    }
+
+    #[test]
+    fn a_lab_with_a_second_subnet_avoids_what_the_machine_uses_of_it() {
+        let other = used(&["172.27.0.0/24"]);
+        assert_eq!(choose(&LabName::default(), &other, false).unwrap().to_string(), "172.30.0.0/24");
+        assert_eq!(choose(&LabName::default(), &other, true).unwrap().to_string(), "172.30.1.0/24");
+    }
+
+    #[test]
+    fn the_second_subnet_is_none_that_the_machine_is_connected_to() {
+        let net: Ipv4Net = "172.29.4.0/24".parse().unwrap();
+        assert_eq!(inner(net).to_string(), "172.27.4.0/24");
+        assert!(RANGES.iter().all(|range| *range != INNER));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! Each test has its own lab with state in a temporary folder.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "test code")]
 
+#[path = "real/vm.rs"]
+mod vm;
 #[path = "real/world.rs"]
 mod world;
 

@@ -1,11 +1,14 @@
 //! `kubeon lab`.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand, ValueEnum};
+use kubeon_lab::{VmOs, VmProfile};
 
 use super::format::FormatFlag;
 
 const EXAMPLES: &str = "Examples:
   kubeon lab up --hosts 3
+  kubeon lab up --lab vm --hosts 2 --kind vm --os debian-13 --profile resolved,firewalld
   kubeon lab ssh h1 -- uptime
   kubeon lab cut h2 && kubeon ls && kubeon lab heal h2
   kubeon lab down";
@@ -51,10 +54,28 @@ pub(crate) struct LabUp {
     /// Number of hosts of the lab
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub hosts: u32,
+    /// What the hosts are: namespaces on this machine's kernel (the default of a new lab), or virtual machines
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<LabKind>,
+    /// Operating system of virtual machines [default: debian-12]
+    #[arg(long, value_name = "OS", requires = "kind",
+        value_parser = PossibleValuesParser::new(VmOs::ALL.map(VmOs::name)).try_map(|name| name.parse::<VmOs>()))]
+    pub os: Option<VmOs>,
+    /// How virtual machines differ from a plain Debian; several are separated by commas
+    #[arg(long, value_name = "NAME", requires = "kind", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(VmProfile::ALL.map(VmProfile::name)).try_map(|name| name.parse::<VmProfile>()))]
+    pub profile: Vec<VmProfile>,
     #[command(flatten)]
     pub lab: LabFlag,
     #[command(flatten)]
     pub format: FormatFlag,
+}
+
+/// What the hosts of a lab are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabKind {
+    Namespaces,
+    Vm,
 }
 
 #[derive(Debug, Args)]

@@ -3,11 +3,11 @@
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
-use kubeon_lab::{Lab, LabHost, LabName, LabOptions, LabProgress, User};
+use kubeon_lab::{HostKind, Lab, LabHost, LabName, LabOptions, LabProgress, User, VmOptions};
 use serde::Serialize;
 
 use crate::args::Format;
-use crate::args::lab::{LabArgs, LabCommand, LabDown, LabHostArgs, LabLs, LabSsh, LabUp, LabUser};
+use crate::args::lab::{LabArgs, LabCommand, LabDown, LabHostArgs, LabKind, LabLs, LabSsh, LabUp, LabUser};
 use crate::cli_error::CliError;
 use crate::context::Context;
 use crate::display::spinner::Spinner;
@@ -41,6 +41,10 @@ fn to_cli_error(error: kubeon_lab::Error) -> CliError {
         | Error::HostCount { .. }
         | Error::NotRoot
         | Error::MissingPrograms { .. }
+        | Error::NoDevice { .. }
+        | Error::Choice { .. }
+        | Error::Profiles { .. }
+        | Error::OtherKind { .. }
         | Error::NoPlace { .. }
         | Error::UnfitPlace { .. }
         | Error::Busy { .. }
@@ -58,8 +62,26 @@ fn name(text: &str) -> Result<LabName, CliError> {
     text.parse().map_err(to_cli_error)
 }
 
+/// The kind that the flags ask for; `None` if they do not say.
+fn kind(args: &LabUp) -> Result<Option<HostKind>, CliError> {
+    let vm = || VmOptions::new(args.os.unwrap_or_default(), args.profile.iter().copied()).map_err(to_cli_error);
+    match args.kind {
+        None => Ok(None),
+        Some(LabKind::Vm) => Ok(Some(HostKind::Vm(vm()?))),
+        Some(LabKind::Namespaces) if args.os.is_some() || !args.profile.is_empty() => {
+            Err(CliError::refused("--os and --profile apply to virtual machines only: use --kind vm"))
+        }
+        Some(LabKind::Namespaces) => Ok(Some(HostKind::Namespaces)),
+    }
+}
+
 async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
-    let options = LabOptions { places: context.lab_places()?, name: name(&args.lab.lab)?, hosts: args.hosts };
+    let options = LabOptions {
+        places: context.lab_places()?,
+        name: name(&args.lab.lab)?,
+        hosts: args.hosts,
+        kind: kind(args)?,
+    };
     let begin = Instant::now();
     let spinner = std::sync::Arc::new(Spinner::new(context.output));
     let shown = std::sync::Arc::clone(&spinner);
@@ -92,7 +114,7 @@ async fn up(context: &Context<'_>, args: &LabUp) -> Result<(), CliError> {
 fn show(spinner: &Spinner, built: &parking_lot::Mutex<Option<Duration>>, progress: LabProgress) {
     match progress {
         LabProgress::BaseMissing => {
-            spinner.begin("base", "building the base root file system (only once, about a minute)")
+            spinner.begin("base", "building the base root file system (only once, one to three minutes)")
         }
         LabProgress::BaseLine(line) => spinner.update("base", &line),
         LabProgress::BaseBuilt(time) => {
@@ -126,6 +148,8 @@ struct Row {
     address: String,
     state: String,
     ssh: String,
+    kind: String,
+    cluster_address: String,
 }
 
 fn rows(lab: &Lab, hosts: &[LabHost]) -> Vec<Row> {
@@ -137,15 +161,23 @@ fn rows(lab: &Lab, hosts: &[LabHost]) -> Vec<Row> {
         address: host.address.to_string(),
         state: host.state.to_string(),
         ssh: format!("kubeon lab ssh {}{suffix}", host.name),
+        kind: lab.kind().to_string(),
+        cluster_address: host.cluster_address.to_string(),
     };
     hosts.iter().map(row).collect()
 }
 
 fn answer(lab: &Lab, hosts: &[LabHost]) -> Result<CommandResult, CliError> {
     let rows = rows(lab, hosts);
-    let mut table = TextTable::new(&["HOST", "ADDRESS", "SSH"]).wide(&["STATE"]).indent(2);
+    let mut table = TextTable::new(&["HOST", "ADDRESS", "SSH"]).wide(&["STATE", "CLUSTER ADDRESS"]).indent(2);
     rows.iter().for_each(|row| {
-        table.row([row.host.clone(), row.address.clone(), row.ssh.clone(), row.state.clone()])
+        table.row([
+            row.host.clone(),
+            row.address.clone(),
+            row.ssh.clone(),
+            row.state.clone(),
+            row.cluster_address.clone(),
+        ])
     });
     let names = rows.iter().map(|row| row.host.clone()).collect();
     CommandResult::new(&rows, table, names)
@@ -162,7 +194,8 @@ fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
         let lab = Lab::open(&places, &name).map_err(to_cli_error)?;
         all.extend(rows(&lab, &lab.hosts().map_err(to_cli_error)?));
     }
-    let mut table = TextTable::new(&["LAB", "HOST", "ADDRESS", "STATE"]).wide(&["SSH"]);
+    let wide = ["SSH", "KIND", "CLUSTER ADDRESS"];
+    let mut table = TextTable::new(&["LAB", "HOST", "ADDRESS", "STATE"]).wide(&wide);
     for row in &all {
         table.row([
             row.lab.clone(),
@@ -170,6 +203,8 @@ fn list(context: &Context<'_>, args: &LabLs) -> Result<(), CliError> {
             row.address.clone(),
             row.state.clone(),
             row.ssh.clone(),
+            row.kind.clone(),
+            row.cluster_address.clone(),
         ]);
     }
     if all.is_empty() {

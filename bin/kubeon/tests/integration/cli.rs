@@ -434,6 +434,18 @@ fn a_missing_lab_is_named() {
 }
 
 #[test]
+fn flags_of_virtual_machines_that_make_no_sense_are_refused() {
+    let home = Home::new();
+    let up = |flags: &[&str]| home.kubeon(&[&["lab", "up"], flags].concat());
+    up(&["--kind", "vm", "--profile", "ufw,firewalld"]).refuses(&["firewalld and ufw exclude each other"]);
+    up(&["--kind", "vm", "--profile", "none"]).refuses(&["none", "two-nics"]);
+    up(&["--kind", "vm", "--os", "debian-10"]).refuses(&["debian-10", "debian-13"]);
+    up(&["--kind", "namespaces", "--os", "debian-13"]).refuses(&["--kind vm"]);
+    up(&["--profile", "nat"]).refuses(&["--kind"]);
+    assert!(home.files().is_empty());
+}
+
+#[test]
 fn json_progress_contains_only_lines_of_json() {
     let home = Home::new();
     let lines = |output: &CommandOutput| -> Vec<serde_json::Value> {

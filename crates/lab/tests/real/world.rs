@@ -47,7 +47,7 @@ impl Scratch {
     }
 
     pub(crate) fn options(&self, hosts: u32) -> LabOptions {
-        LabOptions { places: self.places.clone(), name: self.name.clone(), hosts }
+        LabOptions { places: self.places.clone(), name: self.name.clone(), hosts, kind: None }
     }
 
     pub(crate) fn up(&self, hosts: u32) -> Lab {
@@ -153,9 +153,10 @@ fn processes(name: &str) -> Vec<String> {
 /// Output of a command on a host; the whole output as error when the command fails.
 pub(crate) fn ssh(lab: &Lab, host: &str, user: User, command: &str) -> Result<String, String> {
     let words = lab.ssh_command(host, user).unwrap();
+    let limit = if lab.kind().vm().is_some() { 30 } else { 2 };
     output_text(
         Command::new(&words[0])
-            .args(["-o", "ConnectTimeout=2", "-o", "BatchMode=yes"])
+            .args(["-o", &format!("ConnectTimeout={limit}"), "-o", "BatchMode=yes"])
             .args(&words[1..])
             .arg(command)
             .output(),
