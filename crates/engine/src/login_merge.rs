@@ -82,7 +82,7 @@ pub fn refuse_unused_flags(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::login_request::SecretSource;
+    use crate::login_request::{LoginPart, SecretSource};
 
     fn host(last: u8) -> HostAddress {
         format!("10.0.0.{last}").parse().unwrap()
@@ -119,8 +119,16 @@ mod tests {
     fn refused(
         flags: &LoginRequests,
         logins: &BTreeMap<HostAddress, HostLoginRequest>,
-    ) -> Vec<(String, String)> {
-        refuse_unused_flags(flags, &masters(), logins).err().map(|error| error.rows).unwrap_or_default()
+    ) -> Vec<(RefusedInput, String)> {
+        refuse_unused_flags(flags, &masters(), logins)
+            .err()
+            .and_then(|error| error.refused)
+            .map(|reasons| reasons.inputs)
+            .unwrap_or_default()
+    }
+
+    fn worker(part: LoginPart) -> RefusedInput {
+        RefusedInput::RoleLogin { role: HostRole::Worker, part }
     }
 
     #[test]
@@ -155,8 +163,8 @@ mod tests {
         };
         let logins = merge_remembered([host(1)], &masters(), &flags, &remembered());
         let none = "there is no worker".to_owned();
-        let rows = ["passwd", "pk-file"].map(|part| (format!("--default-worker-{part}"), none.clone()));
-        assert_eq!(refused(&flags, &logins), rows);
+        let unused = [LoginPart::Password, LoginPart::KeyFile].map(|part| (worker(part), none.clone()));
+        assert_eq!(refused(&flags, &logins), unused);
         let of_all = LoginRequests { all: user("admin"), ..LoginRequests::default() };
         assert!(refused(&of_all, &logins).is_empty(), "a flag of all hosts may be replaced on every host");
     }
@@ -171,8 +179,8 @@ mod tests {
         logins.get_mut(&host(2)).unwrap().flags.port = Some(2222);
         assert!(refused(&flags, &logins).is_empty(), "it applies to the other host");
         logins.get_mut(&host(3)).unwrap().flags.port = Some(2223);
-        let row = ("--default-worker-port", "a more specific setting replaces it on every worker");
-        assert_eq!(refused(&flags, &logins), [(row.0.to_owned(), row.1.to_owned())]);
+        let reason = "a more specific setting replaces it on every worker";
+        assert_eq!(refused(&flags, &logins), [(worker(LoginPart::Port), reason.to_owned())]);
     }
 
     #[test]

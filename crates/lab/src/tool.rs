@@ -140,6 +140,7 @@ fn failed(line: &str, error: ProgramError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LabRemedy;
 
     #[test]
     fn reports_status_and_stderr_of_a_program_that_fails() {
@@ -178,10 +179,8 @@ mod tests {
 
     #[test]
     fn names_the_packages_of_missing_programs() {
-        let error = check(&[("no-such-program", "its-package")]).unwrap_err().to_string();
-        assert!(
-            error.contains("no-such-program") && error.contains("apt-get install its-package"),
-            "{error}"
-        );
+        let error = check(&[("no-such-program", "its-package")]).unwrap_err();
+        assert!(error.to_string().contains("no-such-program"), "{error}");
+        assert_eq!(error.remedy(), Some(LabRemedy::InstallPackages(vec!["its-package".to_owned()])));
     }
 }

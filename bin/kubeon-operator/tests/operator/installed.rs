@@ -96,11 +96,11 @@ impl Installed {
         master: &str,
         how: &PostParams,
     ) -> Result<(), String> {
-        let wish = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
+        let declared = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
             "spec": {"cluster": {"kubeVersion": version, "masterList": [{"ip": master}],
                 "nodeList": [{"ip": "10.0.0.2"}], "authConfig": {"password": "hunter2"}}}});
-        let wish = serde_json::from_value(wish).unwrap();
-        let made = self.businesses().create(how, &wish).await;
+        let declared = serde_json::from_value(declared).unwrap();
+        let made = self.businesses().create(how, &declared).await;
         made.map(drop).map_err(|error| error.to_string())
     }
 

@@ -62,12 +62,12 @@ async fn tells_a_listener_with_a_token_for_its_operation_alone(lab: &Lab, job: &
 async fn a_declared_cluster_is_made_grown_shrunk_and_taken_down() {
     let lab = Lab::open().await;
     lab.start_with(&["--leader-elect=false", "--callback-url=https://gateway.example"]);
-    let wish: KubernetesCluster = serde_json::from_value(json!({
+    let declared: KubernetesCluster = serde_json::from_value(json!({
         "apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": "shop"},
         "spec": {"cluster": {"masterList": [{"ip": "10.0.0.1"}], "nodeList": [{"ip": "10.0.0.2"}],
             "authConfig": {"password": "hunter2"}, "timeoutMins": "30"}}}))
     .unwrap();
-    lab.businesses().create(&PostParams::default(), &wish).await.unwrap();
+    lab.businesses().create(&PostParams::default(), &declared).await.unwrap();
     let at_work =
         |object: &KubernetesCluster| object.status.as_ref().is_some_and(|status| status.job_name.is_some());
     let object = lab.until_business("shop", at_work).await;

@@ -330,10 +330,10 @@ impl Lab {
 
     /// Declares a cluster with this master.
     pub(crate) async fn declare(&self, name: &str, master: &str) {
-        let wish = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
+        let declared = json!({"apiVersion": "ecs.yun.com/v1", "kind": "KubernetesCluster", "metadata": {"name": name},
             "spec": {"cluster": {"masterList": [{"ip": master}], "authConfig": {"password": "hunter2"}}}});
-        let wish = serde_json::from_value(wish).unwrap();
-        self.businesses().create(&PostParams::default(), &wish).await.unwrap();
+        let declared = serde_json::from_value(declared).unwrap();
+        self.businesses().create(&PostParams::default(), &declared).await.unwrap();
     }
 
     /// What a Job controller writes when the pod ended; once.

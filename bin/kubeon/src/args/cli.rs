@@ -8,9 +8,9 @@ use super::{bundle, cluster, day, lab, later, meta, precheck, scale, state};
 
 const ABOUT: &str = "Create Kubernetes clusters on Linux hosts over SSH, and keep them as declared";
 const EXAMPLES: &str = "Examples:
-  kubeon lab up --hosts 3                                  three hosts on this machine, for tests
-  kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12   show the steps and their reasons; writes nothing
-  kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12
+  kubeon lab up --hosts 3                                    start three hosts for tests
+  kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12     show the steps; writes nothing
+  kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12   create the cluster
   kubeon use demo && kubectl get nodes
   kubeon ls -o json
 

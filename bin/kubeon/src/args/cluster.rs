@@ -16,15 +16,16 @@ use super::settings::SettingFlags;
 
 pub(crate) const CREATE_EXAMPLES: &str = "Examples:
   kubeon create demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12 -w 172.30.0.13
-  kubeon create demo v1.36.3 -m 10.0.0.1,10.0.0.2,10.0.0.3 --default-user admin --default-pk-file ~/.ssh/id_ed25519
+  kubeon create demo v1.36.3 -m 10.0.0.1,10.0.0.2,10.0.0.3 --default-user admin
   kubeon create -f demo.yaml
   kubeon create -f demo.yaml --yes   after workers were added to the file or removed from it
-  kubeon create demo            continue an incomplete run, or repair drift
+  kubeon create demo                 continue an incomplete run, or repair drift
+
 Flags of parts that no bundle carries (calico, cilium, istio, …) are refused by name.";
 pub(crate) const PLAN_EXAMPLES: &str = "Examples:
   kubeon plan demo v1.36.3 -m 172.30.0.11 -w 172.30.0.12
   kubeon plan -f demo.yaml
-  kubeon plan demo              show the differences between the hosts and the request
+  kubeon plan demo                   show the differences between the hosts and the request
   kubeon plan demo -o json | jq '.steps[].title'";
 
 /// The cluster: declared by flags or a file, or the name of a stored cluster.

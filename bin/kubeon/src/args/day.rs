@@ -101,7 +101,7 @@ pub(crate) struct CopyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  kubeon destroy demo --dry-run\n  kubeon destroy demo --yes")]
 pub(crate) struct DestroyArgs {
-    /// The cluster
+    /// The cluster [default: the chosen cluster]
     pub name: Option<String>,
     /// Do not ask
     #[arg(short = 'y', long)]

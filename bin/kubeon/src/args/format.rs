@@ -11,7 +11,9 @@ pub(crate) enum Format {
     Wide,
     /// Names only, one per line
     Name,
+    /// JSON
     Json,
+    /// YAML
     Yaml,
 }
 

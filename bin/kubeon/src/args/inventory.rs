@@ -7,7 +7,7 @@ use kubeon_engine::request_inventory::InventoryFiles;
 
 /// A kubespray inventory instead of flags or a file.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Inventory of kubespray")]
+#[command(next_help_heading = "Kubespray inventory")]
 pub(crate) struct InventoryFlags {
     /// The hosts.yml of the inventory: groups kube_control_plane, kube_node, etcd
     #[arg(long, value_name = "FILE")]
@@ -26,9 +26,9 @@ impl InventoryFlags {
 
 /// A restriction to some hosts of an inventory.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Inventory of kubespray")]
+#[command(next_help_heading = "Kubespray inventory")]
 pub(crate) struct LimitFlag {
-    /// Add only these of the new workers in the inventory; name or address, may be repeated
+    /// Of the new workers in the inventory, add only these: name or address; may be repeated
     #[arg(long, value_name = "HOST", value_delimiter = ',', requires = "inventory")]
     pub limit: Vec<String>,
 }

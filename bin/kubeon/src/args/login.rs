@@ -21,7 +21,7 @@ pub struct LoginFlags {
     /// Port of sshd [default: 22]
     #[arg(long, value_name = "PORT", value_parser = port_number())]
     pub default_port: Option<u16>,
-    /// User [default: root]; another one needs sudo
+    /// User [default: root]; another user needs sudo
     #[arg(long, value_name = "USER")]
     pub default_user: Option<String>,
     /// Password: @FILE reads it from a file, - asks for it

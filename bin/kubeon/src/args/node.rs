@@ -21,7 +21,7 @@ macro_rules! role_flags {
         pub struct $name {
             #[arg(help = concat!("Address of a ", $role, "; repeat it or use commas"), id = $role, short = $short, long = $role, value_name = "ADDRESS", value_delimiter = ',')]
             pub addresses: Vec<String>,
-            #[doc = "Its name as a node, in the order of the addresses [default: the host's own]"]
+            #[doc = "Its node name, in the order of the addresses [default: the host name]"]
             #[arg(id = $names, short = $name_short, long = $names, value_name = "NAME", value_delimiter = ',')]
             pub names: Vec<String>,
             #[doc = "Its labels, k=v,k=v; one flag for each host, in the order of the addresses"]

@@ -19,7 +19,7 @@ pub(crate) const DELON_EXAMPLES: &str =
 Examples:
   kubeon delon demo name=h4
   kubeon delon demo ip=172.30.0.14,172.30.0.15 --yes
-  kubeon delon demo h4 --yes --without 172.30.0.14   its host is dead: only remove it from the cluster";
+  kubeon delon demo h4 --yes --without 172.30.0.14   its host is dead: skip the host";
 
 /// `kubeon addon`.
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ pub(crate) struct AddonArgs {
 pub(crate) struct DelonArgs {
     /// The cluster
     pub name: String,
-    /// The workers
+    /// The workers: a name, an address, name=…, ip=… or @w*
     pub selector: String,
     /// Do not ask
     #[arg(short = 'y', long)]

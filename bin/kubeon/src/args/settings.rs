@@ -10,7 +10,7 @@ use kubeon_plan::Refusal;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct SettingFlags {
-    /// Name of the API for every host [default: apiserver.cluster.local]
+    /// DNS name of the API server on every host [default: apiserver.cluster.local]
     #[arg(long, value_name = "NAME")]
     pub lb_domain: Option<String>,
     /// How workers reach the masters: haproxy on every worker, or external [default: haproxy]

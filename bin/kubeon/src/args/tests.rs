@@ -298,12 +298,31 @@ fn a_secret_is_never_shown() {
     assert!(!format!("{args:?}").contains("hunter2"));
 }
 
+/// The page with indented lines of help texts, such as examples, as blocks that keep their lines.
+fn fenced(page: &str) -> String {
+    let (mut text, mut is_block, mut before) = (String::new(), false, "");
+    for line in page.lines() {
+        let is_indented = line.starts_with("  ");
+        if is_indented && !is_block && !before.is_empty() && !before.starts_with(' ') {
+            text.push_str("\n```text\n");
+            is_block = true;
+        } else if !is_indented && is_block {
+            text.push_str("```\n");
+            is_block = false;
+        }
+        text.push_str(if is_block { &line[2..] } else { line });
+        text.push('\n');
+        before = line;
+    }
+    text
+}
+
 /// `UPDATE_GOLDEN=1 cargo test -p kubeon reference` writes the page.
 #[test]
 fn the_reference_page_shows_every_command() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/kubeon.md");
     let options = clap_markdown::MarkdownOptions::new().title("kubeon".to_owned()).show_footer(false);
-    let page = clap_markdown::help_markdown_custom::<CommandLine>(&options);
+    let page = fenced(&clap_markdown::help_markdown_custom::<CommandLine>(&options));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &page).unwrap();
     }

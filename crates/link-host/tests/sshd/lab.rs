@@ -37,7 +37,8 @@ async fn output_of(pool: &SshHosts, command: Command) -> (Exit, String, String) 
     (exit, collected.out(), collected.err())
 }
 
-/// `asked` needs a password for sudo, `free` does not need one, `plain` may not use sudo.
+/// `asked` needs a password for sudo, `free` does not need one, `plain` may not use sudo. Returns when sshd has read its
+/// configuration again: it then writes its process ID to its file again.
 async fn make_users() {
     let path = std::env::var("KUBEON_TEST_KEY").unwrap().into();
     let root = pool(Login::new("root").with(LoginMethod::KeyFile { path, passphrase: None }));
@@ -46,10 +47,12 @@ async fn make_users() {
                 printf 'asked ALL=(ALL) ALL\\nfree ALL=(ALL) NOPASSWD: ALL\\n' > /etc/sudoers.d/kubeon-test; \
                 chmod 0440 /etc/sudoers.d/kubeon-test; \
                 printf 'PasswordAuthentication yes\\n' > /etc/ssh/sshd_config.d/0-kubeon-test.conf; \
-                kill -HUP $(cat /run/sshd.pid)";
+                before=$(stat -c %z /run/sshd.pid); kill -HUP $(cat /run/sshd.pid); \
+                for i in $(seq 200); do now=$(stat -c %z /run/sshd.pid || true); \
+                [ -z \"$now\" ] || [ \"$now\" = \"$before\" ] || exit 0; sleep 0.05; done; \
+                echo 'sshd did not read its configuration again'; exit 1";
     let (exit, out, err) = output_of(&root, Command::new(line)).await;
     assert!(exit.success(), "{out}{err}");
-    tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
 fn login(user: &str) -> Login {

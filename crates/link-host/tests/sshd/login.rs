@@ -14,6 +14,7 @@ use kubeon_link_host::{
     Command, Exit, HostKeyPolicy, HostKeys, KeySource, Limits, Login, LoginMethod, SshHosts, SshSettings,
 };
 use kubeon_wire::{Category, StepFailure};
+use tokio::sync::Semaphore;
 
 async fn run(hosts: &SshHosts, line: &str) -> Result<Exit, StepFailure> {
     hosts.exec(host(), Command::new(line), &|_, _| {}).await
@@ -42,11 +43,20 @@ async fn a_host_that_allows_few_sessions_is_used_within_them() {
     let pool = sshd.hosts();
     let results = join_all((0..20).map(|_| run(&pool, "exit 0"))).await;
     assert!(results.into_iter().all(|result| result.unwrap().success()));
-    let (one, two, three) = tokio::join!(run(&pool, "sleep 8"), run(&pool, "sleep 8"), async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        run(&pool, "exit 0").await
+    // Two commands run until the third one was refused.
+    let wait = sshd.path("wait");
+    fs::write(&wait, "").unwrap();
+    let begun = Semaphore::new(0);
+    let line = format!("echo begun; while [ -e '{}' ]; do sleep 0.1; done", wait.display());
+    let begins = |_, _: &[u8]| begun.add_permits(1);
+    let busy = || pool.exec(host(), Command::new(&line), &begins);
+    let (one, two, three) = tokio::join!(busy(), busy(), async {
+        begun.acquire_many(2).await.unwrap().forget();
+        let refused = run(&pool, "exit 0").await;
+        fs::remove_file(&wait).unwrap();
+        refused
     });
-    assert!(one.is_ok() && two.is_ok());
+    assert!(one.unwrap().success() && two.unwrap().success());
     assert!(three.unwrap_err().to_string().contains("MaxSessions"));
 }
 

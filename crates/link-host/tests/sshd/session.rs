@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::support::{CollectedOutput, Sshd, host, sh};
 use futures::future::join_all;
@@ -40,6 +41,20 @@ async fn open(pool: &SshHosts) -> Arc<dyn HostSession> {
 
 async fn run(session: &Arc<dyn HostSession>, id: &str) -> Result<Report, StepFailure> {
     session.run(step(id), None, &|_| {}).await
+}
+
+/// Runs a step; `started` is notified when the host has started it.
+async fn run_and_notify(
+    session: &Arc<dyn HostSession>,
+    id: &str,
+    started: &Notify,
+) -> Result<Report, StepFailure> {
+    let sink = |event| {
+        if let Event::Started { .. } = event {
+            started.notify_one();
+        }
+    };
+    session.run(step(id), None, &sink).await
 }
 
 async fn on_host(pool: &SshHosts, line: &str) -> String {
@@ -116,8 +131,9 @@ async fn failures_notes_and_noise() {
 async fn a_program_that_exits_fails_the_running_steps_with_its_output() {
     let sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
-    let (hang, die) = tokio::join!(run(&session, "hang"), async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    let started = Notify::new();
+    let (hang, die) = tokio::join!(run_and_notify(&session, "hang", &started), async {
+        started.notified().await;
         run(&session, "die").await
     });
     for failure in [hang.unwrap_err(), die.unwrap_err(), run(&session, "ok").await.unwrap_err()] {
@@ -131,8 +147,9 @@ async fn a_program_that_exits_fails_the_running_steps_with_its_output() {
 async fn a_host_that_disconnects_fails_the_running_steps() {
     let mut sshd = Sshd::start();
     let session = open(&sshd.hosts()).await;
-    let (hang, ()) = tokio::join!(run(&session, "hang"), async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    let started = Notify::new();
+    let (hang, ()) = tokio::join!(run_and_notify(&session, "hang", &started), async {
+        started.notified().await;
         sshd.kill();
     });
     let failure = hang.unwrap_err();
@@ -191,8 +208,17 @@ async fn a_run_dropped_in_the_middle_of_a_part_leaves_the_session_usable() {
     let session = open(&sshd.hosts()).await;
     let file = sshd.path("blob");
     sh(&format!("head -c {} /dev/zero > '{}'", 200 << 20, file.display()));
-    let sending = session.run(part("part", &file), Some(file), &|_| {});
-    assert!(tokio::time::timeout(Duration::from_millis(30), sending).await.is_err());
+    let partly_sent = Notify::new();
+    let sink = |event| {
+        if let Event::Progress { .. } = event {
+            partly_sent.notify_one();
+        }
+    };
+    tokio::select! {
+        biased;
+        () = partly_sent.notified() => {}
+        ended = session.run(part("part", &file), Some(file.clone()), &sink) => panic!("{ended:?}"),
+    }
     assert!(run(&session, "ok").await.is_ok());
 }
 
@@ -201,8 +227,9 @@ async fn closing_lets_the_host_finish() {
     let sshd = Sshd::start();
     let pool = sshd.hosts();
     let session = open(&pool).await;
-    let (slow, ()) = tokio::join!(run(&session, "slow"), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let started = Notify::new();
+    let (slow, ()) = tokio::join!(run_and_notify(&session, "slow", &started), async {
+        started.notified().await;
         session.close().await;
     });
     assert!(slow.is_ok());

@@ -69,6 +69,28 @@ async fn a_process_dies_right_after_the_effect_and_can_be_restarted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_can_die_right_after_it_persisted_a_generation() {
+    let world = three();
+    let ports = world.ports();
+    world.die_after(1);
+    let persist = tokio::spawn(async move { ports.persist_generation(1).await });
+    world.died().await;
+    assert_eq!((world.persisted_generation(), world.log().len()), (1, 1));
+    let limit = Duration::from_secs(3600);
+    assert!(tokio::time::timeout(limit, persist).await.is_err(), "a call of a dead process does not return");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generation_that_reaches_a_host_before_it_is_persisted_is_a_harm() {
+    let world = three();
+    world.ports().persist_generation(1).await;
+    open(&world, H1).await;
+    assert_eq!(world.harms(), Vec::<String>::new());
+    world.ports().open(address(H1), &fence(2)).await.unwrap();
+    assert_eq!(world.harms(), ["generation 2 reaches a host before it is persisted"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn counts_only_effects_that_change_the_world() {
     let world = three();
     let session = open(&world, H1).await;

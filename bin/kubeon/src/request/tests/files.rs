@@ -95,9 +95,9 @@ fn flags_by_role_replace_a_secret_of_a_meta_cluster() {
     ] {
         let error = requested(&cluster, flags).unwrap_err();
         assert_eq!(error.rows.len(), 1, "{error}");
-        let (subject, reason) = &error.rows[0];
-        assert_eq!(subject, "spec.cluster.authConfig.credentialsRef");
-        assert!(reason.ends_with(expected), "{flags:?}: {reason}");
+        assert_eq!(error.rows[0].0, "spec.cluster.authConfig.credentialsRef");
+        let next = error.next.unwrap().to_string();
+        assert!(next.ends_with(expected), "{flags:?}: {next}");
     }
     let flags = ["--default-master-passwd", "@a", "--default-worker-passwd", "@b"];
     let request = requested(&cluster, &flags).unwrap();
